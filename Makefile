@@ -1,0 +1,63 @@
+# Everything runs in a virtual environment that these targets make themselves:
+# a machine needs only Python >= 3.11, pip and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PEERS := .env-bench
+
+.PHONY: help demo test check lint types docs soak bench bench-estimate format clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
+		awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Muntin needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## Compose a real conversation into a small window and show it
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## Run all tests
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY) ## Check that the docs are true: links, names, examples
+	$(BIN)/python -m pytest -q tests/docs
+
+check: lint types test ## All that CI runs: lint, types, tests (the docs' examples among them)
+
+soak: $(READY) ## Run the long forms of the property tests
+	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
+
+bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
+	$(PEERS)/bin/python bench/compose.py
+
+bench-estimate: $(READY) ## Measure the estimate's error by script
+	$(BIN)/python bench/estimate.py
+
+$(PEERS)/.ready: pyproject.toml bench/requirements.txt
+	@echo "Setting up $(PEERS) with the peers (once) ..."
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e '.[tokens]' -r bench/requirements.txt
+	@touch $@
+
+format: $(READY) ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the virtual environments and caches
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

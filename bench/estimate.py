@@ -1,0 +1,115 @@
+"""How far the offline estimate is from the exact token count, by kind of text.
+
+Run `python bench/estimate.py` for a Markdown table, with `--json` for the same as JSON. Every
+file in `tests/data/scripts` is one kind of text; none of them was used to fit the estimate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from muntin.core.estimate import Estimate
+from muntin.core.exact import openai_tokenizer
+
+SCRIPTS = Path(__file__).parent.parent / "tests" / "data" / "scripts"
+BOUND = ("english", "code", "json", "chinese", "japanese", "korean")
+ENCODINGS = ("o200k_base", "cl100k_base")
+SAMPLES = 200
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How a counter did on a set of samples: shares of the exact count, 0.1 being 10 %."""
+
+    samples: int
+    mean_absolute: float
+    bias: float
+    undercounted: float
+    """The share of samples counted more than 10 % too low."""
+
+
+def cut(text: str, samples: int = SAMPLES) -> list[str]:
+    """Cut a text into so many samples of 200 to 2000 characters, always the same ones."""
+    rng = random.Random(0)
+    lengths = [rng.randint(200, 2000) for _ in range(samples)]
+    starts = [rng.randrange(len(text) - length + 1) for length in lengths]
+    return [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+
+
+def measure(count: Count, exact: Sequence[int], samples: Sequence[str]) -> Errors:
+    """Measure a counter on samples whose exact counts are known."""
+    errors = [count(sample) / true - 1 for sample, true in zip(samples, exact, strict=True)]
+    return Errors(
+        samples=len(errors),
+        mean_absolute=sum(map(abs, errors)) / len(errors),
+        bias=sum(errors) / len(errors),
+        undercounted=sum(error < -0.1 for error in errors) / len(errors),
+    )
+
+
+def megabytes_per_second(text: str) -> float:
+    """How fast the estimate counts a text, best of five."""
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        Estimate().count(text)
+        seconds.append(time.perf_counter() - start)
+    return len(text.encode()) / min(seconds) / 1e6
+
+
+def report(path: Path) -> dict[str, object]:
+    """Measure the estimate and the rule of four characters a token on one file."""
+    text = path.read_text(encoding="utf-8")
+    samples = cut(text)
+    row: dict[str, object] = {"text": path.stem, "megabytes_per_second": megabytes_per_second(text)}
+    for encoding in ENCODINGS:
+        tokenizer = openai_tokenizer(encoding)
+        exact = [tokenizer.count(sample) for sample in samples]
+        row[encoding] = asdict(measure(Estimate().count, exact, samples))
+        row[f"{encoding}/4"] = asdict(measure(lambda sample: len(sample) // 4, exact, samples))
+    return row
+
+
+def table(rows: Sequence[dict[str, object]]) -> str:
+    """Render the measurement as a Markdown table; the bound kinds of text are in bold."""
+    lines = [
+        "| Text | Samples | o200k error | bias | under | cl100k error | bias | under "
+        "| chars/4 error (o200k) | under | MB/s |",
+        "| --- |" + " ---: |" * 10,
+    ]
+    for row in rows:
+        name = f"**{row['text']}**" if row["text"] in BOUND else str(row["text"])
+        new, old, four = (Errors(**row[key]) for key in (*ENCODINGS, "o200k_base/4"))  # type: ignore[arg-type]
+        cells = [name, str(new.samples)]
+        for errors in (new, old):
+            cells += [f"{errors.mean_absolute:.1%}", f"{errors.bias:+.1%}"]
+            cells += [f"{errors.undercounted:.1%}"]
+        cells += [f"{four.mean_absolute:.1%}", f"{four.undercounted:.1%}"]
+        cells += [f"{row['megabytes_per_second']:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure every file and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    paths = sorted(
+        SCRIPTS.glob("*.txt"),
+        key=lambda path: (BOUND.index(path.stem) if path.stem in BOUND else len(BOUND), path.stem),
+    )
+    rows = [report(path) for path in paths]
+    print(json.dumps(rows, indent=2) if options.json else table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The budget: how many tokens a window may have.
+
+`Budget.for_model` is the one thing here that looks up to another layer, late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muntin.core.message import check_size
+from muntin.errors import InvalidInput, InvalidType
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The tokens a window may have: a maximum for the input, less what is reserved.
+
+    `reserved_tokens` is room kept free for what is not composed here; `max_output_tokens` is
+    what the reply may take, for those who send the request.
+    """
+
+    max_input_tokens: int
+    max_output_tokens: int | None = field(default=None, kw_only=True)
+    reserved_tokens: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_size(self.max_input_tokens, "Budget.max_input_tokens")
+        check_size(self.reserved_tokens, "Budget.reserved_tokens")
+        if self.max_output_tokens is not None:
+            check_size(self.max_output_tokens, "Budget.max_output_tokens")
+
+    @property
+    def remaining_input_tokens(self) -> int:
+        """What is left for the input after the reservation, never below 0."""
+        return max(0, self.max_input_tokens - self.reserved_tokens)
+
+    @classmethod
+    def for_model(
+        cls, model: str, *, max_output_tokens: int | None = None, reserved_tokens: int = 0
+    ) -> Budget:
+        """Take the model's context window (from `genai-prices`) less the output.
+
+        A model whose window is unknown is an error that says to pass a Budget.
+        """
+        from muntin.models import context_window
+
+        window = context_window(model)
+        output = (
+            0 if max_output_tokens is None else check_size(max_output_tokens, "max_output_tokens")
+        )
+        if output >= window:
+            raise InvalidInput(
+                f"max_output_tokens={output} leaves no room in the window of {model!r} ({window})"
+            )
+        return cls(
+            window - output,
+            max_output_tokens=max_output_tokens,
+            reserved_tokens=reserved_tokens,
+        )
+
+
+def as_budget(value: Budget | int) -> Budget:
+    """Return `value` as a Budget; a plain int is the maximum input."""
+    if isinstance(value, Budget):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(f"a budget must be a Budget or an int, not {value!r}")
+    return Budget(value)

@@ -1,0 +1,313 @@
+"""The plan: the only place where decisions are taken.
+
+A pure function of slots, budget, tokenizer and profile. The rules, in the order they apply:
+order the slots; read what could fit; ceilings, to every slot; floors, unless they do not all fit
+(then fall back); trim by priority; flag what cannot be trimmed; render.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from muntin.core.allocate import allocate, limits
+from muntin.core.budget import Budget
+from muntin.core.load import Load, link, load, role_of
+from muntin.core.message import Message
+from muntin.core.profile import OMITTED, Profile
+from muntin.core.render import Join, Rendered, make_report, render
+from muntin.core.slot import TIERS, Group, Slot
+from muntin.core.tokens import Counter
+from muntin.core.trim import Trimmer
+from muntin.core.window import Window
+from muntin.errors import InvalidInput
+
+
+def plan(
+    slots: Sequence[Slot],
+    *,
+    budget: Budget,
+    counter: Counter,
+    tools: tuple[Mapping[str, Any], ...] = (),
+    profile: Profile | None = None,
+) -> Window:
+    """Decide what goes into the window, and compose it."""
+    available = budget.remaining_input_tokens
+    tools_tokens = counter.tools(tools)
+    room = max(0, available - tools_tokens)
+    ordered = _ordered(slots)
+    planner = _Planner(ordered, room, counter)
+    rendered = planner.run()
+    lead = 0
+    if profile is not None and profile.user_first and _wants_lead(rendered.messages):
+        lead = counter.message(OMITTED)
+        if planner.total + lead > room:  # plan again, with the room for it set aside
+            planner = _Planner(ordered, max(0, room - lead), counter)
+            rendered = planner.run()
+            if not _wants_lead(rendered.messages):
+                lead = 0
+    tokens = planner.total + lead + tools_tokens
+    asked = any(each.units or each.beyond for each in planner.loads)
+    over_budget = tokens > available or (asked and not available)
+    return Window(
+        messages=tuple(rendered.messages),
+        tools=tools,
+        tokens=tokens,
+        over_budget=over_budget,
+        origins=tuple(rendered.origins),
+        breakpoints=(),
+        _report=lambda: make_report(
+            planner.loads,
+            planner.joins,
+            tokens=tokens,
+            budget=available,
+            fallback=planner.fallback,
+            over_budget=over_budget,
+            tools_tokens=tools_tokens,
+            lead_tokens=lead,
+            tokenizer=counter.name,
+        ),
+    )
+
+
+def _ordered(slots: Sequence[Slot]) -> list[Slot]:
+    tiered = any(slot.tier for slot in slots)
+
+    def key(slot: Slot) -> tuple[int, bool, int, int]:
+        tier = TIERS.index(slot.tier or "volatile") if tiered else 0
+        return tier, slot.position is None, slot.position or 0, slot.index
+
+    return sorted(slots, key=key)
+
+
+def _wants_lead(messages: Sequence[Message]) -> bool:
+    """Say whether the first message after the leading system text is not the user's."""
+    first = next((message.role for message in messages if message.role != "system"), "user")
+    return first != "user"
+
+
+class _Planner:
+    """One run over the slots, in window order, for a given room."""
+
+    def __init__(self, slots: Sequence[Slot], room: int, counter: Counter) -> None:
+        self.room = room
+        self.counter = counter
+        self.fallback = False
+        # While every priority is 0, system messages are protected; slots that turn out to be
+        # empty have no say.
+        self._protect = all(slot.priority == 0 for slot in slots if slot.messages)
+        self.loads = self._load_all(slots)
+        filled = [each for each in self.loads if each.units or each.beyond]
+        self._protect = all(each.slot.priority == 0 for each in filled)
+        link(self.loads, counter)
+        self.joins = self._join()
+        self._set_priorities()
+        self.trimmer = Trimmer(self.loads, room, counter)
+        self._recount()
+
+    @property
+    def total(self) -> int:
+        """The tokens of the window's messages as they stand."""
+        return self.trimmer.total
+
+    def run(self) -> Rendered:
+        """Trim until it fits, as far as the rules allow, and put the messages together."""
+        self._cap()
+        self._hold()
+        if sum(self._need(load) for load in self.loads) > self.room:
+            self._fall_back()
+        self.trimmer.capping = False
+        self.trimmer.reason = "fallback" if self.fallback else "over_budget"
+        whole_inputs = self.trimmer.save([load for load in self.loads if load.slot.is_input])
+        self._fit(floors=True)
+        self._fit(floors=False)  # the budget wins over a floor
+        if self.total > self.room:
+            self.trimmer.restore(whole_inputs)
+        return render(self.loads, self.joins)
+
+    def _load_all(self, slots: Sequence[Slot]) -> list[Load]:
+        """Read the slots that are trimmed last first: whoever is trimmed before them can have
+        at most what they leave (or his floor), so no more of it need be read."""
+        loads: dict[int, Load] = {}
+        left = self.room
+        places = sorted(range(len(slots)), key=lambda n: (*self._safety(slots[n]), n), reverse=True)
+        for place in places:
+            loads[place] = each = self._load(slots[place], left)
+            # Count only what is sure to stay as it is until everybody before it is gone.
+            whole = each.cap is None or each.tokens <= each.cap
+            if whole and each.slot.group is None and not each.pending:
+                left -= each.tokens
+        return [loads[place] for place in range(len(slots))]
+
+    def _safety(self, slot: Slot) -> tuple[bool, int, bool]:
+        """How late a slot is trimmed, as far as that is known before it is read."""
+        protected = (
+            self._protect and len(slot.messages) == 1 and role_of(slot.messages[0]) == "system"
+        )
+        certain = slot.required or protected or (slot.is_input and slot.priority == 0)
+        return certain, slot.priority, slot.is_input
+
+    def _load(self, slot: Slot, left: int) -> Load:
+        allowed = limits(
+            self.room,
+            max_ratio=slot.max_ratio,
+            min_ratio=slot.min_ratio,
+            min_tokens=slot.min_tokens,
+            max_tokens=slot.max_tokens,
+        )
+        keeps_oldest = slot.trim_behavior == "char" and slot.keep == "head"
+        if slot.is_input or keeps_oldest:
+            most = sys.maxsize
+        else:
+            most = sys.maxsize if slot.required else max(0, left, allowed.floor)
+            most = most if allowed.cap is None else min(most, allowed.cap)
+        result = load(slot, most, self.counter)
+        result.cap, result.floor = allowed.cap, allowed.floor
+        result.fallback_cap = allowed.fallback_cap
+        return result
+
+    def _join(self) -> dict[Group, Join]:
+        """Gather the slots whose texts become one message; their parts carry no overhead."""
+        joins: dict[Group, Join] = {}
+        for each in self.loads:
+            group = each.slot.group
+            if group is None or group.join is None:
+                continue
+            join = joins.setdefault(group, Join(group.join, self.counter))
+            for unit in each.units:
+                role = unit.messages[0].role
+                if join.role not in (None, role):
+                    raise InvalidInput(
+                        f"slot {each.slot.name!r} has role {role!r}, but the texts of group "
+                        f"{group.name!r} have role {join.role!r}; joined texts share one role"
+                    )
+                join.role = role
+                unit.costs[0] -= self.counter.overhead
+                unit.tokens = unit.asked = unit.costs[0]
+                each.tokens = unit.tokens
+            join.loads.append(each)
+        return joins
+
+    def _set_priorities(self) -> None:
+        """The current input is never the first victim: from 0 it rises to the highest given."""
+        others = [
+            each.slot.priority
+            for each in self.loads
+            if each.beyond or any(not unit.system for unit in each.units)
+        ]
+        for each in self.loads:
+            if each.slot.is_input and each.slot.priority == 0:
+                each.priority = max([0, *others])
+
+    def _cap(self) -> None:
+        for each in self.loads:
+            if each.cap is not None and each.tokens > each.cap:
+                self.trimmer.shrink(each, each.cap, cut_at=each.floor)
+        self._recount()
+
+    def _hold(self) -> None:
+        """Mark what no pressure may drop: required slots, the input, system messages by default."""
+        for each in self.loads:
+            slot = each.slot
+            if slot.required or slot.is_input or self._protect:
+                everything = slot.required or slot.is_input
+                for unit in each.units:
+                    if everything or unit.system:
+                        unit.held = True
+
+    def _need(self, each: Load) -> int:
+        held = 0
+        if each.slot.required or not each.slot.is_input:
+            held = sum([unit.tokens for unit in each.units if unit.held])
+        return max(min(each.floor, each.tokens), held)
+
+    def _fall_back(self) -> None:
+        self.fallback = True
+        for each in self.loads:
+            each.cap = each.fallback_cap
+            if each.cap is not None:
+                each.floor = min(each.floor, each.cap)
+        self._cap()
+
+    def _fit(self, *, floors: bool) -> None:
+        """Trim by priority until the window fits; with `floors`, nobody below his floor."""
+        for batch in self._batches():
+            over = self.total - self.room
+            if over <= 0:
+                return
+            group = batch[0].slot.group
+            if group is not None and group.join is not None:
+                self._fit_joined(batch, self.joins[group])
+            elif group is not None and group.share:
+                self._fit_shared(batch, over, floors)
+            else:
+                self._fit_slot(batch[0], batch[0].tokens - over, floors)
+
+    def _fit_slot(self, each: Load, target: int, floors: bool) -> None:
+        if each.slot.required:
+            return
+        if floors:
+            target = max(target, each.floor)
+            cut_at = each.floor
+        else:  # a slot that had a floor does not fall off a cliff
+            cut_at = max(target, 0) if each.floor else 0
+        if each.tokens > target:
+            self.trimmer.shrink(each, target, cut_at=cut_at)
+
+    def _fit_shared(self, batch: list[Load], over: int, floors: bool) -> None:
+        """Divide what is left for these slots fairly among them."""
+        asks = [each.tokens for each in batch]
+        pot = max(0, sum(asks) - over)
+        weights = [pot if (most := each.slot.max_tokens) is None else most for each in batch]
+        for each, share in zip(batch, allocate(pot, asks, weights), strict=True):
+            self._fit_slot(each, share, floors)
+
+    def _fit_joined(self, batch: list[Load], join: Join) -> None:
+        """Drop the fewest of these texts, in order, that make the joined text fit.
+
+        The order is fixed, so the number is found by bisection: a few counts, not one per drop.
+        """
+        batch = [each for each in batch if not any(unit.held for unit in each.units)]
+        space = self.room - (self.total - join.tokens)
+        few, enough = 0, len(batch)
+        if batch and join.measure(batch) <= space:
+            while enough - few > 1:
+                middle = (few + enough) // 2
+                if join.measure(batch[:middle]) <= space:
+                    enough = middle
+                else:
+                    few = middle
+        for each in batch[:enough]:
+            for unit in each.units:
+                self.trimmer.drop(unit)
+        self._recount()
+
+    def _recount(self) -> None:
+        """Bring the totals of joined texts up to date."""
+        self.trimmer.joined = sum(join.recount() for join in self.joins.values())
+
+    def _batches(self) -> Iterator[list[Load]]:
+        """Yield the slots in the order they are trimmed, those that act together as one."""
+        order = sorted(
+            (each for each in self.loads if each.tokens),
+            key=lambda each: (each.priority, each.slot.is_input),
+        )
+        batches: list[list[Load]] = []
+        shared: dict[Group, list[Load]] = {}
+        for each in order:
+            group = each.slot.group
+            if group is not None and group.share and group in shared:
+                shared[group].append(each)
+            elif (
+                group is not None
+                and group.join is not None
+                and batches
+                and batches[-1][0].slot.group == group
+            ):
+                batches[-1].append(each)
+            else:
+                batches.append([each])
+                if group is not None and group.share:
+                    shared[group] = batches[-1]
+        return iter(batches)

@@ -1,0 +1,47 @@
+"""Profiles: what a model's provider demands of a window, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muntin.core.images import image_formula_for_model
+from muntin.core.message import Message
+from muntin.errors import InvalidType
+
+# Stands in front where a provider wants a user message first and the window has none.
+OMITTED = Message("user", "(earlier messages omitted)")
+
+# Providers whose conversations must open with a user message:
+# https://docs.claude.com/en/api/messages (alternating turns, user first)
+# https://ai.google.dev/api/caching#Content (a call follows a user turn)
+_USER_FIRST = ("anthropic", "google")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one model allows: how it counts, and what its conversations must begin with."""
+
+    name: str
+    user_first: bool = field(default=False, kw_only=True)
+    image_formula: str = field(default="openai-tiles", kw_only=True)
+    tokenizer: str | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def for_model(cls, model: str) -> Profile:
+        """Return the profile of `model`, written `provider/model`."""
+        if not isinstance(model, str):
+            raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {model!r}")
+        provider = model.partition("/")[0]
+        return cls(
+            model,
+            user_first=provider in _USER_FIRST,
+            image_formula=image_formula_for_model(model),
+            tokenizer=model if "/" in model else f"openai/{model}",
+        )
+
+
+def as_profile(value: Profile | str | None) -> Profile | None:
+    """Return `value` as a Profile; a str is a model name."""
+    if value is None or isinstance(value, Profile):
+        return value
+    return Profile.for_model(value)

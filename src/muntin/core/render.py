@@ -1,0 +1,234 @@
+"""Rendering: putting the kept messages in order, and telling what became of the rest.
+
+Owns joining, interleaving and the making of the report. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muntin.core.load import Load
+from muntin.core.message import Message, Role
+from muntin.core.report import Decision, Report, SlotReport, Status
+from muntin.core.slot import Group
+from muntin.core.tokens import Counter
+
+
+class Join:
+    """Slots whose texts become one message, whose size is the count of the joined text."""
+
+    def __init__(self, separator: str, counter: Counter) -> None:
+        self.loads: list[Load] = []
+        self.role: Role | None = None
+        self._separator = separator
+        self._counter = counter
+        self.tokens = 0
+
+    def text(self, without: Iterable[Load] = ()) -> str:
+        """Return the texts that are still there, put together."""
+        gone = {id(load) for load in without}
+        texts = [
+            unit.messages[0].text
+            for load in self.loads
+            if id(load) not in gone
+            for unit in load.units
+            if unit.status != "dropped"
+        ]
+        return self._separator.join(texts)
+
+    def measure(self, without: Iterable[Load] = ()) -> int:
+        """Count the message that would be left without these slots."""
+        text = self.text(without)
+        return self._counter.overhead + self._counter.text(text) if text else 0
+
+    def recount(self) -> int:
+        """Count the joined text as it now stands; return what joining adds to its parts."""
+        self.tokens = self.measure()
+        return self.added
+
+    @property
+    def added(self) -> int:
+        """What joining adds to the sum of the parts."""
+        return self.tokens - sum(load.tokens for load in self.loads)
+
+    def message(self) -> Message | None:
+        """Return the one message, or None if no text is left."""
+        text = self.text()
+        return Message(self.role or "system", text) if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Messages in window order; `origins` is the index of each one's slot."""
+
+    messages: list[Message] = field(default_factory=list)
+    origins: list[int | None] = field(default_factory=list)
+
+
+def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
+    """Put the kept messages together; a group of slots stands where its first slot stands."""
+    result = Rendered()
+    done: set[Group] = set()
+    for load in loads:
+        group = load.slot.group
+        if group is None or not (group.interleave or group.join is not None):
+            messages = load.kept()
+            result.messages.extend(messages)
+            result.origins.extend([load.slot.index] * len(messages))
+        elif group not in done:
+            done.add(group)
+            if group in joins:
+                message = joins[group].message()
+                if message is not None:
+                    result.messages.append(message)
+                    result.origins.append(None)
+            else:
+                for message, index in _interleave(
+                    [each for each in loads if each.slot.group == group]
+                ):
+                    result.messages.append(message)
+                    result.origins.append(index)
+    return result
+
+
+def _interleave(loads: Iterable[Load]) -> list[tuple[Message, int]]:
+    """Merge by `at`, keeping the order inside each slot and tool groups in one piece."""
+    placed: list[tuple[float, int, Message, int]] = []
+    for place, load in enumerate(loads):
+        latest, end, fixed = -math.inf, -1, -math.inf
+        dated: list[tuple[float, int, Message, int]] = []
+        for index, message, last in _members(load):
+            if message.at is not None:
+                latest = max(latest, message.at)
+            if index > end:
+                end, fixed = last, latest
+            dated.append((fixed, place, message, load.slot.index))
+        if load.marker is not None:
+            first = dated[0][0] if dated else -math.inf
+            dated.insert(0, (first, place, load.marker, load.slot.index))
+        placed.extend(dated)
+    placed.sort(key=lambda item: (item[0], item[1]))
+    return [(message, index) for _, _, message, index in placed]
+
+
+def _members(load: Load) -> list[tuple[int, Message, int]]:
+    """Return (index, message, last index of its group), in the slot's order."""
+    members = [
+        (index, message, unit.indices[-1])
+        for unit in load.units
+        if unit.status != "dropped"
+        for index, message in zip(unit.indices, unit.messages, strict=True)
+    ]
+    members.sort(key=lambda member: member[0])
+    return members
+
+
+def make_report(
+    loads: Sequence[Load],
+    joins: Mapping[Group, Join],
+    *,
+    tokens: int,
+    budget: int,
+    fallback: bool,
+    over_budget: bool,
+    tools_tokens: int,
+    lead_tokens: int,
+    tokenizer: str,
+) -> Report:
+    """Tell what became of every slot and every group."""
+    return Report(
+        slots=tuple(_slot_report(load) for load in loads),
+        tokens=tokens,
+        budget=budget,
+        fallback=fallback,
+        over_budget=over_budget,
+        tools_tokens=tools_tokens,
+        joined_tokens=sum(join.added for join in joins.values()),
+        lead_tokens=lead_tokens,
+        tokenizer=tokenizer,
+    )
+
+
+def _slot_report(load: Load) -> SlotReport:
+    slot = load.slot
+    decisions = _decisions(load)
+    asked = sum(decision.tokens_asked for decision in decisions)
+    messages_kept = sum(d.count for d in decisions if d.tokens_kept or d.status == "kept")
+    status, reason = _outcome(load, decisions)
+    return SlotReport(
+        name=slot.name,
+        index=slot.index,
+        status=status,
+        reason=reason,
+        detail=slot.detail,
+        priority=load.priority,
+        tier=slot.tier,
+        floor=load.floor,
+        cap=load.cap,
+        tokens_asked=asked,
+        tokens_kept=load.tokens,
+        asked_is_estimate=bool(load.beyond),
+        messages_asked=len(slot.messages),
+        messages_kept=messages_kept,
+        decisions=decisions,
+    )
+
+
+def _outcome(load: Load, decisions: Sequence[Decision]) -> tuple[Status, str | None]:
+    """Sum up a slot: its status, and the reason of the last thing that was cut."""
+    if load.slot.excluded is not None:
+        return "excluded", load.slot.excluded
+    if all(decision.status == "empty" for decision in decisions):
+        return "empty", None
+    cut = [d for d in decisions if d.status not in ("kept", "empty")]
+    if not cut:
+        return "kept", None
+    reason = max(cut, key=lambda decision: decision.rank or 0).reason
+    kept = any(decision.status in ("kept", "trimmed") for decision in decisions)
+    return ("trimmed" if kept else "dropped"), reason
+
+
+def _decisions(load: Load) -> tuple[Decision, ...]:
+    decisions = [
+        Decision(
+            first=unit.indices[0],
+            count=len(unit.indices),
+            status=unit.status,
+            reason=unit.reason,
+            tokens_asked=unit.asked,
+            tokens_kept=unit.tokens,
+            rank=unit.rank,
+            fits_with=unit.fits_with,
+        )
+        for unit in load.units
+    ]
+    for index, reason, tokens in load.left_out:
+        status: Status = "empty" if reason == "empty" else "dropped"
+        decisions.append(Decision(index, 1, status, reason, 0 if reason == "empty" else tokens))
+    if load.beyond:
+        decisions.append(_beyond(load))
+    return tuple(sorted(decisions, key=lambda decision: decision.first))
+
+
+def _beyond(load: Load) -> Decision:
+    """The messages too old to fit, never looked at: their size is the average of those read."""
+    read = [unit for unit in load.units if not unit.system] or load.units
+    counted = sum(len(unit.indices) for unit in read)
+    tokens = sum(unit.asked for unit in read)
+    estimate = -(-tokens * load.beyond // counted) if counted else 0
+    first = next(
+        i for i in range(len(load.slot.messages)) if all(i not in u.indices for u in load.units)
+    )
+    nearest = max((unit.fits_with or 0 for unit in read), default=0)
+    return Decision(
+        first,
+        load.beyond,
+        "dropped",
+        "beyond_fit",
+        estimate,
+        0,
+        load.beyond_rank,
+        nearest + estimate,
+    )

@@ -1,0 +1,135 @@
+"""The report: a receipt for every token, as values, as JSON and as a table.
+
+Owns how decisions are told. It takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+Status: TypeAlias = Literal["kept", "trimmed", "dropped", "excluded", "empty"]
+
+
+_COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of one group of messages of a slot.
+
+    `first` is the index of its first message in the slot, `count` how many messages it has.
+    `rank` says when it was cut: 1 went first. `fits_with` is how many tokens more (of the budget,
+    or of the ceiling if that was the reason) would have kept it whole.
+    """
+
+    first: int
+    count: int
+    status: Status
+    reason: str | None = None
+    tokens_asked: int = 0
+    tokens_kept: int = 0
+    rank: int | None = None
+    fits_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """What became of one slot. `index` is its place in the order of `add` calls."""
+
+    name: str
+    index: int
+    status: Status
+    reason: str | None
+    detail: str | None
+    priority: int
+    tier: str | None
+    floor: int
+    cap: int | None
+    tokens_asked: int
+    tokens_kept: int
+    asked_is_estimate: bool
+    messages_asked: int
+    messages_kept: int
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where every token of a window went.
+
+    `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
+    texts adds: separators, the message around them, tokens that merge at a seam) and
+    `lead_tokens` (the user message that some providers want first).
+    """
+
+    slots: tuple[SlotReport, ...]
+    tokens: int
+    budget: int
+    fallback: bool = False
+    over_budget: bool = False
+    tools_tokens: int = 0
+    joined_tokens: int = 0
+    lead_tokens: int = 0
+    tokenizer: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON values; the keys are stable."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), "", *_table(self._rows())])
+
+    def _headline(self) -> str:
+        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
+        flags = ", over budget" * self.over_budget + ", floors ignored" * self.fallback
+        return (
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
+        )
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [_COLUMNS]
+        for slot in self.slots:
+            about = "~" if slot.asked_is_estimate else ""
+            rows.append(
+                (
+                    slot.name,
+                    slot.status,
+                    f"{slot.tokens_kept:,}",
+                    f"{about}{slot.tokens_asked:,}",
+                    f"{slot.messages_kept:,}/{slot.messages_asked:,}",
+                    str(slot.priority),
+                    f"{slot.floor:,}" if slot.floor else "-",
+                    "-" if slot.cap is None else f"{slot.cap:,}",
+                    _why(slot),
+                )
+            )
+        for name in ("tools", "joined", "lead"):
+            tokens = getattr(self, f"{name}_tokens")
+            if tokens:
+                rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *["-"] * 5))
+        return rows
+
+
+def _why(slot: SlotReport) -> str:
+    """Say why a slot lost something, and what would have kept its next piece."""
+    if slot.reason is None:
+        return ""
+    words = slot.reason if slot.detail is None else f"{slot.reason}: {slot.detail}"
+    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
+    return f"{words}, more fits with +{min(nearest):,} tokens" if nearest else words
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:
+    """Lay out rows in columns, numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    right = range(2, 8)
+    for number, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+        if number == 0:
+            yield "  ".join("-" * width for width in widths)

@@ -1,0 +1,171 @@
+"""Slots: named places in the window, each with its rules.
+
+Owns what may be declared and that a wrong declaration is an error naming slot and option. It
+decides nothing: that is `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from muntin.core.budget import Budget, as_budget
+from muntin.core.cut import Keep
+from muntin.core.message import ROLES, Attachment, Input, Message, Role, check_text, compact_json
+from muntin.core.plan import plan
+from muntin.core.profile import Profile, as_profile
+from muntin.core.slot import Content, Exact, Group, Marker, MessageLike, Slot, Tier, TrimBehavior
+from muntin.core.tokens import AttachmentTokens, Counter, TokenizerLike
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, InvalidType
+
+_EXACT = Exact()
+
+
+class Slots:
+    """Slots collects what may go into the window; `render` composes it.
+
+    `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
+    and counted; `profile` is a Profile or a model name such as `anthropic/claude-sonnet-4-5`.
+    `previous` is the window of the turn before, for trimming that remembers; `Exact` does not.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | int,
+        *,
+        tokenizer: TokenizerLike | None = None,
+        tools: Iterable[Mapping[str, Any]] = (),
+        profile: Profile | str | None = None,
+        trimming: Exact = _EXACT,
+        previous: Window | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
+    ) -> None:
+        self.budget = as_budget(budget)
+        self.profile = as_profile(profile)
+        if tokenizer is None and self.profile is not None:
+            tokenizer = self.profile.tokenizer
+        self.counter = Counter(
+            tokenizer,
+            attachment_tokens=attachment_tokens,
+            **({"image_formula": self.profile.image_formula} if self.profile else {}),
+        )
+        self.tools = _check_tools(tools)
+        if not isinstance(trimming, Exact):
+            raise InvalidType(f"trimming must be Exact(), not {trimming!r}")
+        self.trimming = trimming
+        if previous is not None and not isinstance(previous, Window):
+            raise InvalidType(f"previous must be a Window or None, not {previous!r}")
+        self.previous = previous
+        self._slots: list[Slot] = []
+
+    def add(
+        self,
+        name: str,
+        content: Content,
+        *,
+        priority: int = 0,
+        max_ratio: float = 1.0,
+        min_ratio: float = 0.0,
+        min_tokens: int = 0,
+        position: int | None = None,
+        role: Role | None = None,
+        trim_behavior: TrimBehavior = "message",
+        max_tokens: int | None = None,
+        tier: Tier | None = None,
+        keep: Keep = "tail",
+        required: bool = False,
+        group: Group | None = None,
+        marker: Marker | None = None,
+    ) -> None:
+        """Add content to a named place in the window.
+
+        A list is read at `render`, not copied: what cannot fit is never looked at.
+        """
+        check_text(name, "a slot's name")
+        messages, made = _messages(name, content, role)
+        self._slots.append(
+            Slot(
+                name=name,
+                index=len(self._slots),
+                messages=messages,
+                made=made,
+                is_input=name == "input" or isinstance(content, Input),
+                priority=priority,
+                max_ratio=max_ratio,
+                min_ratio=min_ratio,
+                min_tokens=min_tokens,
+                position=position,
+                role=role,
+                trim_behavior=trim_behavior,
+                max_tokens=max_tokens,
+                tier=tier,
+                keep=keep,
+                required=required,
+                group=group,
+                marker=marker,
+            )
+        )
+
+    def exclude(self, name: str, *, reason: str, detail: str | None = None) -> None:
+        """Record a slot that a condition left out, so that the report can say so."""
+        check_text(name, "a slot's name")
+        check_text(reason, f"slot {name!r}: reason")
+        self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
+
+    def render(self) -> Window:
+        """Compose the window; the same slots give the same bytes, however often."""
+        return plan(
+            self._slots,
+            budget=self.budget,
+            counter=self.counter,
+            tools=self.tools,
+            profile=self.profile,
+        )
+
+
+def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[MessageLike], bool]:
+    """Return the content as messages, and whether they were made here."""
+    if role is not None and role not in ROLES:
+        raise InvalidInput(f"slot {name!r}: unknown role {role!r}; use one of {', '.join(ROLES)}")
+    made_role = role or ("system" if name == "system" else "user")
+    where = f"slot {name!r}: content"
+    if content is None:
+        return (), False
+    if isinstance(content, str):
+        return ((Message(made_role, check_text(content, where)),), True) if content else ((), False)
+    if isinstance(content, Input):
+        if not content.text and not content.attachments:
+            return (), False
+        return (Message(made_role, content.text, attachments=content.attachments),), True
+    if isinstance(content, Attachment):
+        content = [content]
+    if isinstance(content, list | tuple) and content and isinstance(content[0], Attachment):
+        files = cast("Sequence[Attachment]", content)
+        return (Message(made_role, "", attachments=tuple(files)),), True
+    if role is not None and content:
+        raise InvalidInput(
+            f"slot {name!r}: role={role!r} cannot be given with messages, which have roles"
+        )
+    if isinstance(content, Message | Mapping):
+        return (content,), False
+    if isinstance(content, Sequence) and not isinstance(content, bytes):
+        return cast("Sequence[MessageLike]", content), False
+    raise InvalidType(
+        f"{where} must be a str, Message, list of messages, Input, Attachment or None, "
+        f"not {type(content).__name__}"
+    )
+
+
+def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise InvalidType(f"tools must be a list of schemas, not {tools!r}")
+    checked = tuple(tools)
+    for number, schema in enumerate(checked):
+        if not isinstance(schema, Mapping):
+            raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
+        try:
+            compact_json(schema)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"tools[{number}] cannot be written as JSON: {error}") from error
+    return checked

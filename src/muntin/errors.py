@@ -1,0 +1,64 @@
+"""Every error Muntin raises, split by who must act.
+
+    MuntinError
+    ├── InvalidInput (also a ValueError)   the caller's value is wrong; the message names it
+    │   └── UnknownModel                   no context window is known for this model
+    ├── TokenizerError                     the tokenizer in use failed or returned nonsense
+    ├── MissingExtra (also an ImportError) an optional dependency is not installed
+    └── BudgetExceeded                     what may not be dropped does not fit
+
+A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that is also a
+`TypeError`, so that both habits of catching work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muntin.core.report import Report
+
+
+class MuntinError(Exception):
+    """The root of all errors that Muntin raises on purpose."""
+
+
+class InvalidInput(MuntinError, ValueError):
+    """A value handed to Muntin is out of range or malformed."""
+
+
+class InvalidType(InvalidInput, TypeError):
+    """A value handed to Muntin has the wrong type."""
+
+
+class UnknownModel(InvalidInput):
+    """Nothing is known about this model; pass a `Budget` instead."""
+
+
+class TokenizerError(MuntinError):
+    """A tokenizer raised, or returned something that is not a count."""
+
+
+class MissingExtra(MuntinError, ImportError):
+    """An optional dependency is missing; the message says what to install."""
+
+
+class BudgetExceeded(MuntinError):
+    """What may not be dropped does not fit into the budget.
+
+    `needed` and `available` are tokens; `report` is the plan so far.
+    """
+
+    def __init__(self, needed: int, available: int, report: Report) -> None:
+        self.needed = needed
+        self.available = available
+        self.report = report
+        stuck = ", ".join(repr(slot.name) for slot in report.slots if slot.tokens_kept)
+        super().__init__(
+            f"the window needs {needed:,} tokens but only {available:,} are available; "
+            f"slots that could not shrink further: {stuck or 'none'}. "
+            "Raise the budget, shorten these slots, or pass strict=False to encode it anyway."
+        )
+
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, Report]]:
+        return type(self), (self.needed, self.available, self.report)

@@ -1,0 +1,284 @@
+"""What may be declared, what it becomes, and that a wrong declaration is an error naming it."""
+
+import pickle
+
+import pytest
+
+from muntin import (
+    Attachment,
+    Budget,
+    BudgetExceeded,
+    Exact,
+    Group,
+    Input,
+    InvalidInput,
+    Message,
+    Slots,
+    ToolCall,
+    assistant,
+    system,
+    tool,
+    user,
+)
+
+PHOTO = Attachment("1", "p.png", 1, "image")
+
+
+def window_of(content, budget=1_000, name="x", **options):
+    slots = Slots(budget, tokenizer=len, attachment_tokens={"image": 100})
+    slots.add(name, content, **options)
+    return slots.render()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "expected"),
+    [
+        ("x", "hi", {}, [user("hi")]),
+        ("x", "hi", {"role": "assistant"}, [assistant("hi")]),
+        ("x", "hi", {"role": "tool"}, [Message("tool", "hi")]),
+        ("system", "hi", {}, [system("hi")]),
+        ("system", "hi", {"role": "user"}, [user("hi")]),
+        ("x", user("hi"), {}, [user("hi")]),
+        ("x", {"role": "user", "content": "hi"}, {}, [user("hi")]),
+        ("x", [user("a"), {"role": "assistant", "content": "b"}], {}, [user("a"), assistant("b")]),
+        ("x", (user("a"),), {}, [user("a")]),
+        ("x", Input("hi", (PHOTO,)), {}, [user("hi", attachments=[PHOTO])]),
+        ("x", PHOTO, {}, [user("", attachments=[PHOTO])]),
+        ("x", [PHOTO, PHOTO], {}, [user("", attachments=[PHOTO, PHOTO])]),
+    ],
+)
+def test_content_becomes_messages(name, content, options, expected):
+    assert list(window_of(content, name=name, **options).messages) == expected
+
+
+@pytest.mark.parametrize("content", [None, "", [], (), Input(""), user(""), Message("user")])
+def test_nothing_adds_nothing(content):
+    window = window_of(content)
+    assert window.messages == ()
+    assert [slot.status for slot in window.report.slots] == ["empty"]
+    assert window.tokens == 0
+    assert not window.over_budget
+
+
+def test_an_empty_message_in_a_list_is_left_out_but_an_empty_result_is_not():
+    call = assistant("", tool_calls=[ToolCall("c", "f", "{}")])
+    window = window_of([user("a"), assistant(""), call, tool("c", "")])
+    assert list(window.messages) == [user("a"), call, tool("c", "")]
+
+
+def test_slots_stand_by_position_then_by_order_of_add():
+    slots = Slots(100, tokenizer=len)
+    slots.add("c", "c")
+    slots.add("d", "d")
+    slots.add("b", "b", position=2)
+    slots.add("a", "a", position=-1)
+    slots.add("b2", "B", position=2)
+    assert [message.text for message in slots.render().messages] == ["a", "b", "B", "c", "d"]
+
+
+def test_tiers_stand_before_positions():
+    slots = Slots(100, tokenizer=len)
+    slots.add("v", "v", tier="volatile", position=0)
+    slots.add("n", "n", position=1)
+    slots.add("w", "w", tier="slow-changing")
+    slots.add("s", "s", tier="stable")
+    slots.add("p", "p", tier="pinned", position=9)
+    assert "".join(message.text for message in slots.render().messages) == "pswvn"
+
+
+def test_two_slots_may_share_a_name_and_the_report_tells_them_apart():
+    slots = Slots(100, tokenizer=len)
+    slots.add("x", "one")
+    slots.add("x", "two", position=0)
+    report = slots.render().report
+    assert [(slot.name, slot.index) for slot in report.slots] == [("x", 1), ("x", 0)]
+
+
+def test_render_is_repeatable_and_add_may_follow():
+    slots = Slots(100, tokenizer=len)
+    slots.add("a", "a")
+    first = slots.render()
+    assert slots.render() == first
+    slots.add("b", "b")
+    assert len(slots.render().messages) == 2
+    assert len(first.messages) == 1
+
+
+def test_the_seeds_strategy_works_as_written():
+    slots = Slots(Budget(40), tokenizer=len)
+    history = [user("question one"), assistant("answer one"), user("two"), assistant("answer two")]
+    slots.add("system", "You help.", role="system", priority=100)
+    slots.add("history", history, trim_behavior="message", max_ratio=0.5)
+    slots.add("input", Input("and now?"))
+    assert [message.text for message in slots.render().messages] == [
+        "You help.",
+        "two",
+        "answer two",
+        "and now?",
+    ]
+
+
+def test_an_excluded_slot_is_in_the_report_with_its_reason():
+    slots = Slots(100, tokenizer=len)
+    slots.exclude("research", reason="condition_false", detail="when=has_research")
+    slots.add("a", "a")
+    first = slots.render().report.slots[0]
+    assert (first.name, first.status, first.reason) == ("research", "excluded", "condition_false")
+    assert first.detail == "when=has_research"
+
+
+BAD = [
+    ({"max_ratio": 1.1}, "slot 'x': max_ratio must be from 0 to 1, got 1.1"),
+    ({"max_ratio": -0.1}, "slot 'x': max_ratio"),
+    ({"max_ratio": float("nan")}, "slot 'x': max_ratio must be from 0 to 1, got nan"),
+    ({"max_ratio": "half"}, "slot 'x': max_ratio must be a number"),
+    ({"max_ratio": True}, "slot 'x': max_ratio must be a number"),
+    ({"min_ratio": 2}, "slot 'x': min_ratio"),
+    ({"min_ratio": float("inf")}, "slot 'x': min_ratio"),
+    ({"min_tokens": -1}, "slot 'x': min_tokens must not be negative"),
+    ({"min_tokens": 1.0}, "slot 'x': min_tokens must be an int"),
+    ({"max_tokens": -1}, "slot 'x': max_tokens must not be negative"),
+    ({"max_tokens": 5, "min_tokens": 6}, "slot 'x': max_tokens=5 is below min_tokens=6"),
+    ({"priority": 1.5}, "slot 'x': priority must be an int"),
+    ({"priority": None}, "slot 'x': priority must be an int"),
+    ({"position": "first"}, "slot 'x': position must be an int"),
+    ({"role": "robot"}, "slot 'x': unknown role 'robot'"),
+    ({"trim_behavior": "word"}, "slot 'x': trim_behavior must be"),
+    ({"tier": "hot"}, "slot 'x': tier must be"),
+    ({"keep": "middle"}, "slot 'x': keep must be"),
+    ({"required": 1}, "slot 'x': required must be"),
+    ({"group": "g"}, "slot 'x': group must be a Group"),
+    ({"marker": "cut"}, "slot 'x': marker must be a callable"),
+    ({"group": Group("g", join="\n"), "min_tokens": 1}, "slot 'x': min_tokens does not apply"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), BAD)
+def test_a_bad_option_is_an_error_naming_slot_and_option(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        Slots(100).add("x", "text", **options)
+
+
+def test_a_floor_above_the_ceiling_is_clamped_as_the_seed_says():
+    window = window_of("x" * 80, budget=100, min_ratio=0.9, max_ratio=0.5, trim_behavior="char")
+    assert window.tokens == 50
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (5, "slot 'x': content must be a str"),
+        (b"bytes", "slot 'x': content must be a str"),
+        ("a\ud800", "slot 'x': content has a lone surrogate"),
+        ([user("a"), 5], "slot 'x', message 1: a message must be a Message or a dict"),
+        ([{"role": "robot", "content": "x"}], "slot 'x', message 0: unknown role 'robot'"),
+        ([{"role": "user", "content": "\udc00"}], "slot 'x', message 0: .* lone surrogate"),
+        ([PHOTO, user("a")], "holds a Message"),
+    ],
+)
+def test_bad_content_is_an_error_naming_slot_and_message(content, words):
+    with pytest.raises(InvalidInput, match=words):
+        window_of(content)
+
+
+def test_a_role_with_real_messages_is_an_error():
+    for content in (user("a"), [user("a")], {"role": "user", "content": "a"}):
+        with pytest.raises(InvalidInput, match="slot 'x': role='system' cannot be given"):
+            Slots(100).add("x", content, role="system")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tools": "f"}, "tools must be a list"),
+        ({"tools": {"name": "f"}}, "tools must be a list"),
+        ({"tools": [5]}, r"tools\[0\] must be a mapping"),
+        ({"tools": [{"f": {1, 2}}]}, r"tools\[0\] cannot be written as JSON"),
+        ({"trimming": "exact"}, r"trimming must be Exact\(\)"),
+        ({"previous": 5}, "previous must be a Window"),
+        ({"profile": 5}, "a model must be a str"),
+    ],
+)
+def test_a_bad_option_of_slots_is_named(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        Slots(100, **options)
+
+
+def calls(*ids):
+    return assistant("", tool_calls=[ToolCall(call_id, "f", "{}") for call_id in ids])
+
+
+@pytest.mark.parametrize(
+    ("contents", "words"),
+    [
+        ([[calls("c"), calls("c"), tool("c", "r")]], "message 0 makes a tool call with id 'c'"),
+        ([[calls("c"), tool("c", "r"), tool("c", "s")]], "messages 1 and 2 are both results of"),
+        ([[calls("c")], [calls("c")]], "slots 's0' and 's1' both make a tool call with id 'c'"),
+    ],
+)
+def test_duplicate_call_ids_are_an_error_naming_them(contents, words):
+    slots = Slots(1_000, tokenizer=len)
+    for number, content in enumerate(contents):
+        slots.add(f"s{number}", content)
+    with pytest.raises(InvalidInput, match=words):
+        slots.render()
+
+
+def test_an_id_may_be_used_again_once_it_was_answered_as_real_traffic_does():
+    talk = [calls("c"), tool("c", "1"), user("again"), calls("c"), tool("c", "2")]
+    assert list(window_of(talk).messages) == talk
+
+
+def test_what_may_not_be_dropped_and_does_not_fit_is_flagged_and_not_sent():
+    slots = Slots(30, tokenizer=len)
+    slots.add("rules", "r" * 40, required=True)
+    slots.add("history", [user("h" * 5)])
+    slots.add("input", Input("i" * 9))
+    window = slots.render()
+    assert window.over_budget
+    assert [message.text[0] for message in window.messages] == ["r", "i"]
+    assert window.messages[-1].text == "i" * 9  # the input stays whole
+    with pytest.raises(BudgetExceeded, match=r"needs 49 tokens but only 30.*'rules', 'input'") as e:
+        window.openai()
+    assert (e.value.needed, e.value.available, e.value.report) == (49, 30, window.report)
+    assert pickle.loads(pickle.dumps(e.value)).needed == 49
+    assert len(window.openai(strict=False)["messages"]) == 2
+
+
+def test_tools_that_leave_no_room_are_over_budget():
+    slots = Slots(10, tokenizer=len, tools=[{"name": "f" * 50}])
+    slots.add("history", [user("h" * 5)])
+    window = slots.render()
+    assert window.over_budget
+    assert window.messages == ()
+
+
+def test_a_window_can_be_compared_and_pickled():
+    window = window_of([user("a"), user("b" * 2_000)])
+    again = pickle.loads(pickle.dumps(window))
+    assert again == window
+    assert again.report == window.report
+
+
+def test_a_provider_that_wants_a_user_first_gets_a_counted_lead():
+    slots = Slots(100, tokenizer=len, profile="anthropic/claude-sonnet-4-5")
+    slots.add("system", "s" * 10)
+    slots.add("history", [user("a" * 60), assistant("b" * 40)])
+    window = slots.render()
+    lead = len("(earlier messages omitted)")
+    assert [message.text[0] for message in window.messages] == ["s", "b"]
+    assert window.tokens == 10 + 40 + lead
+    assert window.report.lead_tokens == lead
+
+
+def test_room_for_the_lead_is_made_when_there_is_none():
+    slots = Slots(60, tokenizer=len, profile="google/gemini-2.5-pro")
+    slots.add("history", [user("a" * 60), assistant("b" * 30), assistant("c" * 20)])
+    window = slots.render()
+    assert [message.text[0] for message in window.messages] == ["c"]
+    assert window.tokens <= 60
+    assert not window.over_budget
+
+
+def test_exact_is_the_trimming_of_slots():
+    assert Slots(1).trimming == Exact()

@@ -1,0 +1,37 @@
+"""Every example runs, fits on a screen, and says something."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_runs_offline_and_prints(example):
+    run = subprocess.run(
+        [sys.executable, str(example)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={"PYTHONIOENCODING": "utf-8", "HTTPS_PROXY": "http://127.0.0.1:9"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip()
+    assert not run.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_fits_on_a_screen(example):
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= 65
+
+
+def test_the_demo_shows_bar_reasons_and_request():
+    demo = next(path for path in EXAMPLES if path.stem == "demo")
+    shown = subprocess.run(
+        [sys.executable, str(demo)], capture_output=True, text=True, check=True
+    ).stdout
+    for words in ("2,500 tokens (", "over_budget", "beyond_fit", "style guide", '"role": "system"'):
+        assert words in shown
