@@ -53,11 +53,12 @@ class BudgetExceeded(MuntinError):
         self.needed = needed
         self.available = available
         self.report = report
-        stuck = ", ".join(repr(slot.name) for slot in report.slots if slot.tokens_kept)
+        names = [repr(slot.name) for slot in report.slots if slot.tokens_kept]
+        stuck = ", ".join([*names, "the tools"] if report.tools_tokens else names)
         super().__init__(
             f"the window needs {needed:,} tokens but only {available:,} are available; "
-            f"slots that could not shrink further: {stuck or 'none'}. "
-            "Raise the budget, shorten these slots, or pass strict=False to encode it anyway."
+            f"what could not shrink further: {stuck or 'nothing was left'}. "
+            "Raise the budget, shorten these, or pass strict=False to encode it anyway."
         )
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, Report]]:

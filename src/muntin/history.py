@@ -119,7 +119,7 @@ class History:
             for index, tokens in zip(unit.indices, unit.costs, strict=True):
                 members[index] = tokens, unit.indices[0]
         total, start, group_start = 0, size, size
-        for index in reversed(range(read.start, size)):
+        for index in reversed(range(read.unread.stop, size)):
             tokens, first = members[index]
             total += tokens
             if total > max_tokens:

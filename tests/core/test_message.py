@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from muntin import (
     Attachment,
@@ -19,6 +20,7 @@ from muntin import (
     InvalidInput,
     Message,
     Reasoning,
+    Slots,
     Text,
     ToolCall,
     assistant,
@@ -44,6 +46,11 @@ def test_helpers_make_the_four_roles():
 def test_a_message_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         user("hi").content = "other"  # type: ignore[misc]
+
+
+def test_a_message_shows_only_what_it_has():
+    assert repr(tool("c1", "42")) == "Message('tool', '42', tool_call_id='c1')"
+    assert repr(user("hi")) == "Message('user', 'hi')"
 
 
 def test_a_message_can_be_hashed_copied_and_pickled():
@@ -113,6 +120,18 @@ def test_real_conversations_come_back_as_they_were():
     for line in TRACES.read_text(encoding="utf-8").splitlines():
         for data in json.loads(line)["messages"]:
             assert Message.from_dict(data).to_dict() == data
+
+
+def test_what_an_sdk_returned_can_be_used_as_it_is():
+    class Reply(BaseModel):
+        role: str
+        content: str | None
+        refusal: str | None = None
+
+    assert Message.from_dict(Reply(role="assistant", content="hi")) == assistant("hi")  # type: ignore[arg-type]
+    slots = Slots(100, tokenizer=len)
+    slots.add("history", [Reply(role="assistant", content="hi")])  # type: ignore[arg-type]
+    assert slots.render().messages == (assistant("hi"),)
 
 
 def test_what_to_dict_returns_is_not_tied_to_the_message():

@@ -251,6 +251,8 @@ def test_tools_that_leave_no_room_are_over_budget():
     window = slots.render()
     assert window.over_budget
     assert window.messages == ()
+    with pytest.raises(BudgetExceeded, match="could not shrink further: the tools"):
+        window.openai()
 
 
 def test_a_window_can_be_compared_and_pickled():

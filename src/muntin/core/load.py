@@ -6,7 +6,6 @@ to look. It takes no decision about what stays.
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from muntin.errors import InvalidInput, MuntinError
 
 # How many messages beyond the fit are looked at for a system message, or for the call of a
 # result; the system messages that open a list are always found.
-LOOK_BACK = 256
+LOOK_BACK = 100
 
 
 class Unit:
@@ -50,9 +49,9 @@ class Unit:
 class Load:
     """What was read of one slot.
 
-    `units` are in window order. Reading stopped at message `start`; `beyond` of the messages
-    before it were not looked at. `left_out` are messages that cannot be sent: (index, reason,
-    tokens).
+    `units` are in window order. `unread` are the messages where reading had stopped, `beyond` how
+    many of them were really not looked at. `left_out` are messages that cannot be sent: (index,
+    reason, tokens).
     """
 
     __slots__ = (
@@ -62,6 +61,7 @@ class Load:
         "fallback_cap",
         "floor",
         "left_out",
+        "limit",
         "marker",
         "marker_tokens",
         "open",
@@ -70,16 +70,17 @@ class Load:
         "scattered",
         "seen",
         "slot",
-        "start",
         "tokens",
         "units",
+        "unread",
     )
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.units: list[Unit] = []
         self.tokens = 0
-        self.start = 0
+        self.unread = range(0)
+        self.limit = 0
         self.beyond = 0
         self.beyond_rank: int | None = None
         self.left_out: list[tuple[int, str, int]] = []
@@ -133,13 +134,57 @@ def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> L
         item = items[index]
         message = item if item.__class__ is Message else _convert(item, slot, index)
         total += _take(result, index, message, counter.message(message))
-    result.start = index
     if index > first:
-        _look_back(result, first, counter)
-    result.units.reverse()
-    result.units = opening + result.units
-    result.tokens = sum([unit.tokens for unit in result.units])
+        result.unread = range(first, index)
+        _look(result, range(index - 1, max(first, index - LOOK_BACK) - 1, -1), counter)
+    _finish(result, opening)
     return result
+
+
+def load_head(slot: Slot, limit: int, counter: Counter) -> Load:
+    """Read the slot from its oldest message on, for a slot that keeps its beginning."""
+    result = Load(slot)
+    items = slot.messages
+    total = end = 0
+    unanswered: set[str] = set()
+    while end < len(items) and total <= limit:
+        message = _convert(items[end], slot, end)
+        if message.tool_call_id is None or message.tool_call_id in unanswered:
+            total += counter.message(message)  # a result without a call is not sent
+        unanswered.discard(message.tool_call_id or "")
+        unanswered.update(call.id for call in message.tool_calls)
+        end += 1
+    if end < len(items):
+        result.unread = range(end, len(items))
+        _look(result, range(min(len(items), end + LOOK_BACK) - 1, end - 1, -1), counter)
+        _take_answers(result, unanswered, result.unread, counter)
+    for index in range(end - 1, -1, -1):
+        message = _convert(items[index], slot, index)
+        _take(result, index, message, counter.message(message))
+    _finish(result, [])
+    return result
+
+
+def _take_answers(load: Load, unanswered: set[str], indices: range, counter: Counter) -> None:
+    """Take the results of these calls from messages that were not read."""
+    for index in indices if unanswered else ():
+        if role_of(load.slot.messages[index]) == "tool":
+            message = _convert(load.slot.messages[index], load.slot, index)
+            if message.tool_call_id in unanswered:
+                unanswered.discard(message.tool_call_id)
+                _take(load, index, message, counter.message(message))
+        if not unanswered:
+            return
+
+
+def _finish(load: Load, opening: list[Unit]) -> None:
+    load.units.reverse()
+    load.units = opening + load.units
+    load.tokens = sum([unit.tokens for unit in load.units])
+    if load.unread:
+        looked_at = [index for unit in load.units for index in unit.indices]
+        looked_at += [index for index, _, _ in load.left_out]
+        load.beyond = len(load.unread) - sum([index in load.unread for index in looked_at])
 
 
 def _take(load: Load, index: int, message: Message, tokens: int) -> int:
@@ -164,34 +209,35 @@ def _take(load: Load, index: int, message: Message, tokens: int) -> int:
 
 def _take_calls(load: Load, index: int, message: Message, tokens: int) -> int:
     """Close a tool group: the message with the calls, and the results met so far."""
-    indices, messages, costs = [index], [message], [tokens]
+    members = [(index, message, tokens)]
     missing = []
     for call in message.tool_calls:
-        if call.id in load.open:
-            (at, result, cost), *more = load.open.pop(call.id)
-            if more:
+        results = load.open.pop(call.id, None)
+        if results is None:
+            if call.id in load.seen:
                 raise InvalidInput(
-                    f"slot {load.slot.name!r}: messages {more[0][0]} and {at} are both results of "
-                    f"tool call {call.id!r}; a call has one result"
+                    f"slot {load.slot.name!r}: message {index} makes a tool call with id "
+                    f"{call.id!r} that has no result, and a later message uses the id again; "
+                    "ids must be unique"
                 )
-            place = bisect(indices, at)  # results come in any order
-            indices.insert(place, at)
-            messages.insert(place, result)
-            costs.insert(place, cost)
-        elif call.id in load.seen:
+            missing.append(call.id)
+        elif len(results) > 1:
             raise InvalidInput(
-                f"slot {load.slot.name!r}: message {index} makes a tool call with id {call.id!r} "
-                "that has no result, and a later message uses the id again; ids must be unique"
+                f"slot {load.slot.name!r}: messages {results[1][0]} and {results[0][0]} are both "
+                f"results of tool call {call.id!r}; a call has one result"
             )
         else:
-            missing.append(call.id)
-    unit = Unit(load, indices, messages, costs)
+            members += results
+        load.seen.add(call.id)
+    if len(members) > 2:  # results come in any order
+        members.sort(key=lambda member: member[0])
+    indices = [member[0] for member in members]
+    unit = Unit(load, indices, [member[1] for member in members], [m[2] for m in members])
     if missing:
         unit.missing = tuple(missing)
+        load.pending.update(dict.fromkeys(missing, unit))
     if indices[-1] - indices[0] >= len(indices):
         load.scattered = True
-    load.seen.update([call.id for call in message.tool_calls])
-    load.pending.update(dict.fromkeys(missing, unit))
     load.units.append(unit)
     return unit.tokens
 
@@ -215,29 +261,36 @@ def _prepend(unit: Unit, index: int, message: Message, tokens: int) -> None:
     unit.asked += tokens
 
 
-def _look_back(load: Load, first: int, counter: Counter) -> None:
+def _look(load: Load, indices: range, counter: Counter) -> None:
     """Beyond the fit, find the system messages and the calls of results that were read."""
-    items, end = load.slot.messages, load.start
-    start = max(first, end - LOOK_BACK)
-    taken = 0
-    for back, role in enumerate([role_of(item) for item in items[start:end]][::-1], start=1):
-        index = end - back
+    items = load.slot.messages
+    near = items[min(indices) : max(indices) + 1]
+    roles = [item.role if item.__class__ is Message else role_of(item) for item in near]
+    if not load.open and "system" not in roles:
+        return
+    for index, role in zip(indices, reversed(roles), strict=True):
         if role == "system":
             message = _convert(items[index], load.slot, index)
             _take(load, index, message, counter.message(message))
-            taken += 1
         elif role == "assistant" and load.open:
-            for call in _convert(items[index], load.slot, index).tool_calls:
-                for at, _, tokens in load.open.pop(call.id, ()):
+            message = _convert(items[index], load.slot, index)
+            ids = {call.id for call in message.tool_calls}
+            if ids.isdisjoint(load.open):
+                continue
+            if load.slot.trim_behavior == "char":  # its texts may outlive older messages
+                between = range(index + 1, load.unread.stop)
+                _take_answers(load, ids - set(load.open), between, counter)
+                _take(load, index, message, counter.message(message))
+            for call_id in ids:
+                for at, _, tokens in load.open.pop(call_id, ()):
                     load.left_out.append((at, "beyond_fit", tokens))
-    load.beyond = end - first - taken
 
 
 def role_of(item: MessageLike) -> Any:
     """Return the role of a message or message dict, without reading more of it."""
     if item.__class__ is Message:
         return item.role
-    role = item.get("role") if isinstance(item, Mapping) else None
+    role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
     return "system" if role == "developer" else role
 
 

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from muntin.errors import InvalidInput, InvalidType
@@ -235,6 +235,14 @@ class Message:
             raise InvalidInput(f"Message.at must be a finite number or None, got {self.at!r}")
         _check_extra(self.extra, "Message.extra")
 
+    def __repr__(self) -> str:
+        shown = [repr(self.role), repr(self.content)]
+        for each in fields(self)[2:]:
+            value = getattr(self, each.name)
+            if value != each.default:
+                shown.append(f"{each.name}={value!r}")
+        return f"Message({', '.join(shown)})"
+
     @property
     def text(self) -> str:
         """The text of the message, its text parts put together."""
@@ -244,7 +252,12 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Read an OpenAI-style dict; fields Muntin does not know ride along in `extra`."""
+        """Read an OpenAI-style dict; fields Muntin does not know ride along in `extra`.
+
+        A Pydantic model, such as the message an SDK returned, is read as the dict it dumps.
+        """
+        if not isinstance(data, Mapping) and hasattr(data, "model_dump"):
+            data = data.model_dump(exclude_unset=True)
         if not isinstance(data, Mapping):
             raise InvalidType(f"a message must be a Message or a dict, not {type(data).__name__}")
         if "role" not in data:
@@ -254,20 +267,20 @@ class Message:
         content = known.pop("content", None)
         if isinstance(content, Sequence) and not isinstance(content, str | bytes):
             content = tuple(part_from_dict(part) for part in content)
-        fields: dict[str, Any] = {}
+        given: dict[str, Any] = {}
         if known.get("tool_calls") is not None:
             calls = known.pop("tool_calls")
             if not isinstance(calls, Sequence) or isinstance(calls, str):
                 raise InvalidType(f"tool_calls must be a list, not {type(calls).__name__}")
-            fields["tool_calls"] = tuple(_call_from_dict(call) for call in calls)
+            given["tool_calls"] = tuple(_call_from_dict(call) for call in calls)
         if known.get("attachments"):
-            fields["attachments"] = tuple(_attachment_from(a) for a in known.pop("attachments"))
+            given["attachments"] = tuple(_attachment_from(a) for a in known.pop("attachments"))
         for key in ("tool_call_id", "name", "at"):
             if known.get(key) is not None:
-                fields[key] = known.pop(key)
+                given[key] = known.pop(key)
         if role == "developer":  # OpenAI's newer word for system; `extra` keeps the spelling
             role, known["role"] = "system", "developer"
-        return cls(role, content, **fields, extra=deepcopy(known) or None)
+        return cls(role, content, **given, extra=deepcopy(known) or None)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the message as an OpenAI-style dict, unknown fields included."""
@@ -365,8 +378,8 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     if kind == "image_url" and isinstance(rest.get("image_url"), dict):
         inner = rest["image_url"]
         if isinstance(inner.get("url"), str):
-            fields = {k: inner.pop(k, None) for k in ("url", "detail", "width", "height")}
-            return Image(fields.pop("url"), **fields, extra=_drop_empty(rest, "image_url"))
+            known = {k: inner.pop(k, None) for k in ("url", "detail", "width", "height")}
+            return Image(known.pop("url"), **known, extra=_drop_empty(rest, "image_url"))
     if kind == "file" and isinstance(rest.get("file"), dict):
         inner = rest["file"]
         return File(

@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.core.allocate import allocate, limits
 from muntin.core.budget import Budget
-from muntin.core.load import Load, link, load, role_of
+from muntin.core.load import Load, link, load, load_head, role_of
 from muntin.core.message import Message
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.render import Join, Rendered, make_report, render
@@ -42,11 +42,11 @@ def plan(
     lead = 0
     if profile is not None and profile.user_first and _wants_lead(rendered.messages):
         lead = counter.message(OMITTED)
-        if planner.total + lead > room:  # plan again, with the room for it set aside
-            planner = _Planner(ordered, max(0, room - lead), counter)
+        while lead and planner.goal >= planner.total > room - lead:
+            # Give a little more, until the lead fits or is not needed any more.
+            planner = _Planner(ordered, room, counter, goal=planner.total - 1)
             rendered = planner.run()
-            if not _wants_lead(rendered.messages):
-                lead = 0
+            lead = lead if _wants_lead(rendered.messages) else 0
     tokens = planner.total + lead + tools_tokens
     asked = any(each.units or each.beyond for each in planner.loads)
     over_budget = tokens > available or (asked and not available)
@@ -88,10 +88,14 @@ def _wants_lead(messages: Sequence[Message]) -> bool:
 
 
 class _Planner:
-    """One run over the slots, in window order, for a given room."""
+    """One run over the slots, in window order: ceilings are shares of `room`, and the window is
+    trimmed to `goal`."""
 
-    def __init__(self, slots: Sequence[Slot], room: int, counter: Counter) -> None:
+    def __init__(
+        self, slots: Sequence[Slot], room: int, counter: Counter, goal: int | None = None
+    ) -> None:
         self.room = room
+        self.goal = room if goal is None else goal
         self.counter = counter
         self.fallback = False
         # While every priority is 0, system messages are protected; slots that turn out to be
@@ -103,7 +107,7 @@ class _Planner:
         link(self.loads, counter)
         self.joins = self._join()
         self._set_priorities()
-        self.trimmer = Trimmer(self.loads, room, counter)
+        self.trimmer = Trimmer(self.loads, self.goal, counter)
         self._recount()
 
     @property
@@ -115,14 +119,14 @@ class _Planner:
         """Trim until it fits, as far as the rules allow, and put the messages together."""
         self._cap()
         self._hold()
-        if sum(self._need(load) for load in self.loads) > self.room:
+        if sum(self._need(load) for load in self.loads) > self.goal:
             self._fall_back()
         self.trimmer.capping = False
         self.trimmer.reason = "fallback" if self.fallback else "over_budget"
         whole_inputs = self.trimmer.save([load for load in self.loads if load.slot.is_input])
         self._fit(floors=True)
         self._fit(floors=False)  # the budget wins over a floor
-        if self.total > self.room:
+        if self.total > self.goal:
             self.trimmer.restore(whole_inputs)
         return render(self.loads, self.joins)
 
@@ -130,15 +134,34 @@ class _Planner:
         """Read the slots that are trimmed last first: whoever is trimmed before them can have
         at most what they leave (or his floor), so no more of it need be read."""
         loads: dict[int, Load] = {}
-        left = self.room
+        left = self.goal
         places = sorted(range(len(slots)), key=lambda n: (*self._safety(slots[n]), n), reverse=True)
         for place in places:
             loads[place] = each = self._load(slots[place], left)
             # Count only what is sure to stay as it is until everybody before it is gone.
-            whole = each.cap is None or each.tokens <= each.cap
+            whole = each.fallback_cap is None or each.tokens <= each.fallback_cap
             if whole and each.slot.group is None and not each.pending:
                 left -= each.tokens
-        return [loads[place] for place in range(len(slots))]
+        return self._read_on([loads[place] for place in range(len(slots))])
+
+    def _read_on(self, loads: list[Load]) -> list[Load]:
+        """Read further where tool groups across slots may be torn, or leave room when they go."""
+        while any(each.beyond for each in loads):
+            loose = [each for each in loads if each.open or each.pending]
+            waiting = [result for each in loose for found in each.open.values() for result in found]
+            calling = [unit for each in loose for unit in each.pending.values()]
+            freed = sum(result[2] for result in waiting) + sum(unit.tokens for unit in calling)
+            unread = [each.unread for each in loads]
+            for place, each in enumerate(loads):
+                others = [other for other in loose if other is not each]
+                ids = {call_id for other in others for call_id in (*other.open, *other.pending)}
+                if each.beyond and ids:
+                    met = ids <= each.seen | set(each.open)
+                    loads[place] = self._load(each.slot, each.limit + freed if met else sys.maxsize)
+                    loads[place].limit = each.limit
+            if unread == [each.unread for each in loads]:
+                break
+        return loads
 
     def _safety(self, slot: Slot) -> tuple[bool, int, bool]:
         """How late a slot is trimmed, as far as that is known before it is read."""
@@ -157,12 +180,14 @@ class _Planner:
             max_tokens=slot.max_tokens,
         )
         keeps_oldest = slot.trim_behavior == "char" and slot.keep == "head"
-        if slot.is_input or keeps_oldest:
+        most = max(0, left, allowed.floor)
+        if slot.is_input or slot.required:
             most = sys.maxsize
-        else:
-            most = sys.maxsize if slot.required else max(0, left, allowed.floor)
-            most = most if allowed.cap is None else min(most, allowed.cap)
-        result = load(slot, most, self.counter)
+        if allowed.cap is not None and not slot.is_input:
+            # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
+            most = allowed.cap if slot.trim_behavior == "slot" else min(most, allowed.cap)
+        result = (load_head if keeps_oldest else load)(slot, most, self.counter)
+        result.limit = most
         result.cap, result.floor = allowed.cap, allowed.floor
         result.fallback_cap = allowed.fallback_cap
         return result
@@ -233,7 +258,7 @@ class _Planner:
     def _fit(self, *, floors: bool) -> None:
         """Trim by priority until the window fits; with `floors`, nobody below his floor."""
         for batch in self._batches():
-            over = self.total - self.room
+            over = self.total - self.goal
             if over <= 0:
                 return
             group = batch[0].slot.group
@@ -246,14 +271,12 @@ class _Planner:
 
     def _fit_slot(self, each: Load, target: int, floors: bool) -> None:
         if each.slot.required:
+            self.trimmer.unmark(each)  # all else stays
             return
         if floors:
-            target = max(target, each.floor)
-            cut_at = each.floor
+            self.trimmer.shrink(each, target, floor=each.floor, cut_at=each.floor)
         else:  # a slot that had a floor does not fall off a cliff
-            cut_at = max(target, 0) if each.floor else 0
-        if each.tokens > target:
-            self.trimmer.shrink(each, target, cut_at=cut_at)
+            self.trimmer.shrink(each, target, cut_at=max(target, 0) if each.floor else 0)
 
     def _fit_shared(self, batch: list[Load], over: int, floors: bool) -> None:
         """Divide what is left for these slots fairly among them."""
@@ -269,7 +292,7 @@ class _Planner:
         The order is fixed, so the number is found by bisection: a few counts, not one per drop.
         """
         batch = [each for each in batch if not any(unit.held for unit in each.units)]
-        space = self.room - (self.total - join.tokens)
+        space = self.goal - (self.total - join.tokens)
         few, enough = 0, len(batch)
         if batch and join.measure(batch) <= space:
             while enough - few > 1:
@@ -290,7 +313,7 @@ class _Planner:
     def _batches(self) -> Iterator[list[Load]]:
         """Yield the slots in the order they are trimmed, those that act together as one."""
         order = sorted(
-            (each for each in self.loads if each.tokens),
+            (each for each in self.loads if each.units),
             key=lambda each: (each.priority, each.slot.is_input),
         )
         batches: list[list[Load]] = []

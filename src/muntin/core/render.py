@@ -93,34 +93,41 @@ def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
     return result
 
 
-def _interleave(loads: Iterable[Load]) -> list[tuple[Message, int]]:
+def _interleave(loads: Sequence[Load]) -> list[tuple[Message, int]]:
     """Merge by `at`, keeping the order inside each slot and tool groups in one piece."""
     placed: list[tuple[float, int, Message, int]] = []
     for place, load in enumerate(loads):
         latest, end, fixed = -math.inf, -1, -math.inf
         dated: list[tuple[float, int, Message, int]] = []
-        for index, message, last in _members(load):
-            if message.at is not None:
+        for index, message, last, origin in _members(load, loads):
+            if message.at is not None and origin == load.slot.index:
                 latest = max(latest, message.at)
             if index > end:
                 end, fixed = last, latest
-            dated.append((fixed, place, message, load.slot.index))
+            dated.append((fixed, place, message, origin))
         if load.marker is not None:
             first = dated[0][0] if dated else -math.inf
             dated.insert(0, (first, place, load.marker, load.slot.index))
         placed.extend(dated)
     placed.sort(key=lambda item: (item[0], item[1]))
-    return [(message, index) for _, _, message, index in placed]
+    return [(message, origin) for _, _, message, origin in placed]
 
 
-def _members(load: Load) -> list[tuple[int, Message, int]]:
-    """Return (index, message, last index of its group), in the slot's order."""
-    members = [
-        (index, message, unit.indices[-1])
-        for unit in load.units
-        if unit.status != "dropped"
-        for index, message in zip(unit.indices, unit.messages, strict=True)
-    ]
+def _members(load: Load, loads: Sequence[Load]) -> list[tuple[int, Message, int, int]]:
+    """Return (index, message, last index of its group, index of its slot), in the slot's order.
+
+    Results of a call of this slot that stand in others of `loads` come right behind the call.
+    """
+    members = []
+    for unit in load.units:
+        near = [mate for mate in unit.mates if mate.load in loads]
+        calls = any(message.tool_calls for message in unit.messages)
+        if unit.status == "dropped" or (near and not calls):
+            continue
+        last = unit.indices[-1]
+        for index, message in zip(unit.indices, unit.messages, strict=True):
+            members.append((index, message, last, load.slot.index))
+        members += [(last, mate.messages[0], last, mate.load.slot.index) for mate in near]
     members.sort(key=lambda member: member[0])
     return members
 
@@ -155,7 +162,7 @@ def _slot_report(load: Load) -> SlotReport:
     slot = load.slot
     decisions = _decisions(load)
     asked = sum(decision.tokens_asked for decision in decisions)
-    messages_kept = sum(d.count for d in decisions if d.tokens_kept or d.status == "kept")
+    messages_kept = sum(d.count for d in decisions if d.status in ("kept", "trimmed"))
     status, reason = _outcome(load, decisions)
     return SlotReport(
         name=slot.name,
@@ -216,19 +223,16 @@ def _beyond(load: Load) -> Decision:
     """The messages too old to fit, never looked at: their size is the average of those read."""
     read = [unit for unit in load.units if not unit.system] or load.units
     counted = sum(len(unit.indices) for unit in read)
-    tokens = sum(unit.asked for unit in read)
-    estimate = -(-tokens * load.beyond // counted) if counted else 0
-    first = next(
-        i for i in range(len(load.slot.messages)) if all(i not in u.indices for u in load.units)
-    )
+    estimate = -(-sum(unit.asked for unit in read) * load.beyond // counted) if counted else 0
+    taken = {index for unit in load.units for index in unit.indices}
+    taken.update(index for index, _, _ in load.left_out)
     nearest = max((unit.fits_with or 0 for unit in read), default=0)
     return Decision(
-        first,
-        load.beyond,
-        "dropped",
-        "beyond_fit",
-        estimate,
-        0,
-        load.beyond_rank,
-        nearest + estimate,
+        first=next(index for index in load.unread if index not in taken),
+        count=load.beyond,
+        status="dropped",
+        reason="beyond_fit",
+        tokens_asked=estimate,
+        rank=load.beyond_rank,
+        fits_with=nearest + estimate or None,
     )

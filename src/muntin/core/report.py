@@ -83,7 +83,8 @@ class Report:
 
     def _headline(self) -> str:
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        flags = ", over budget" * self.over_budget + ", floors ignored" * self.fallback
+        ignored = self.fallback and any(slot.floor for slot in self.slots)
+        flags = ", over budget" * self.over_budget + ", floors ignored" * ignored
         return (
             f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
         )

@@ -6,12 +6,12 @@ is trimmed, when, and to what size is decided in `plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from muntin.core.cut import Keep, longest, piece, smallest
 from muntin.core.load import Load, Unit
-from muntin.core.message import Message, Part, Reasoning, Text
+from muntin.core.message import Message, Part, Reasoning, Text, as_message
 from muntin.core.report import Status
 from muntin.core.slot import Cut, Slot
 from muntin.core.tokens import Counter
@@ -28,12 +28,13 @@ class Trimmer:
     """
 
     def __init__(self, loads: list[Load], room: int, counter: Counter) -> None:
-        self.loads = loads
         self.room = room
         self.counter = counter
         self._booked = sum([load.tokens for load in loads])
         # What joined texts cost beyond the sum of their parts; `plan` keeps it up to date.
         self.joined = 0
+        # The target and the floor of the slot that is being trimmed.
+        self._goal = 0, 0
         self.reason = "over_cap"
         self.capping = True
         self._rank = 0
@@ -43,66 +44,73 @@ class Trimmer:
         """The tokens of the window's messages as they stand."""
         return self._booked + self.joined
 
-    def shrink(self, load: Load, target: int, *, cut_at: int = 0) -> None:
-        """Trim the slot to at most `target` tokens.
+    def shrink(self, load: Load, target: int, *, floor: int = 0, cut_at: int = 0) -> None:
+        """Trim the slot to at most `target` tokens, or to its floor.
 
         Where dropping a whole message would leave less than `cut_at`, its text is cut instead.
         """
-        target = max(target, 0)
-        self._unmark(load)
-        if load.tokens <= target and not self._is_cut(load):
+        self._goal = target, floor
+        self.unmark(load)
+        if load.tokens <= self._target() and not self._is_cut(load):
             return
-        self._shrink_body(load, target, cut_at)
+        self._shrink_body(load, cut_at)
         if load.slot.marker is not None:
-            self._mark(load, target, cut_at)
+            self._mark(load, cut_at)
 
-    def _shrink_body(self, load: Load, target: int, cut_at: int) -> None:
-        if load.tokens <= target:
+    def _target(self) -> int:
+        """Return the size wanted; without a floor it may be negative, if others are to give too."""
+        target, floor = self._goal
+        return max(target, floor) if floor else target
+
+    def _shrink_body(self, load: Load, cut_at: int) -> None:
+        if load.tokens <= self._target():
             return
         if load.beyond and load.beyond_rank is None:
             load.beyond_rank = self._next_rank()
         if load.slot.trim_behavior == "char" or load.slot.is_input:
-            self._cut_characters(load, target)
+            self._cut_characters(load)
         elif load.slot.trim_behavior == "message":
-            self._drop_messages(load, target, cut_at)
+            self._drop_messages(load, cut_at)
         else:
+            over = self.over(load)
             for unit in load.units:
                 if self._may_drop(unit):
-                    self.drop(unit)
+                    self.drop(unit, over)
 
-    def _drop_messages(self, load: Load, target: int, cut_at: int) -> None:
+    def _drop_messages(self, load: Load, cut_at: int) -> None:
         for unit in victims(load):
-            if load.tokens <= target:
+            if load.tokens <= self._target():
                 return
-            if unit.status == "dropped" or not self._may_drop(unit):
+            if not _gives(unit) or not self._may_drop(unit):
                 continue
-            if load.tokens - unit.tokens < cut_at and self._cut_unit(unit, target):
+            if load.tokens - unit.tokens < cut_at and self._cut_unit(unit):
                 return
             self.drop(unit)
 
-    def _cut_unit(self, unit: Unit, target: int) -> bool:
+    def _cut_unit(self, unit: Unit) -> bool:
         """Cut the texts of one group until the slot fits; leave it as it was if that cannot be."""
         before = self.save([unit.load])
-        numbers = range(len(unit.messages))
-        for number in numbers if unit.load.slot.keep == "tail" else reversed(numbers):
-            if self._cut_text(unit, number, target):
+        for number in range(len(unit.messages)):
+            if self._cut_text(unit, number):
                 return True
-            self._empty_text(unit, number)
-        if unit.load.tokens <= target and any(message.text for message in unit.messages):
-            return True
+            self._set_text(unit, number, "")
+            if unit.load.tokens <= self._target() and any(
+                message.text for message in unit.messages
+            ):
+                return True
         self.restore(before)
         return False
 
-    def _cut_characters(self, load: Load, target: int) -> None:
+    def _cut_characters(self, load: Load) -> None:
         order = list(_cut_order(load))
         texts = [place for place in order if place[0].messages[place[1]].text]
         last = texts[-1] if load.slot.is_input and texts else None
         for unit, number in order:
-            if load.tokens <= target:
+            if load.tokens <= self._target():
                 return
-            if unit.status == "dropped" or (not self._may_cut(unit)):
+            if not _gives(unit) or not self._may_cut(unit):
                 continue
-            if self._cut_text(unit, number, target):
+            if self._cut_text(unit, number):
                 continue
             if (unit, number) == last:
                 text = smallest(unit.messages[number].text, load.slot.keep)
@@ -110,15 +118,16 @@ class Trimmer:
             elif load.slot.is_input and last is None:
                 continue  # nothing but attachments: the current input is never dropped
             else:
-                self._give_up(unit, number, target)
+                self._give_up(unit, number)
 
-    def _give_up(self, unit: Unit, number: int, target: int) -> None:
+    def _give_up(self, unit: Unit, number: int) -> None:
         """Not one character of this text can stay: empty it, or drop the group it ends."""
         message = unit.messages[number]
         family = (unit, *unit.mates)
         others = any(m.text for each in family for m in each.messages if m is not message)
-        self._empty_text(unit, number)
-        if others or (_has_body(unit.messages[number]) and unit.load.tokens <= target):
+        self._set_text(unit, number, "")
+        alone = len(family) == len(unit.messages) == 1 and not message.tool_calls
+        if others or (alone and _has_body(message) and unit.load.tokens <= self._target()):
             return
         if unit.load.slot.is_input or self._may_drop(unit):
             self.drop(unit)
@@ -131,13 +140,13 @@ class Trimmer:
     def _may_cut(self, unit: Unit) -> bool:
         return self.capping or unit.load.slot.is_input or not unit.held
 
-    def _cut_text(self, unit: Unit, number: int, target: int) -> bool:
-        """Cut one text so that its slot fits into `target`; False if nothing of it would stay."""
+    def _cut_text(self, unit: Unit, number: int) -> bool:
+        """Cut one text so that its slot fits; False if nothing of it would stay."""
         load, cost = unit.load, unit.costs[number]
         original = _original(unit, number)
         text = original.text
         base = cost - self._text_tokens(unit.messages[number])
-        room = target - (load.tokens - cost) - base
+        room = self._target() - (load.tokens - cost) - base
         if not text or room < 0:
             return False
         whole = self._text_tokens(original)
@@ -167,44 +176,45 @@ class Trimmer:
         line = self._marker_text(load, len(message.text) - len(kept))
         return with_text(message, f"{line}\n{kept}" if keep == "tail" else f"{kept}\n{line}", keep)
 
-    def _empty_text(self, unit: Unit, number: int) -> None:
-        self._set_text(unit, number, "")
-
     def _set_text(self, unit: Unit, number: int, text: str) -> None:
         message = unit.messages[number]
-        if text != message.text:
-            changed = with_text(message, text, unit.load.slot.keep)
-            tokens = unit.costs[number] - self._text_tokens(message) + self._text_tokens(changed)
-            self._replace(unit, number, changed, tokens)
+        changed = with_text(message, text, unit.load.slot.keep)
+        saved = self._text_tokens(message) - self._text_tokens(changed)
+        if saved > 0 or (text != message.text and not text):
+            self._replace(unit, number, changed, unit.costs[number] - saved)
 
     def _text_tokens(self, message: Message) -> int:
         return sum([self.counter.text(text) for text in texts_of(message)])
 
     def _replace(self, unit: Unit, number: int, message: Message, tokens: int) -> None:
-        self._note(unit, "trimmed")
+        self._note(unit, "trimmed", self.over(unit.load))
         change = tokens - unit.costs[number]
         unit.messages[number] = message
         unit.costs[number] = tokens
         unit.tokens += change
         self._book(unit.load, change)
 
-    def drop(self, unit: Unit) -> None:
+    def drop(self, unit: Unit, over: int | None = None) -> None:
         """Drop a group, with its parts in other slots."""
+        over = self.over(unit.load) if over is None else over
         for each in (unit, *unit.mates):
             if each.status != "dropped":
-                self._note(each, "dropped")
+                self._note(each, "dropped", over)
                 self._book(each.load, -each.tokens)
+                if each.load is not unit.load and not self.capping:  # so much less to give here
+                    self._goal = self._goal[0] + each.tokens, self._goal[1]
                 each.tokens = 0
 
     def _book(self, load: Load, change: int) -> None:
         load.tokens += change
         self._booked += change
 
-    def _note(self, unit: Unit, status: Status) -> None:
-        if (unit.status, unit.reason) != (status, self.reason):
-            unit.status, unit.reason = status, self.reason
+    def _note(self, unit: Unit, status: Status, over: int) -> None:
+        unit.status = status
+        if unit.reason != self.reason:
+            unit.reason = self.reason
             unit.rank = self._next_rank()
-            unit.fits_with = self.over(unit.load)
+            unit.fits_with = over
 
     def over(self, load: Load) -> int:
         """Return by how much the slot is over its ceiling, or the window over its budget."""
@@ -248,20 +258,21 @@ class Trimmer:
     def _is_cut(self, load: Load) -> bool:
         return bool(load.beyond) or any(unit.status != "kept" for unit in load.units)
 
-    def _unmark(self, load: Load) -> None:
+    def unmark(self, load: Load) -> None:
+        """Take the marker away."""
         if load.marker is not None:
             self._book(load, -load.marker_tokens)
             load.marker, load.marker_tokens = None, 0
 
-    def _mark(self, load: Load, target: int, cut_at: int) -> None:
+    def _mark(self, load: Load, cut_at: int) -> None:
         """Put the marker in front of what is left, making room for it; without room, leave it."""
-        if load.slot.made and load.tokens:
-            return  # the marker is a line inside the text
-        body = load.tokens
+        if (load.slot.made and load.tokens) or not self._is_cut(load):
+            return  # the marker is a line inside the text, or nothing is missing
+        body, target = load.tokens, self._target()
         before = self.save([load])
         for _ in range(_MARKER_ROUNDS):
             role = load.slot.messages[0].role if load.slot.made else "system"  # type: ignore[union-attr]
-            marker = Message(role, self._marker_text(load, 0))
+            marker = Message(role, self._marker_text(load, _characters_cut(load)))
             tokens = self.counter.message(marker)
             if load.tokens + tokens <= target:
                 load.marker, load.marker_tokens = marker, tokens
@@ -269,25 +280,43 @@ class Trimmer:
                 return
             if tokens > target or not load.tokens:
                 break
-            self._shrink_body(load, target - tokens, cut_at)
+            self._goal = target - tokens, 0
+            self._shrink_body(load, cut_at)
             if body and not load.tokens:
                 break  # a marker is not worth the last of the content
         self.restore(before)
 
     def _marker_text(self, load: Load, characters: int) -> str:
-        slot = load.slot
-        gone = sorted(i for unit in load.units if unit.status == "dropped" for i in unit.indices)
-        first = 0 if load.beyond else (gone[0] if gone else None)
-        last = gone[-1] if gone else (load.beyond - 1 if load.beyond else None)
-        if slot.made and gone:
-            characters = len(_original(load.units[0], 0).text)
-        assert slot.marker is not None
-        text = slot.marker(
-            Cut(slot.name, load.beyond + len(gone), characters, _at(slot, first), _at(slot, last))
-        )
+        assert load.slot.marker is not None
+        text = load.slot.marker(_cut_of(load, characters))
         if not isinstance(text, str):
-            raise InvalidType(f"slot {slot.name!r}: marker must return a str, not {text!r}")
+            raise InvalidType(f"slot {load.slot.name!r}: marker must return a str, not {text!r}")
         return text
+
+
+def _cut_of(load: Load, characters: int) -> Cut:
+    """Sum up what is missing: whole messages, and `characters` of those that stay."""
+    slot = load.slot
+    gone = [index for unit in load.units if unit.status == "dropped" for index in unit.indices]
+    ends = gone if not load.beyond else [*gone, load.unread[0], load.unread[-1]]
+    first, last = (min(ends), max(ends)) if ends else (None, None)
+    if slot.made and gone:
+        characters = len(_original(load.units[0], 0).text)
+    return Cut(slot.name, load.beyond + len(gone), characters, _at(slot, first), _at(slot, last))
+
+
+def _characters_cut(load: Load) -> int:
+    return sum(
+        len(as_message(load.slot.messages[index]).text) - len(message.text)
+        for unit in load.units
+        if unit.status == "trimmed"
+        for index, message in zip(unit.indices, unit.messages, strict=True)
+    )
+
+
+def _gives(unit: Unit) -> bool:
+    """Say whether dropping the group would free anything."""
+    return unit.status != "dropped" and (unit.tokens > 0 or bool(unit.mates))
 
 
 def victims(load: Load) -> Iterator[Unit]:
@@ -324,7 +353,7 @@ def _at(slot: Slot, index: int | None) -> float | None:
     if index is None:
         return None
     item = slot.messages[index]
-    at = item.at if isinstance(item, Message) else item.get("at")
+    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
     return at if isinstance(at, int | float) else None
 
 
@@ -338,10 +367,8 @@ def texts_of(message: Message) -> list[str]:
 
 def _has_body(message: Message) -> bool:
     """Say whether anything but text and reasoning is in the message."""
-    if message.attachments or message.tool_calls:
-        return True
-    content = message.content
-    return isinstance(content, tuple) and any(not isinstance(p, Text | Reasoning) for p in content)
+    parts = message.content if isinstance(message.content, tuple) else ()
+    return bool(message.attachments) or any(not isinstance(p, Text | Reasoning) for p in parts)
 
 
 def with_text(message: Message, text: str, keep: Keep) -> Message:

@@ -1,0 +1,411 @@
+"""The worked cases of the contract, as a table of literals: one character is one token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muntin import (
+    Attachment,
+    Budget,
+    Group,
+    Input,
+    InvalidInput,
+    Message,
+    Slots,
+    ToolCall,
+    Window,
+    assistant,
+    system,
+    tool,
+    user,
+)
+
+Add = tuple[str, Any, dict[str, Any]]
+
+
+def slot(name: str, content: Any, **options: Any) -> Add:
+    return name, content, options
+
+
+def compose(budget: int | Budget, *adds: Add, **options: Any) -> Window:
+    slots = Slots(budget, tokenizer=options.pop("tokenizer", len), **options)
+    for name, content, rules in adds:
+        slots.add(name, content, **rules)
+    return slots.render()
+
+
+def texts(window: Window) -> list[str]:
+    return [message.text for message in window.messages]
+
+
+Q = [
+    slot("system", "S" * 10),
+    slot("history", [user("a" * 10), assistant("b" * 10)]),
+    slot("input", "I" * 10),
+]
+THREE = [user("a" * 40), assistant("b" * 40), user("c" * 40)]
+SHORT = [user("a" * 30), assistant("b" * 30), user("c" * 30)]
+D = slot("D", "D" * 80, min_tokens=40, max_ratio=0.3, trim_behavior="char")
+E = slot("E", "E" * 20, max_ratio=0.1, trim_behavior="char")
+F = slot("F", "F" * 80, min_tokens=70, trim_behavior="char", priority=1)
+NOTE = "".join(chr(0x4E00 + n) for n in range(60))  # every character another one
+
+CASES: dict[str, tuple[int, Sequence[Add], list[str], bool]] = {
+    "everything fits": (100, Q, ["S" * 10, "a" * 10, "b" * 10, "I" * 10], False),
+    "everything just fits": (40, Q, ["S" * 10, "a" * 10, "b" * 10, "I" * 10], False),
+    "the oldest message goes": (39, Q, ["S" * 10, "b" * 10, "I" * 10], False),
+    "the whole history goes": (25, Q, ["S" * 10, "I" * 10], False),
+    "a text over its ceiling is dropped": (100, [slot("x", NOTE, max_ratio=0.5)], [], False),
+    "by characters its end stays": (
+        100,
+        [slot("x", NOTE, max_ratio=0.5, trim_behavior="char")],
+        [NOTE[10:]],
+        False,
+    ),
+    "by characters from the head its beginning stays": (
+        100,
+        [slot("x", NOTE, max_ratio=0.5, trim_behavior="char", keep="head")],
+        [NOTE[:50]],
+        False,
+    ),
+    "a ceiling cuts into the second message": (
+        100,
+        [slot("x", THREE, max_ratio=0.5, trim_behavior="char")],
+        ["b" * 10, "c" * 40],
+        False,
+    ),
+    "a floor cuts the boundary message": (
+        100,
+        [slot("x", SHORT, min_tokens=50), slot("input", "I" * 45, priority=5)],
+        ["b" * 25, "c" * 30, "I" * 45],
+        False,
+    ),
+    "a floor lifts a ceiling": (100, [D, E], ["D" * 40, "E" * 10], False),
+    "in fallback the ceiling holds": (100, [D, F], ["D" * 30, "F" * 70], True),
+    "the input is cut, not the system text": (
+        50,
+        [slot("system", "S" * 20), slot("input", NOTE + "I" * 20)],
+        ["S" * 20, (NOTE + "I" * 20)[-30:]],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_worked_case(case: str) -> None:
+    budget, adds, expected, fallback = CASES[case]
+    window = compose(budget, *adds)
+    assert texts(window) == expected
+    assert not window.over_budget
+    assert window.report.fallback is fallback
+    assert window.tokens == window.report.tokens == sum(map(len, expected))
+
+
+def test_a_slot_dropped_by_its_ceiling_says_over_cap() -> None:
+    report = compose(100, slot("x", "x" * 60, max_ratio=0.5)).report.slots[0]
+    assert (report.status, report.reason) == ("dropped", "over_cap")
+    assert (report.tokens_asked, report.tokens_kept, report.cap) == (60, 0, 50)
+    assert report.decisions[0].fits_with == 10
+
+
+@pytest.mark.parametrize("content", [None, [], "", (), Input(""), [user("")]])
+def test_empty_content_adds_nothing(content: Any) -> None:
+    window = compose(0, slot("x", content, required=True, priority=3))
+    assert window.messages == ()
+    assert not window.over_budget
+    assert window.report.slots[0].status == "empty"
+
+
+def test_the_priority_of_an_empty_slot_does_not_unprotect_the_system_message() -> None:
+    adds = [slot("system", "S" * 10), slot("input", "I" * 10)]
+    for content in (None, "", [], [user("")]):
+        window = compose(15, slot("x", content, priority=1), *adds)
+        assert texts(window) == ["S" * 10, "I" * 5]
+
+
+def test_once_a_priority_is_given_system_messages_take_part() -> None:
+    window = compose(15, slot("system", "S" * 10), slot("x", "x" * 10, priority=1))
+    assert texts(window) == ["x" * 10]
+
+
+def test_a_text_has_the_role_user_and_in_a_slot_named_system_the_role_system() -> None:
+    window = compose(99, slot("system", "a"), slot("x", "b"), slot("y", "c", role="assistant"))
+    assert [message.role for message in window.messages] == ["system", "user", "assistant"]
+
+
+def test_role_with_real_messages_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="notes"):
+        compose(9, slot("notes", [user("a")], role="system"))
+
+
+def test_ratios_are_exact() -> None:
+    for percent in range(100):
+        window = compose(100, slot("x", "x" * 100, max_ratio=percent / 100, trim_behavior="char"))
+        assert window.tokens == percent
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("max_ratio", -0.1),
+        ("max_ratio", 1.1),
+        ("max_ratio", float("nan")),
+        ("max_ratio", "1"),
+        ("min_ratio", 2),
+        ("min_tokens", -1),
+        ("min_tokens", 1.5),
+        ("max_tokens", -1),
+        ("max_tokens", True),
+        ("priority", 0.5),
+        ("trim_behavior", "word"),
+        ("keep", "middle"),
+        ("tier", "hot"),
+        ("required", 1),
+    ],
+)
+def test_a_wrong_option_is_an_error_naming_slot_and_option(option: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=rf"'notes'.*{option}"):
+        compose(9, slot("notes", "text", **{option: value}))
+
+
+def test_a_ceiling_below_the_floor_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match=r"'notes'.*max_tokens"):
+        compose(9, slot("notes", "text", max_tokens=3, min_tokens=4))
+
+
+def test_a_min_ratio_above_the_max_ratio_is_clamped() -> None:
+    window = compose(100, slot("x", "x" * 80, min_ratio=0.9, max_ratio=0.5, trim_behavior="char"))
+    assert window.tokens == 50
+    assert window.report.slots[0].floor == 50
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, "10", True, None])
+def test_a_wrong_budget_is_an_error(budget: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Slots(budget)
+
+
+def test_reserved_tokens_and_tools_are_taken_off_first() -> None:
+    schema = {"name": "t"}  # {"name":"t"}: 12 characters
+    window = compose(
+        Budget(50, reserved_tokens=10),
+        slot("x", "x" * 99, max_ratio=0.5, trim_behavior="char"),
+        tools=[schema],
+    )
+    assert texts(window) == ["x" * 14]
+    assert (window.tokens, window.report.tools_tokens) == (26, 12)
+
+
+def test_nothing_fits_in_a_budget_of_nothing_and_the_window_says_so() -> None:
+    window = compose(Budget(10, reserved_tokens=10), slot("x", "x"))
+    assert window.messages == ()
+    assert window.over_budget
+    assert window.report.over_budget
+
+
+def test_what_may_not_be_dropped_makes_the_window_over_budget_and_the_input_stays_whole() -> None:
+    window = compose(
+        10, slot("rules", "R" * 10, required=True), slot("x", "x" * 5), slot("input", "abc")
+    )
+    assert texts(window) == ["R" * 10, "abc"]
+    assert window.over_budget
+    assert window.tokens == 13
+
+
+def test_the_input_is_cut_down_to_one_character_before_the_window_is_over_budget() -> None:
+    adds = [slot("rules", "R" * 10, required=True), slot("input", "abc")]
+    assert texts(compose(11, *adds)) == ["R" * 10, "c"]
+    assert not compose(11, *adds).over_budget
+
+
+def test_a_floor_yields_to_the_last_character_of_the_input() -> None:
+    window = compose(
+        46,
+        slot("rules", "R" * 40, required=True),
+        slot("notes", "n" * 9, min_tokens=6, trim_behavior="char"),
+        slot("input", "abc"),
+    )
+    assert texts(window) == ["R" * 40, "n" * 5, "c"]
+    assert not window.over_budget
+
+
+def test_an_input_of_priority_0_rises_to_the_highest_of_the_others() -> None:
+    adds = [slot("input", "iii"), slot("x", "xxx", priority=7), slot("y", "yyy", priority=2)]
+    assert texts(compose(6, *adds)) == ["iii", "xxx"]
+    assert texts(compose(3, *adds)) == ["iii"]
+
+
+def test_an_input_with_a_priority_of_its_own_keeps_it() -> None:
+    adds = [slot("input", "iii", priority=1), slot("x", "xxx", priority=7)]
+    assert texts(compose(4, *adds)) == ["i", "xxx"]
+
+
+def test_of_equal_slots_the_earliest_in_the_window_gives_first() -> None:
+    adds = [slot("a", "aaa", position=2), slot("b", "bbb", position=1), slot("c", "ccc")]
+    assert texts(compose(6, *adds)) == ["aaa", "ccc"]
+
+
+def test_there_is_no_back_fill() -> None:
+    window = compose(6, slot("x", [user("a"), user("bbbbb"), user("ccccc")]))
+    assert texts(window) == ["ccccc"]
+
+
+def test_in_a_mixed_slot_system_messages_go_last() -> None:
+    talk = [system("s" * 3), user("a" * 3), system("t" * 3), user("b" * 3)]
+    expected = {9: "stb", 6: "st", 3: "t", 2: ""}
+    for budget, left in expected.items():
+        window = compose(budget, slot("x", talk, priority=1))
+        assert [text[0] for text in texts(window)] == list(left)
+
+
+CALL = assistant("cc", tool_calls=[ToolCall("1", "look", "{}"), ToolCall("2", "look", "{}")])
+GROUP = [CALL, tool("1", "rr"), tool("2", "qq")]  # 2 + 2 · (4 + 2) + 2 + 2 = 18
+
+
+def test_a_call_and_its_results_go_together() -> None:
+    assert texts(compose(20, slot("x", [*GROUP, user("uu")]))) == ["cc", "rr", "qq", "uu"]
+    assert texts(compose(19, slot("x", [*GROUP, user("uu")]))) == ["uu"]
+
+
+def test_by_characters_texts_of_a_group_empty_one_by_one_and_then_all_goes() -> None:
+    window = slot("x", [*GROUP, user("uu")], trim_behavior="char")
+    assert texts(compose(17, window)) == ["", "r", "qq", "uu"]
+    assert texts(compose(15, window)) == ["", "", "q", "uu"]
+    assert texts(compose(14, window)) == ["uu"]
+
+
+def test_a_group_at_a_floor_is_cut_as_little_as_possible() -> None:
+    expected = {
+        18: ["cc", "rr", "qq"],
+        17: ["c", "rr", "qq"],
+        16: ["", "rr", "qq"],
+        15: ["", "r", "qq"],
+        14: ["", "", "qq"],
+        13: ["", "", "q"],
+        12: [],
+    }
+    for budget, left in expected.items():
+        assert texts(compose(budget, slot("x", GROUP, min_tokens=1))) == left
+
+
+def test_a_result_without_its_call_is_left_out() -> None:
+    window = compose(99, slot("x", [tool("0", "a"), tool("0", "b"), user("c")], required=True))
+    assert texts(window) == ["c"]
+    lost = [d for d in window.report.slots[0].decisions if d.status == "dropped"]
+    assert {decision.reason for decision in lost} == {"orphaned"}
+    assert sum(decision.count for decision in lost) == 2
+
+
+def test_a_result_before_its_call_is_left_out() -> None:
+    window = compose(
+        99, slot("x", [tool("1", "a"), assistant("b", tool_calls=[ToolCall("1", "t", "")])])
+    )
+    assert texts(window) == ["b"]
+
+
+def test_a_tool_message_without_an_id_is_no_result_and_is_kept() -> None:
+    assert texts(compose(99, slot("x", [Message("tool", "a"), user("b")]))) == ["a", "b"]
+
+
+def test_the_fixed_result_of_a_pending_call_is_counted() -> None:
+    call = assistant("b", tool_calls=[ToolCall("1", "t", "")])
+    assert compose(99, slot("x", [call])).tokens == 2 + len("(no result was recorded)")
+    assert compose(25, slot("x", [call])).messages == ()
+
+
+def test_a_required_result_keeps_its_call_however_old_that_is() -> None:
+    call, result = assistant("c", tool_calls=[ToolCall("1", "t", "x")]), tool("1", "r")
+    window = compose(
+        10,
+        slot("calls", [call, user("z" * 9)]),
+        slot("results", [result], required=True),
+        slot("x", [user("x" * 20)], priority=1),
+    )
+    assert texts(window) == ["c", "r"]
+
+
+def test_a_required_call_keeps_its_result_however_much_follows_it() -> None:
+    call, result = assistant("c", tool_calls=[ToolCall("1", "t", "x")]), tool("1", "r")
+    window = compose(
+        10, slot("calls", [call], required=True), slot("rest", [result, user("x" * 20)])
+    )
+    assert texts(window) == ["c", "r"]
+    assert not window.over_budget
+
+
+def test_a_group_goes_when_its_last_text_is_cut_away() -> None:
+    call = assistant("c", tool_calls=[ToolCall("1", "t", "x")])
+    window = compose(2, slot("x", [call, tool("1", "")], trim_behavior="char"))
+    assert window.messages == ()
+
+
+def test_what_a_dying_group_frees_in_another_slot_is_used() -> None:
+    call, result = assistant("cd", tool_calls=[ToolCall("1", "t", "x")]), tool("1", "ef")
+    adds = [
+        slot("calls", [user("ab"), call], trim_behavior="char"),
+        slot("results", [result, user("gh")], trim_behavior="char"),
+        slot("input", "ijk"),
+    ]
+    assert texts(compose(5, *adds)) == ["gh", "ijk"]
+
+
+def test_a_slot_dropped_whole_for_its_ceiling_is_so_at_every_budget() -> None:
+    talk = [user("a"), system("cdef")]
+    for budget in range(1, 9):
+        window = compose(budget, slot("x", talk, trim_behavior="slot", max_tokens=4))
+        assert window.messages == ()
+        assert not window.over_budget
+
+
+def test_a_group_of_two_interleaved_slots_stays_in_one_piece() -> None:
+    group = Group("timeline", interleave=True)
+    call = replace(assistant("c", tool_calls=[ToolCall("1", "t", "x")]), at=3)
+    rest = [replace(user("m"), at=4), replace(tool("1", "r"), at=5)]
+    window = compose(99, slot("a", [call], group=group), slot("b", rest, group=group))
+    assert "cr" in "".join(texts(window))
+
+
+def test_attachments_count_with_their_name() -> None:
+    file = Attachment("1", "a.pdf", 10, "document")
+    window = compose(999, slot("input", Input("see", (file,))), attachment_tokens={"document": 50})
+    assert window.tokens == 3 + 50 + len("File: a.pdf")
+
+
+def test_an_input_with_an_attachment_keeps_it_when_its_text_is_cut() -> None:
+    file = Attachment("1", "a", 10, "image")
+    window = compose(15, slot("input", Input("text", (file,))), attachment_tokens={"image": 5})
+    assert texts(window) == ["ext"]  # and 5 for the image, 7 for `File: a`
+    assert window.messages[0].attachments == (file,)
+
+
+def test_adding_after_a_render_is_allowed() -> None:
+    slots = Slots(20, tokenizer=len)
+    slots.add("a", "a" * 10)
+    first = slots.render()
+    slots.add("b", "b" * 15)
+    assert texts(first) == ["a" * 10]
+    assert texts(slots.render()) == ["b" * 15]
+
+
+def test_two_slots_of_one_name_are_told_apart_by_their_index() -> None:
+    window = compose(3, slot("x", "aaa"), slot("x", "bbb"))
+    assert [(s.name, s.index, s.status) for s in window.report.slots] == [
+        ("x", 0, "dropped"),
+        ("x", 1, "kept"),
+    ]
+
+
+def test_an_excluded_slot_is_in_the_report_only() -> None:
+    slots = Slots(9, tokenizer=len)
+    slots.add("a", "a")
+    slots.exclude("b", reason="condition_false", detail="no synthesis")
+    window = slots.render()
+    assert texts(window) == ["a"]
+    assert (window.report.slots[1].status, window.report.slots[1].reason) == (
+        "excluded",
+        "condition_false",
+    )
