@@ -157,7 +157,8 @@ class _Planner:
                 ids = {call_id for other in others for call_id in (*other.open, *other.pending)}
                 if each.beyond and ids:
                     met = ids <= each.seen | set(each.open)
-                    loads[place] = self._load(each.slot, each.limit + freed if met else sys.maxsize)
+                    most = each.limit + freed if met else sys.maxsize
+                    loads[place] = self._load(each.slot, 0, most)
                     loads[place].limit = each.limit
             if unread == [each.unread for each in loads]:
                 break
@@ -171,7 +172,7 @@ class _Planner:
         certain = slot.required or protected or (slot.is_input and slot.priority == 0)
         return certain, slot.priority, slot.is_input
 
-    def _load(self, slot: Slot, left: int) -> Load:
+    def _load(self, slot: Slot, left: int, most: int | None = None) -> Load:
         allowed = limits(
             self.room,
             max_ratio=slot.max_ratio,
@@ -180,17 +181,23 @@ class _Planner:
             max_tokens=slot.max_tokens,
         )
         keeps_oldest = slot.trim_behavior == "char" and slot.keep == "head"
-        most = max(0, left, allowed.floor)
-        if slot.is_input or slot.required:
-            most = sys.maxsize
-        if allowed.cap is not None and not slot.is_input:
-            # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
-            most = allowed.cap if slot.trim_behavior == "slot" else min(most, allowed.cap)
+        if most is None:
+            most = self._most(slot, max(0, left, allowed.floor), allowed.cap)
         result = (load_head if keeps_oldest else load)(slot, most, self.counter)
         result.limit = most
         result.cap, result.floor = allowed.cap, allowed.floor
         result.fallback_cap = allowed.fallback_cap
         return result
+
+    @staticmethod
+    def _most(slot: Slot, most: int, cap: int | None) -> int:
+        """How much of a slot need be read: more than that cannot stay."""
+        if slot.is_input or (slot.required and cap is None):
+            return sys.maxsize
+        if cap is None:
+            return most
+        # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
+        return cap if slot.required or slot.trim_behavior == "slot" else min(most, cap)
 
     def _join(self) -> dict[Group, Join]:
         """Gather the slots whose texts become one message; their parts carry no overhead."""

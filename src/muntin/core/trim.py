@@ -119,6 +119,8 @@ class Trimmer:
                 continue  # nothing but attachments: the current input is never dropped
             else:
                 self._give_up(unit, number)
+        if self.capping and not load.slot.is_input:  # ceilings are hard: groups with other slots go
+            self._drop_messages(load, 0)
 
     def _give_up(self, unit: Unit, number: int) -> None:
         """Not one character of this text can stay: empty it, or drop the group it ends."""
