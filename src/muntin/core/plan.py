@@ -122,7 +122,8 @@ class _Planner:
         if sum(self._need(load) for load in self.loads) > self.goal:
             self._fall_back()
         self.trimmer.capping = False
-        self.trimmer.reason = "fallback" if self.fallback else "over_budget"
+        ignored = self.fallback and any(load.floor for load in self.loads)
+        self.trimmer.reason = "fallback" if ignored else "over_budget"
         whole_inputs = self.trimmer.save([load for load in self.loads if load.slot.is_input])
         self._fit(floors=True)
         self._fit(floors=False)  # the budget wins over a floor
@@ -239,10 +240,12 @@ class _Planner:
         self._recount()
 
     def _hold(self) -> None:
-        """Mark what no pressure may drop: required slots, the input, system messages by default."""
+        """Mark what no pressure may drop: required slots, the input, system messages by default
+        (joined texts go by their declared priorities alone)."""
         for each in self.loads:
             slot = each.slot
-            if slot.required or slot.is_input or self._protect:
+            joined = slot.group is not None and slot.group.join is not None
+            if slot.required or slot.is_input or (self._protect and not joined):
                 everything = slot.required or slot.is_input
                 for unit in each.units:
                     if everything or unit.system:
