@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from muntin.core.report import Decision, Report, SlotReport
     from muntin.core.slot import Cut, Exact, Group
     from muntin.core.slots import Slots
+    from muntin.core.tags import (
+        RESERVED_TAG_NAMES,
+        aggregate,
+        contribute,
+        normalize_tag_name,
+        raw,
+        render_tagged_context,
+        validate_tag_name,
+        xml_tag,
+    )
     from muntin.core.tokens import Tokenizer
     from muntin.core.window import Breakpoint, Window
     from muntin.errors import (
@@ -33,10 +43,21 @@ if TYPE_CHECKING:
         InvalidInput,
         MissingExtra,
         MuntinError,
+        PromptFileError,
         TokenizerError,
         UnknownModel,
     )
     from muntin.history import History, Tokens, Turns
+    from muntin.prompt_files import prompt_file
+    from muntin.prompts import (
+        CacheOptions,
+        config,
+        context,
+        match,
+        prompt,
+        set_tokenizer,
+        when,
+    )
 
 __version__ = "0.1.0"
 
@@ -60,6 +81,16 @@ _HOMES = {
     "muntin.core.report": ("Decision", "Report", "SlotReport"),
     "muntin.core.slot": ("Cut", "Exact", "Group"),
     "muntin.core.slots": ("Slots",),
+    "muntin.core.tags": (
+        "RESERVED_TAG_NAMES",
+        "aggregate",
+        "contribute",
+        "normalize_tag_name",
+        "raw",
+        "render_tagged_context",
+        "validate_tag_name",
+        "xml_tag",
+    ),
     "muntin.core.tokens": ("Tokenizer",),
     "muntin.core.window": ("Breakpoint", "Window"),
     "muntin.errors": (
@@ -67,18 +98,31 @@ _HOMES = {
         "InvalidInput",
         "MissingExtra",
         "MuntinError",
+        "PromptFileError",
         "TokenizerError",
         "UnknownModel",
     ),
     "muntin.history": ("History", "Tokens", "Turns"),
+    "muntin.prompt_files": ("prompt_file",),
+    "muntin.prompts": (
+        "CacheOptions",
+        "config",
+        "context",
+        "match",
+        "prompt",
+        "set_tokenizer",
+        "when",
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "RESERVED_TAG_NAMES",
     "Attachment",
     "Breakpoint",
     "Budget",
     "BudgetExceeded",
+    "CacheOptions",
     "Cut",
     "Decision",
     "Exact",
@@ -92,6 +136,7 @@ __all__ = [
     "MissingExtra",
     "MuntinError",
     "Profile",
+    "PromptFileError",
     "Reasoning",
     "Report",
     "SlotReport",
@@ -105,10 +150,24 @@ __all__ = [
     "UnknownModel",
     "Window",
     "__version__",
+    "aggregate",
     "assistant",
+    "config",
+    "context",
+    "contribute",
+    "match",
+    "normalize_tag_name",
+    "prompt",
+    "prompt_file",
+    "raw",
+    "render_tagged_context",
+    "set_tokenizer",
     "system",
     "tool",
     "user",
+    "validate_tag_name",
+    "when",
+    "xml_tag",
 ]
 
 

@@ -2,7 +2,8 @@
 
     MuntinError
     ├── InvalidInput (also a ValueError)   the caller's value is wrong; the message names it
-    │   └── UnknownModel                   no context window is known for this model
+    │   ├── UnknownModel                   no context window is known for this model
+    │   └── PromptFileError                a prompt file is wrong, or cannot be rendered
     ├── TokenizerError                     the tokenizer in use failed or returned nonsense
     ├── MissingExtra (also an ImportError) an optional dependency is not installed
     └── BudgetExceeded                     what may not be dropped does not fit
@@ -33,6 +34,23 @@ class InvalidType(InvalidInput, TypeError):
 
 class UnknownModel(InvalidInput):
     """Nothing is known about this model; pass a `Budget` instead."""
+
+
+class PromptFileError(InvalidInput):
+    """A prompt file is malformed, or rendering it failed.
+
+    `file` is the file at fault (the prompt file or a partial), `line` counts from 1 and is None
+    where no line can be named, `reason` is the message without them.
+    """
+
+    def __init__(self, file: str, line: int | None, reason: str) -> None:
+        self.file = file
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{file}:{line}: {reason}" if line is not None else f"{file}: {reason}")
+
+    def __reduce__(self) -> tuple[type[PromptFileError], tuple[str, int | None, str]]:
+        return type(self), (self.file, self.line, self.reason)
 
 
 class TokenizerError(MuntinError):

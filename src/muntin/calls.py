@@ -1,0 +1,71 @@
+"""Calling what users hand in: the arity rule, and what an error says about who was called.
+
+One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
+and only to positional parameters without a default.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from muntin.errors import InvalidType
+
+
+def arity(fn: Callable[..., Any], what: str) -> int:
+    """Return how many of (input, ctx) the function takes; more than two is an error."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        raise InvalidType(
+            f"{what}: the signature of {fn!r} cannot be read; wrap it in a lambda"
+        ) from None
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is parameter.KEYWORD_ONLY
+    ]
+    if len(needed) > 2 or keywords:
+        names = ", ".join([parameter.name for parameter in needed] + keywords)
+        raise InvalidType(f"{what} must take (), (input) or (input, ctx), not ({names})")
+    return len(needed)
+
+
+def call(fn: Callable[..., Any], what: str, value: object, ctx: object) -> Any:
+    """Call by the arity rule; an exception passes unchanged, with a note that says who raised."""
+    try:
+        return fn(*(value, ctx)[: arity(fn, what)])
+    except Exception as error:
+        note(error, what)
+        raise
+
+
+def note(error: BaseException, what: str) -> None:
+    """Add a note saying in which phase of what an exception was raised, once."""
+    text = f"raised by {what}"
+    if text not in getattr(error, "__notes__", ()):
+        error.add_note(text)
+
+
+def check_plain(fn: object, what: str) -> None:
+    """Refuse anything but a plain function of (), (input) or (input, ctx): no coroutine."""
+    if not callable(fn):
+        raise InvalidType(f"{what} must be a function, not {fn!r}")
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        raise InvalidType(f"{what} must be a plain function, not a coroutine function")
+    arity(fn, what)
+
+
+def refuse_awaitable(value: object, what: str) -> None:
+    """Refuse an awaitable where a plain value is wanted."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise InvalidType(f"{what} returned an awaitable; it must be a plain function")

@@ -1,0 +1,85 @@
+"""Tags as text: the layout of an XML block, and the escaping that keeps content inside its tag.
+
+Knows a flat list of tags, neither trees nor how they were merged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Raw(str):
+    """Text that is rendered as it is, not escaped; made by `muntin.raw`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"raw({super().__repr__()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One text in a tag, not yet escaped, and who gave it."""
+
+    author: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One tag to be rendered: a leaf with its shares, or without any, a parent of what follows."""
+
+    name: str
+    depth: int
+    shares: tuple[Share, ...]
+
+
+def render(tags: Iterable[Tag], indent: int, escape: bool) -> str:
+    """Render tags, each parent followed by its children, as lines of XML."""
+    lines: list[str] = []
+    parents: list[Tag] = []
+    for tag in tags:
+        lines.extend(_close(parents, tag.depth, indent))
+        if tag.shares:
+            lines.append(_block(tag, indent, escape))
+        else:
+            lines.append(f"{' ' * indent * tag.depth}<{tag.name}>")
+            parents.append(tag)
+    lines.extend(_close(parents, 0, indent))
+    return "\n".join(lines)
+
+
+def _close(parents: list[Tag], depth: int, indent: int) -> Iterator[str]:
+    """Close the parents that do not reach to a tag at `depth`."""
+    while parents and parents[-1].depth >= depth:
+        tag = parents.pop()
+        yield f"{' ' * indent * tag.depth}</{tag.name}>"
+
+
+def _block(tag: Tag, indent: int, escape: bool) -> str:
+    """Render a leaf: inline if nested and of one line, else between tags on their own lines."""
+    pad, text = " " * indent * tag.depth, inner_text(tag, escape)
+    if tag.depth and "\n" not in text:
+        return f"{pad}<{tag.name}>{text}</{tag.name}>"
+    if indent:
+        inner = pad + " " * indent
+        text = "\n".join(inner + line if line else line for line in text.split("\n"))
+    return f"{pad}<{tag.name}>\n{text}\n{pad}</{tag.name}>"
+
+
+def inner_text(tag: Tag, escape: bool) -> str:
+    """Return the texts of a leaf as they are rendered, one below the other."""
+    return "\n".join(
+        _escape(share.text) if escape and not isinstance(share.text, Raw) else share.text
+        for share in tag.shares
+    )
+
+
+def _escape(text: str) -> str:
+    """Escape what could open or close a tag, and replace what XML cannot carry."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,201 @@
+"""The resolver cache: texts of expensive contexts, kept for a while.
+
+Nothing but a context's identity and its own declared input reaches a key, so that one tenant's
+text cannot be served to another. Time comes from a clock that tests can replace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Literal, TypeAlias
+
+from muntin.core.message import check_size
+from muntin.errors import InvalidInput, InvalidType
+
+DEFAULT_TTL = 300_000
+
+Outcome: TypeAlias = Literal["hit", "miss"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """How long a context's text is kept, in milliseconds, and whether providers may cache it."""
+
+    ttl: int = field(default=DEFAULT_TTL, kw_only=True)
+    provider: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if check_size(self.ttl, "CacheOptions.ttl") == 0:
+            raise InvalidInput("CacheOptions.ttl must be positive")
+        if not isinstance(self.provider, bool):
+            raise InvalidType(f"CacheOptions.provider must be a bool, not {self.provider!r}")
+
+
+def as_options(value: object, what: str) -> CacheOptions | None:
+    """Return the options that `cache=` stands for: milliseconds, True, options, or none."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return CacheOptions()
+    if isinstance(value, CacheOptions):
+        return value
+    if isinstance(value, int):
+        if value <= 0:
+            raise InvalidInput(f"{what}: cache must be positive milliseconds, got {value}")
+        return CacheOptions(ttl=value)
+    raise InvalidType(f"{what}: cache must be milliseconds, True or CacheOptions, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One text in the cache: whose, since when, until when."""
+
+    source: str
+    text: str
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A text, and how it was come by: from the cache, aged so many seconds, or made anew."""
+
+    text: str
+    outcome: Outcome
+    age: float
+
+
+class _Abandoned(Exception):
+    """Whoever was making the text was cancelled; somebody else must."""
+
+
+class ResolverCache:
+    """A bounded cache with one maker per text, however many wait for it."""
+
+    def __init__(
+        self, max_entries: int = 1_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if check_size(max_entries, "max_entries") == 0:
+            raise InvalidInput("max_entries must be positive")
+        self.hits = 0
+        self.misses = 0
+        self._most = max_entries
+        self._clock = clock
+        self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
+        self._making: dict[Hashable, Future[str]] = {}
+        self._lock = Lock()
+
+    def entries(self) -> list[Entry]:
+        """Return what is in the cache and still fresh, the longest unused first."""
+        now = self._clock()
+        with self._lock:
+            return [entry for entry in self._entries.values() if entry.until > now]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+    async def get(
+        self, key: Hashable, source: str, ttl: int, make: Callable[[], str | Awaitable[str]]
+    ) -> Answer:
+        """Return the text of `key`, making it if it is not there or too old (`ttl` in ms)."""
+        while True:
+            with self._lock:
+                entry = self._fresh(key)
+                if entry is not None:
+                    self.hits += 1
+                    return Answer(entry.text, "hit", self._clock() - entry.since)
+                waiting = self._making.get(key)
+                if waiting is None:
+                    self.misses += 1
+                    mine = self._making[key] = Future()
+            if waiting is None:
+                return await self._make(key, source, ttl, make, mine)
+            try:
+                text = await asyncio.shield(asyncio.wrap_future(waiting))
+            except _Abandoned:
+                continue
+            with self._lock:
+                self.hits += 1
+            return Answer(text, "hit", 0.0)
+
+    async def _make(
+        self,
+        key: Hashable,
+        source: str,
+        ttl: int,
+        make: Callable[[], str | Awaitable[str]],
+        mine: Future[str],
+    ) -> Answer:
+        try:
+            text = make()
+            if inspect.isawaitable(text):
+                text = await text
+        except BaseException as error:
+            with self._lock:
+                del self._making[key]
+            # A failure is everybody's; a cancellation is only the maker's.
+            mine.set_exception(error if isinstance(error, Exception) else _Abandoned())
+            mine.exception()  # seen: nobody may be waiting
+            raise
+        now = self._clock()
+        with self._lock:
+            del self._making[key]
+            self._entries[key] = Entry(source, text, now, now + ttl / 1_000)
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+        mine.set_result(text)
+        return Answer(text, "miss", 0.0)
+
+    def _fresh(self, key: Hashable) -> Entry | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry.until <= self._clock():
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same:
+    """A key part that is equal only to itself around the very same object."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def freeze(value: Any, what: str) -> Hashable:
+    """Return a hashable form of an input value that is equal only for equal values."""
+    if isinstance(value, Mapping):
+        return ("map", tuple((freeze(k, what), freeze(v, what)) for k, v in value.items()))
+    if isinstance(value, list | tuple):
+        return (type(value), tuple(freeze(item, what) for item in value))
+    if isinstance(value, set | frozenset):
+        return ("set", frozenset(freeze(item, what) for item in value))
+    if hasattr(type(value), "model_fields"):
+        return (type(value), freeze(dict(value), what))
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidType(
+            f"{what} cannot be cached: its input holds a {type(value).__name__}, "
+            "which cannot be part of a key"
+        ) from None
+    # Equal is not the same: one moment in two time zones, 1.0 and 1.00 have two texts.
+    return (type(value), value, repr(value))

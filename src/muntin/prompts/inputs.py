@@ -1,0 +1,108 @@
+"""Inputs: what the caller gives, divided among those who declared it.
+
+Each context gets an instance of its own model with nothing else in it; whoever declared no model
+sees the merged input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from muntin.core.message import check_text
+from muntin.errors import InvalidInput, InvalidType
+from muntin.prompts.context import Reached
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class MergedInput(SimpleNamespace):
+    """All input fields together: the prompt's, its contexts', and what else was given."""
+
+
+def check_fields(reached: Sequence[Reached], own: type[BaseModel] | None) -> None:
+    """Refuse one field claimed by two contexts, unless the prompt itself declares it."""
+    owners: dict[str, Reached] = {}
+    mine = set(own.model_fields) if own is not None else set()
+    for each in reached:
+        for name in each.context.input.model_fields if each.context.input else ():
+            owner = owners.setdefault(name, each)
+            if owner.context is not each.context and name not in mine:
+                raise InvalidInput(
+                    f"input field {name!r} is declared by {owner.source} and by {each.source}; "
+                    "declare it once, or on the prompt"
+                )
+
+
+def as_mapping(value: Any) -> dict[str, Any]:
+    """Return what was given as input as a dict of fields."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        for name in value:
+            check_text(name, "the name of an input field")
+        return dict(value)
+    if hasattr(type(value), "model_fields"):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    raise InvalidType(f"input must be a mapping, a model or a dataclass, not {value!r}")
+
+
+def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:
+    """Return the required fields of a model that were not given."""
+    return [
+        name
+        for name, info in model.model_fields.items()
+        if info.is_required() and not _keys(name, info) & set(given)
+    ]
+
+
+def _keys(name: str, info: Any) -> set[str]:
+    """Return the names under which a field may be given."""
+    keys = {name}
+    for alias in (info.alias, info.validation_alias):
+        # AliasChoices has choices, AliasPath a path that begins with a name.
+        for choice in getattr(alias, "choices", [alias]):
+            first = getattr(choice, "path", [choice])[0]
+            if isinstance(first, str):
+                keys.add(first)
+    return keys
+
+
+def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> BaseModel:
+    """Return an instance of the model with only its own fields in it."""
+    from pydantic import ValidationError
+
+    known = {key for name, info in model.model_fields.items() for key in _keys(name, info)}
+    try:
+        return model.model_validate({key: value for key, value in given.items() if key in known})
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(step) for step in problem['loc']) or 'input'}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise InvalidInput(f"{what}: invalid input: {problems}") from error
+
+
+def merge(
+    given: Mapping[str, Any], own: BaseModel | None, reached: Sequence[Reached]
+) -> MergedInput:
+    """Return all fields together, validated; fields of absent conditional contexts are None."""
+    merged = dict(given)
+    for each in reached:
+        model = each.context.input
+        if model is None:
+            continue
+        if missing_fields(model, given):
+            if not each.conditional:
+                validate(model, given, each.source)  # raises, naming what is missing
+            merged.update({name: merged.get(name) for name in model.model_fields})
+        else:
+            merged.update(dict(validate(model, given, each.source)))
+    if own is not None:
+        merged.update(dict(own))
+    return MergedInput(**merged)

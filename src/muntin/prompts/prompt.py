@@ -1,0 +1,387 @@
+"""Prompts: contexts put together under a budget.
+
+Resolves conditions, inputs and texts, and declares slots; the engine joins, counts and drops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muntin.core.message import Message, check_size, check_text
+from muntin.core.slot import Group
+from muntin.core.slots import Slots
+from muntin.core.tokens import Counter, TokenizerLike
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, InvalidType, MuntinError
+from muntin.prompts.adapt import (
+    Adaptation,
+    adaptations,
+    choose,
+    merge_settings,
+)
+from muntin.prompts.config import check_settings, defaults
+from muntin.prompts.context import (
+    PINNED,
+    Resolver,
+    as_tools,
+    as_uses,
+    check_depth,
+    check_model,
+    check_resolver,
+    reach,
+)
+from muntin.prompts.inputs import as_mapping, check_fields, merge, validate
+from muntin.prompts.inspection import (
+    DroppedContext,
+    ExcludedContext,
+    Inspection,
+    SystemPart,
+    SystemText,
+)
+from muntin.prompts.resolve import Excluded, Part, Resolved, activate, gather_tools, resolve_texts
+from muntin.tools import ToolLike, tool_name, tool_schema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+SEPARATOR = "\n\n"
+_SYSTEM = Group("system", join=SEPARATOR)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A prompt made ready: texts, messages, tools, settings, and the window that holds them."""
+
+    system: str
+    prompt: str | None
+    messages: tuple[Message, ...]
+    tools: tuple[ToolLike, ...]
+    settings: Mapping[str, Any]
+    window: Window = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """A prompt and the contexts it uses; made by `prompt()`."""
+
+    id: str | None
+    system: Resolver
+    prompt: Resolver
+    messages: Any
+    use: tuple[Any, ...]
+    input: type[BaseModel] | None
+    output: type[BaseModel] | None
+    tools: tuple[ToolLike, ...]
+    settings: Mapping[str, Any]
+    adapt: Mapping[str, Adaptation]
+
+    async def resolve(
+        self,
+        input: Any = None,
+        *,
+        provider: str | None = None,
+        model_id: str | None = None,
+        token_budget: int | None = None,
+        tokenizer: TokenizerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Sequence[ToolLike] = (),
+    ) -> Resolution:
+        """Put the prompt together for this input; nothing is sent."""
+        made = await self._make(input, provider, model_id, token_budget, tokenizer, settings, tools)
+        return Resolution(
+            system=made.system_text,
+            prompt=made.resolved.prompt,
+            messages=made.window.messages,
+            tools=made.tools,
+            settings=made.settings,
+            window=made.window,
+        )
+
+    async def inspect(
+        self,
+        input: Any = None,
+        *,
+        provider: str | None = None,
+        model_id: str | None = None,
+        token_budget: int | None = None,
+        tokenizer: TokenizerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Sequence[ToolLike] = (),
+    ) -> Inspection:
+        """Show what `resolve` would make: every part, what was dropped or excluded, and why."""
+        made = await self._make(input, provider, model_id, token_budget, tokenizer, settings, tools)
+        return made.inspection()
+
+    def resolve_sync(
+        self,
+        input: Any = None,
+        *,
+        provider: str | None = None,
+        model_id: str | None = None,
+        token_budget: int | None = None,
+        tokenizer: TokenizerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Sequence[ToolLike] = (),
+    ) -> Resolution:
+        """Put the prompt together, where there is no event loop."""
+        return _run(
+            self.resolve(
+                input,
+                provider=provider,
+                model_id=model_id,
+                token_budget=token_budget,
+                tokenizer=tokenizer,
+                settings=settings,
+                tools=tools,
+            ),
+            "resolve",
+        )
+
+    def inspect_sync(
+        self,
+        input: Any = None,
+        *,
+        provider: str | None = None,
+        model_id: str | None = None,
+        token_budget: int | None = None,
+        tokenizer: TokenizerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Sequence[ToolLike] = (),
+    ) -> Inspection:
+        """Show what `resolve` would make, where there is no event loop."""
+        return _run(
+            self.inspect(
+                input,
+                provider=provider,
+                model_id=model_id,
+                token_budget=token_budget,
+                tokenizer=tokenizer,
+                settings=settings,
+                tools=tools,
+            ),
+            "inspect",
+        )
+
+    async def _make(
+        self,
+        input: Any,
+        provider: str | None,
+        model_id: str | None,
+        token_budget: int | None,
+        tokenizer: TokenizerLike | None,
+        settings: Mapping[str, Any] | None,
+        tools: Sequence[ToolLike],
+    ) -> _Made:
+        if token_budget is not None:
+            check_size(token_budget, "token_budget")
+        check_settings(settings, "call")
+        given = as_mapping(input)
+        own = None if self.input is None else validate(self.input, given, "prompt")
+        if own is not None:  # the prompt's own fields win
+            given.update(dict(own))
+        merged = merge(given, own, reach(self.use))
+        active, excluded = activate(self.use, given, merged)
+        chosen = gather_tools(self.tools, active, as_tools(tools, "call"))
+        key, adaptation = choose(self.adapt, provider, model_id)
+        resolved = await resolve_texts(self, own if own is not None else merged, active)
+        resolved = adaptation.apply(f"adaptation:{key}", resolved)
+        force = defaults()
+        counter = Counter(force.tokenizer if tokenizer is None else tokenizer)
+        return _Made(
+            resolved=resolved,
+            excluded=excluded,
+            tools=chosen,
+            settings=merge_settings(force.settings, self.settings, adaptation.settings, settings),
+            token_budget=token_budget,
+            counter=counter,
+            window=_compose(resolved, excluded, chosen, counter, token_budget),
+        )
+
+
+def prompt(
+    *,
+    id: str | None = None,
+    system: Resolver = None,
+    prompt: Resolver = None,
+    messages: Any = None,
+    use: Sequence[Any] = (),
+    input: type[BaseModel] | None = None,
+    output: type[BaseModel] | None = None,
+    tools: Sequence[ToolLike] = (),
+    settings: Mapping[str, Any] | None = None,
+    adapt: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Prompt:
+    """Define a prompt: its own text, the contexts it uses, its input, tools and settings."""
+    if id is not None:
+        check_text(id, "prompt: id")
+    what = f"prompt {id!r}" if id else "prompt"
+    if messages is not None and (system is not None or prompt is not None):
+        raise InvalidInput(f"{what}: messages excludes system and prompt")
+    if not isinstance(messages, list | tuple):
+        check_resolver(messages, f"{what}: messages")
+        if isinstance(messages, str):
+            raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+    check_resolver(system, f"{what}: system")
+    check_resolver(prompt, f"{what}: prompt")
+    check_model(input, what)
+    check_settings(settings, what)
+    made = Prompt(
+        id=id,
+        system=system,
+        prompt=prompt,
+        messages=messages,
+        use=as_uses(use, f"{what}: use"),
+        input=input,
+        output=output,
+        tools=as_tools(tools, what),
+        settings=dict(settings or {}),
+        adapt=adaptations(adapt, what),
+    )
+    _check_contexts(made, what)
+    return made
+
+
+def _check_contexts(made: Prompt, what: str) -> None:
+    """Refuse what is wrong whatever the input: nesting, ids, fields and tools claimed twice."""
+    check_depth(made.use, what)
+    reached = reach(made.use)
+    ids: dict[str, object] = {}
+    for each in reached:
+        known = each.context.id
+        if known is not None and ids.setdefault(known, each.context) is not each.context:
+            raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
+    check_fields(reached, made.input)
+    owners = {tool_name(tool): "prompt" for tool in made.tools}
+    for each in reached:
+        for tool in () if each.conditional else each.context.tools:
+            owner = owners.setdefault(tool_name(tool), each.source)
+            if owner != each.source:
+                raise InvalidInput(
+                    f"{what}: tool {tool_name(tool)!r} is contributed by {owner} and by "
+                    f"{each.source}"
+                )
+
+
+def _run(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise MuntinError(f"{name}_sync() cannot run inside an event loop; use `await {name}(...)`")
+
+
+def _compose(
+    resolved: Resolved,
+    excluded: Sequence[Excluded],
+    tools: Sequence[ToolLike],
+    counter: Counter,
+    token_budget: int | None,
+) -> Window:
+    """Declare the slots and render them. The budget is for the system text alone: the rest, which
+    may not be dropped, gets the room it needs beside it."""
+    schemas = [tool_schema(tool) for tool in tools]
+
+    def slots(budget: int) -> Slots:
+        made = Slots(budget, tokenizer=counter.tokenizer, tools=schemas)
+        for part in resolved.parts:
+            made.add(
+                part.source,
+                part.text,
+                role="system",
+                priority=part.priority,
+                required=part.pinned,
+                trim_behavior="slot",
+                group=_SYSTEM,
+            )
+        for source, reason, detail in excluded:
+            made.exclude(source, reason=reason, detail=detail)
+        made.add("user", resolved.prompt or None, role="user", required=True, priority=PINNED)
+        made.add("messages", resolved.messages, required=True, priority=PINNED)
+        return made
+
+    if token_budget is None:
+        return slots(slots(sys.maxsize).render().tokens).render()
+    rest = Slots(sys.maxsize, tokenizer=counter.tokenizer, tools=schemas)
+    rest.add("user", resolved.prompt or None, required=True)
+    rest.add("messages", resolved.messages, required=True)
+    return slots(token_budget + counter.overhead + rest.render().tokens).render()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A prompt composed, with all that an inspection tells."""
+
+    resolved: Resolved
+    excluded: Sequence[Excluded]
+    tools: tuple[ToolLike, ...]
+    settings: Mapping[str, Any]
+    token_budget: int | None
+    counter: Counter
+    window: Window
+
+    @property
+    def system_text(self) -> str:
+        """The joined system text, or nothing."""
+        for message, origin in zip(self.window.messages, self.window.origins, strict=True):
+            if origin is None:
+                return message.text
+        return ""
+
+    def inspection(self) -> Inspection:
+        """Tell everything."""
+        report = self.window.report
+        rows = {slot.index: slot for slot in report.slots}
+        parts: list[SystemPart] = []
+        dropped: list[DroppedContext] = []
+        for index, part in enumerate(self.resolved.parts):
+            row = rows[index]
+            if row.status != "empty":
+                answer = part.answer
+                parts.append(
+                    SystemPart(
+                        source=part.source,
+                        text=part.text,
+                        tokens=row.tokens_asked,
+                        status=row.status,
+                        cache=answer.outcome if answer else None,
+                        age=answer.age if answer else None,
+                    )
+                )
+            if row.status == "dropped":
+                dropped.append(_dropped(part, row.tokens_asked, row.reason, row.decisions[0].rank))
+        counter = self.counter
+        total = counter.text(self.system_text) if self.system_text else 0
+        return Inspection(
+            system=SystemText(self.system_text, tuple(parts)),
+            prompt=self.resolved.prompt,
+            tools=tuple(tool_name(tool) for tool in self.tools),
+            total_tokens=total,
+            prompt_tokens=counter.text(self.resolved.prompt) if self.resolved.prompt else 0,
+            tool_tokens=report.tools_tokens,
+            token_budget=self.token_budget,
+            over_budget=self.window.over_budget,
+            settings=self.settings,
+            dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
+            excluded_contexts=tuple(
+                ExcludedContext(source, f"{reason}: {detail}")
+                for source, reason, detail in self.excluded
+            ),
+            report=report,
+        )
+
+
+def _dropped(part: Part, tokens: int, reason: str | None, rank: int | None) -> DroppedContext:
+    return DroppedContext(
+        source=part.source,
+        text=part.text,
+        tokens=tokens,
+        priority=part.priority,
+        reason=reason or "over_budget",
+        rank=rank or 0,
+    )
