@@ -161,6 +161,16 @@ def test_a_list_changed_after_the_definition_changes_nothing():
     assert look(p).system.text == "own\n\nx"
 
 
+def test_messages_and_settings_changed_after_the_definition_change_nothing():
+    talk, settings = [user("a")], {"k": 1}
+    p = prompt(messages=talk, adapt={"*": {"settings": settings}})
+    talk.append(user("b"))
+    settings["k"] = 2
+    resolved = p.resolve_sync()
+    assert [message.text for message in resolved.messages] == ["a"]
+    assert resolved.settings == {"k": 1}
+
+
 def test_contexts_and_prompts_are_values_that_cannot_be_changed():
     with pytest.raises(AttributeError):
         setattr(context(system="x"), "priority", 1)  # noqa: B010
@@ -564,6 +574,11 @@ def test_a_dropped_context_says_what_was_lost_and_why():
     assert (first.priority, first.reason, first.rank) == (3, "over_budget", 1)
     assert (second.source, second.text, second.tokens) == ("context:a", "a" * 30, 30)
     assert (second.priority, second.reason, second.rank) == (7, "over_budget", 2)
+
+
+def test_the_tokens_of_a_text_far_too_long_are_exact():
+    shown = look(prompt(use=[context(system="x" * 100_000)], system="own"), token_budget=10)
+    assert [each.tokens for each in shown.dropped_contexts] == [100_000]
 
 
 def test_what_cannot_be_dropped_and_does_not_fit_is_never_encoded():

@@ -145,6 +145,21 @@ def test_a_context_defined_anew_in_the_same_words_finds_its_text_again():
         assert [ask(prompt(use=[brand(resolver)])) for _ in range(3)] == ["a 1"] * 3
 
 
+def test_a_context_defined_anew_around_a_method_finds_its_text_again():
+    class Brands:
+        calls = 0
+
+        def fetch(self) -> str:
+            self.calls += 1
+            return str(self.calls)
+
+    brands = Brands()
+    with config(cache=ResolverCache()):
+        for _ in range(3):
+            p = prompt(use=[context(id="b", system=brands.fetch, cache=True)])
+            assert p.resolve_sync().system == "1"
+
+
 def test_an_excluded_context_neither_hits_nor_misses():
     cache = ResolverCache()
     p = prompt(input=Tenant, use=[when(lambda input: input.org == "b", brand(Counted()))])
@@ -366,6 +381,30 @@ def test_one_who_is_cancelled_takes_nobody_with_him(victim):
         results = asyncio.run(one_gives_up())
     assert isinstance(results.pop(victim), asyncio.CancelledError)
     assert {each.system for each in results} <= {"a 1", "a 2"}
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_one_who_gave_up_waiting_leaves_no_complaint_behind(failures):
+    p = prompt(use=[brand(Slow(failures))])
+    complaints: list[Any] = []
+
+    async def all_give_up() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, why: complaints.append(why))
+        tasks = [asyncio.create_task(p.resolve({"org": "a"})) for _ in range(3)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for task in tasks[1:] if failures else tasks[::-1]:
+            task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        del tasks
+        gc.collect()
+        await asyncio.sleep(0)
+
+    with config(cache=ResolverCache()):
+        asyncio.run(all_give_up())
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_loop_that_ended_in_the_middle_does_not_block_the_next():

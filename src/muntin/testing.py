@@ -7,7 +7,6 @@ from typing import Any
 
 from muntin.core.tokens import TokenizerLike
 from muntin.errors import InvalidInput
-from muntin.prompts.context import reach
 from muntin.prompts.prompt import Prompt
 
 
@@ -21,7 +20,7 @@ def assert_survives(
     tokenizer: TokenizerLike | None = None,
 ) -> None:
     """Fail, with the report, unless every context named is in the window for every input."""
-    known = {each.context.id for each in reach(prompt.use) if each.context.id}
+    known = {each.context.id for each in prompt.reached if each.context.id}
     unknown = sorted(set(ids) - known)
     if unknown or not ids:
         raise InvalidInput(f"no context {unknown or 'named'}; the prompt has {sorted(known)}")

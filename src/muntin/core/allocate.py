@@ -23,6 +23,9 @@ class Limits:
     fallback_cap: int | None
 
 
+_NONE = Limits(None, 0, None)
+
+
 def ratio_of(amount: int, ratio: float) -> int:
     """Return `ratio` of `amount`, rounded down, exactly: 0.29 of 100 is 29."""
     # The decimal a person wrote, not the binary fraction it became.
@@ -38,6 +41,8 @@ def limits(
     max_tokens: int | None = None,
 ) -> Limits:
     """Work out ceiling and floor of one slot in a budget of `amount` tokens."""
+    if max_ratio == 1 and not min_ratio and not min_tokens and max_tokens is None:
+        return _NONE
     caps = [] if max_tokens is None else [max_tokens]
     fallback_caps = list(caps)
     if max_ratio < 1:

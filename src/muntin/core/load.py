@@ -7,7 +7,7 @@ to look. It takes no decision about what stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from muntin.core.message import Message, Reasoning
 from muntin.core.report import Status
@@ -120,6 +120,11 @@ def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> L
     """
     result = Load(slot)
     items = slot.messages
+    if slot.made:  # one message, and something is in it
+        made = cast("Message", items[0])
+        result.tokens = counter.message(made)
+        result.units.append(Unit(result, [0], [made], [result.tokens]))
+        return result
     total = first = 0
     while leading and first < len(items) and role_of(items[first]) == "system":
         message = _convert(items[first], slot, first)
@@ -143,6 +148,8 @@ def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> L
 
 def load_head(slot: Slot, limit: int, counter: Counter) -> Load:
     """Read the slot from its oldest message on, for a slot that keeps its beginning."""
+    if slot.made:
+        return load(slot, limit, counter)
     result = Load(slot)
     items = slot.messages
     total = end = 0

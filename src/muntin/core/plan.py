@@ -220,6 +220,7 @@ class _Planner:
                 unit.tokens = unit.asked = unit.costs[0]
                 each.tokens = unit.tokens
             join.loads.append(each)
+            join.units += each.units
         return joins
 
     def _set_priorities(self) -> None:

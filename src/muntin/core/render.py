@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muntin.core.load import Load
+from muntin.core.load import Load, Unit
 from muntin.core.message import Message, Role
 from muntin.core.report import Decision, Report, SlotReport, Status
 from muntin.core.slot import Group
@@ -21,6 +21,7 @@ class Join:
 
     def __init__(self, separator: str, counter: Counter) -> None:
         self.loads: list[Load] = []
+        self.units: list[Unit] = []
         self.role: Role | None = None
         self._separator = separator
         self._counter = counter
@@ -28,13 +29,11 @@ class Join:
 
     def text(self, without: Iterable[Load] = ()) -> str:
         """Return the texts that are still there, put together."""
-        gone = {id(load) for load in without}
+        gone = set(without)
         texts = [
             unit.messages[0].text
-            for load in self.loads
-            if id(load) not in gone
-            for unit in load.units
-            if unit.status != "dropped"
+            for unit in self.units
+            if unit.status != "dropped" and unit.load not in gone
         ]
         return self._separator.join(texts)
 

@@ -5,7 +5,6 @@ A wrong rule is an error naming slot and option, so an invalid slot cannot exist
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
@@ -99,20 +98,21 @@ class Slot:
         _check_options(self)
 
 
+_TRIM_BEHAVIORS = get_args(TrimBehavior)
+_KEEPS = get_args(Keep)
+
+
 def _check_options(slot: Slot) -> None:
     """Refuse any option that is out of range, naming slot and option."""
-    for option in ("priority", "position"):
-        value = getattr(slot, option)
-        if (not isinstance(value, int) or isinstance(value, bool)) and not (
-            value is None and option == "position"
-        ):
-            raise InvalidType(f"slot {slot.name!r}: {option} must be an int, not {value!r}")
-    for option in ("max_ratio", "min_ratio"):
-        value = getattr(slot, option)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise InvalidType(f"slot {slot.name!r}: {option} must be a number, not {value!r}")
-        if math.isnan(value) or not 0 <= value <= 1:
-            raise InvalidInput(f"slot {slot.name!r}: {option} must be from 0 to 1, got {value!r}")
+    # Straight-line code: prompts declare dozens of slots a turn.
+    if type(slot.priority) is not int:
+        raise _wrong_type(slot, "priority", "an int")
+    if slot.position is not None and type(slot.position) is not int:
+        raise _wrong_type(slot, "position", "an int")
+    if slot.max_ratio != 1.0 or type(slot.max_ratio) is not float:
+        _check_ratio(slot, "max_ratio")
+    if slot.min_ratio != 0.0 or type(slot.min_ratio) is not float:
+        _check_ratio(slot, "min_ratio")
     check_size(slot.min_tokens, f"slot {slot.name!r}: min_tokens")
     if slot.max_tokens is not None:
         check_size(slot.max_tokens, f"slot {slot.name!r}: max_tokens")
@@ -121,24 +121,40 @@ def _check_options(slot: Slot) -> None:
                 f"slot {slot.name!r}: max_tokens={slot.max_tokens} is below "
                 f"min_tokens={slot.min_tokens}"
             )
-    for option, allowed in (
-        ("trim_behavior", get_args(TrimBehavior)),
-        ("tier", (None, *TIERS)),
-        ("keep", get_args(Keep)),
-        ("required", (False, True)),
-    ):
-        value = getattr(slot, option)
-        if not any(
-            value is choice or (value == choice and type(value) is str) for choice in allowed
-        ):
-            choices = ", ".join(repr(choice) for choice in allowed)
-            raise InvalidInput(f"slot {slot.name!r}: {option} must be {choices}, not {value!r}")
-    if slot.group is not None and not isinstance(slot.group, Group):
-        raise InvalidType(f"slot {slot.name!r}: group must be a Group, not {slot.group!r}")
+    if slot.trim_behavior not in _TRIM_BEHAVIORS:
+        raise _wrong_choice(slot, "trim_behavior", _TRIM_BEHAVIORS)
+    if slot.tier is not None and slot.tier not in TIERS:
+        raise _wrong_choice(slot, "tier", (None, *TIERS))
+    if slot.keep not in _KEEPS:
+        raise _wrong_choice(slot, "keep", _KEEPS)
+    if slot.required is not True and slot.required is not False:
+        raise _wrong_choice(slot, "required", (False, True))
     if slot.marker is not None and not callable(slot.marker):
-        raise InvalidType(f"slot {slot.name!r}: marker must be a callable, not {slot.marker!r}")
-    if slot.group is not None and slot.group.join is not None:
-        _check_joined(slot)
+        raise _wrong_type(slot, "marker", "a callable")
+    if slot.group is not None:
+        if not isinstance(slot.group, Group):
+            raise _wrong_type(slot, "group", "a Group")
+        if slot.group.join is not None:
+            _check_joined(slot)
+
+
+def _check_ratio(slot: Slot, option: str) -> None:
+    value = getattr(slot, option)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong_type(slot, option, "a number")
+    if not 0 <= value <= 1:  # NaN is not
+        raise InvalidInput(f"slot {slot.name!r}: {option} must be from 0 to 1, got {value!r}")
+
+
+def _wrong_type(slot: Slot, option: str, wanted: str) -> InvalidType:
+    value = getattr(slot, option)
+    return InvalidType(f"slot {slot.name!r}: {option} must be {wanted}, not {value!r}")
+
+
+def _wrong_choice(slot: Slot, option: str, choices: tuple[object, ...]) -> InvalidInput:
+    allowed = ", ".join(repr(choice) for choice in choices)
+    value = getattr(slot, option)
+    return InvalidInput(f"slot {slot.name!r}: {option} must be {allowed}, not {value!r}")
 
 
 def _check_joined(slot: Slot) -> None:

@@ -30,8 +30,8 @@ class Adaptation:
             for text in (self.prepend_system, self.append_system)
         )
         prompt = resolved.prompt
-        if self.prepend_prompt or self.append_prompt:
-            prompt = f"{self.prepend_prompt}{prompt or ''}{self.append_prompt}"
+        if prompt is not None:
+            prompt = f"{self.prepend_prompt}{prompt}{self.append_prompt}"
         return replace(resolved, parts=(*before, *resolved.parts, *after), prompt=prompt)
 
 
@@ -64,7 +64,7 @@ def _adaptation(entry: Any, what: str) -> Adaptation:
             check_settings(value, what)
         else:
             check_text(value, f"{what}: {name}")
-    return Adaptation(**entry)
+    return Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
 
 
 def choose(

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -117,10 +117,11 @@ class ResolverCache:
                 if waiting is None:
                     self.misses += 1
                     mine = self._making[key] = Future()
+                    mine.set_running_or_notify_cancel()  # whoever waits cannot cancel it
             if waiting is None:
                 return await self._make(key, source, ttl, make, mine)
             try:
-                text = await asyncio.shield(asyncio.wrap_future(waiting))
+                text = await asyncio.wrap_future(waiting)
             except _Abandoned:
                 continue
             with self._lock:
@@ -167,14 +168,23 @@ class ResolverCache:
         return entry
 
 
+def identity(function: object) -> Hashable:
+    """Return a function as a part of a key: itself, or a stand-in if it cannot be hashed."""
+    try:
+        hash(function)
+    except TypeError:
+        return _Same(function)
+    return function
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Same:
+class _Same:
     """A key part that is equal only to itself around the very same object."""
 
     value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
+        return isinstance(other, _Same) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -190,6 +200,9 @@ def freeze(value: Any, what: str) -> Hashable:
         return ("set", frozenset(freeze(item, what) for item in value))
     if hasattr(type(value), "model_fields"):
         return (type(value), freeze(dict(value), what))
+    if is_dataclass(value) and not isinstance(value, type):
+        members = {each.name: getattr(value, each.name) for each in fields(value)}
+        return (type(value), freeze(members, what))
     try:
         hash(value)
     except TypeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from muntin.core.message import check_text
 from muntin.errors import InvalidInput, InvalidType
@@ -53,12 +53,18 @@ def as_mapping(value: Any) -> dict[str, Any]:
 
 
 def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:
-    """Return the required fields of a model that were not given."""
+    """Return the required fields of a model that were not given, or given as a None they refuse."""
     return [
         name
         for name, info in model.model_fields.items()
-        if info.is_required() and not _keys(name, info) & set(given)
+        if info.is_required()
+        and all(given.get(key) is None for key in _keys(name, info))
+        and not (_keys(name, info) & set(given) and _takes_none(info.annotation))
     ]
+
+
+def _takes_none(annotation: Any) -> bool:
+    return annotation is Any or annotation is None or type(None) in get_args(annotation)
 
 
 def _keys(name: str, info: Any) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muntin.core.message import Message, check_size, check_text
+from muntin.core.message import Message, check_size, check_text, user
 from muntin.core.slot import Group
 from muntin.core.slots import Slots
 from muntin.core.tokens import Counter, TokenizerLike
@@ -26,6 +26,7 @@ from muntin.prompts.adapt import (
 from muntin.prompts.config import check_settings, defaults
 from muntin.prompts.context import (
     PINNED,
+    Reached,
     Resolver,
     as_tools,
     as_uses,
@@ -79,6 +80,7 @@ class Prompt:
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
     adapt: Mapping[str, Adaptation]
+    reached: tuple[Reached, ...] = field(repr=False)
 
     async def resolve(
         self,
@@ -184,7 +186,7 @@ class Prompt:
         own = None if self.input is None else validate(self.input, given, "prompt")
         if own is not None:  # the prompt's own fields win
             given.update(dict(own))
-        merged = merge(given, own, reach(self.use))
+        merged = merge(given, own, self.reached)
         active, excluded = activate(self.use, given, merged)
         chosen = gather_tools(self.tools, active, as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
@@ -230,34 +232,35 @@ def prompt(
     check_resolver(prompt, f"{what}: prompt")
     check_model(input, what)
     check_settings(settings, what)
+    uses = as_uses(use, f"{what}: use")
+    check_depth(uses, what)
     made = Prompt(
         id=id,
         system=system,
         prompt=prompt,
-        messages=messages,
-        use=as_uses(use, f"{what}: use"),
+        messages=tuple(messages) if isinstance(messages, list) else messages,
+        use=uses,
         input=input,
         output=output,
         tools=as_tools(tools, what),
         settings=dict(settings or {}),
         adapt=adaptations(adapt, what),
+        reached=tuple(reach(uses)),
     )
     _check_contexts(made, what)
     return made
 
 
 def _check_contexts(made: Prompt, what: str) -> None:
-    """Refuse what is wrong whatever the input: nesting, ids, fields and tools claimed twice."""
-    check_depth(made.use, what)
-    reached = reach(made.use)
+    """Refuse what is wrong whatever the input: ids, fields and tools claimed twice."""
     ids: dict[str, object] = {}
-    for each in reached:
+    for each in made.reached:
         known = each.context.id
         if known is not None and ids.setdefault(known, each.context) is not each.context:
             raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
-    check_fields(reached, made.input)
+    check_fields(made.reached, made.input)
     owners = {tool_name(tool): "prompt" for tool in made.tools}
-    for each in reached:
+    for each in made.reached:
         for tool in () if each.conditional else each.context.tools:
             owner = owners.setdefault(tool_name(tool), each.source)
             if owner != each.source:
@@ -307,10 +310,14 @@ def _compose(
 
     if token_budget is None:
         return slots(slots(sys.maxsize).render().tokens).render()
-    rest = Slots(sys.maxsize, tokenizer=counter.tokenizer, tools=schemas)
-    rest.add("user", resolved.prompt or None, required=True)
-    rest.add("messages", resolved.messages, required=True)
-    return slots(token_budget + counter.overhead + rest.render().tokens).render()
+    rest = counter.tools(schemas)
+    if resolved.prompt:
+        rest += counter.message(user(resolved.prompt))
+    if resolved.messages:
+        conversation = Slots(sys.maxsize, tokenizer=counter.tokenizer)
+        conversation.add("messages", resolved.messages)
+        rest += conversation.render().tokens
+    return slots(token_budget + counter.overhead + rest).render()
 
 
 @dataclass(frozen=True, slots=True)

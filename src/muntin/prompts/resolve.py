@@ -15,7 +15,7 @@ from muntin.calls import arity, call, note, refuse_awaitable
 from muntin.core.message import check_text
 from muntin.core.slot import MessageLike
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.cache import Answer, Same, freeze
+from muntin.prompts.cache import Answer, freeze, identity
 from muntin.prompts.config import defaults
 from muntin.prompts.context import PINNED, Context, Match, Use, When, source_of
 from muntin.prompts.inputs import MergedInput, missing_fields, validate
@@ -225,7 +225,7 @@ def _ask_context(each: Active) -> Any:
     if use.cache is None or not callable(use.system):
         return _ask(use.system, what, each.input)
     declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
-    key = (use.id, Same(use.system), use.input, use.cache, freeze(declared, each.source))
+    key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
     return defaults().cache.get(
         key, each.source, use.cache.ttl, lambda: _checked(use.system, what, each.input)
     )
