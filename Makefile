@@ -44,6 +44,7 @@ soak: $(READY) ## Run the long forms of the property tests
 
 bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
 	$(PEERS)/bin/python bench/compose.py
+	$(PEERS)/bin/python bench/prompts.py
 
 bench-estimate: $(READY) ## Measure the estimate's error by script
 	$(BIN)/python bench/estimate.py
@@ -52,7 +53,7 @@ $(PEERS)/.ready: pyproject.toml bench/requirements.txt
 	@echo "Setting up $(PEERS) with the peers (once) ..."
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[tokens]' -r bench/requirements.txt
+		-e '.[tokens,prompts]' -r bench/requirements.txt
 	@touch $@
 
 format: $(READY) ## Format the code and fix what can be fixed

@@ -1,4 +1,4 @@
-"""Calling what users hand in: the arity rule, and what an error says about who was called.
+"""Calling: the arity rule for what users hand in, and the sync twins of our own async methods.
 
 One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
 and only to positional parameters without a default.
@@ -6,11 +6,17 @@ and only to positional parameters without a default.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from muntin.errors import InvalidType
+from muntin.errors import InvalidType, MuntinError
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def arity(fn: Callable[..., Any], what: str) -> int:
@@ -69,3 +75,23 @@ def refuse_awaitable(value: object, what: str) -> None:
         if inspect.iscoroutine(value):
             value.close()
         raise InvalidType(f"{what} returned an awaitable; it must be a plain function")
+
+
+def sync_twin(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], T]:
+    """Return the method for code without an event loop; inside one it is a clear error."""
+
+    @wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(method(self, *args, **kwargs))
+        name = method.__name__
+        raise MuntinError(f"{name}_sync() cannot run inside an event loop; use `await {name}(...)`")
+
+    twin.__name__ = f"{method.__name__}_sync"
+    twin.__qualname__ = f"{method.__qualname__}_sync"
+    twin.__doc__ = f"{method.__doc__}\n\n        The twin of `{method.__name__}` for sync code."
+    return twin

@@ -5,18 +5,18 @@ Resolves conditions, inputs and texts, and declares slots; the engine joins, cou
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from muntin.calls import sync_twin
 from muntin.core.message import Message, check_size, check_text, user
 from muntin.core.slot import Group
 from muntin.core.slots import Slots
 from muntin.core.tokens import Counter, TokenizerLike
 from muntin.core.window import Window
-from muntin.errors import InvalidInput, InvalidType, MuntinError
+from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.adapt import (
     Adaptation,
     adaptations,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 SEPARATOR = "\n\n"
 _SYSTEM = Group("system", join=SEPARATOR)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,55 +118,8 @@ class Prompt:
         made = await self._make(input, provider, model_id, token_budget, tokenizer, settings, tools)
         return made.inspection()
 
-    def resolve_sync(
-        self,
-        input: Any = None,
-        *,
-        provider: str | None = None,
-        model_id: str | None = None,
-        token_budget: int | None = None,
-        tokenizer: TokenizerLike | None = None,
-        settings: Mapping[str, Any] | None = None,
-        tools: Sequence[ToolLike] = (),
-    ) -> Resolution:
-        """Put the prompt together, where there is no event loop."""
-        return _run(
-            self.resolve(
-                input,
-                provider=provider,
-                model_id=model_id,
-                token_budget=token_budget,
-                tokenizer=tokenizer,
-                settings=settings,
-                tools=tools,
-            ),
-            "resolve",
-        )
-
-    def inspect_sync(
-        self,
-        input: Any = None,
-        *,
-        provider: str | None = None,
-        model_id: str | None = None,
-        token_budget: int | None = None,
-        tokenizer: TokenizerLike | None = None,
-        settings: Mapping[str, Any] | None = None,
-        tools: Sequence[ToolLike] = (),
-    ) -> Inspection:
-        """Show what `resolve` would make, where there is no event loop."""
-        return _run(
-            self.inspect(
-                input,
-                provider=provider,
-                model_id=model_id,
-                token_budget=token_budget,
-                tokenizer=tokenizer,
-                settings=settings,
-                tools=tools,
-            ),
-            "inspect",
-        )
+    resolve_sync = sync_twin(resolve)
+    inspect_sync = sync_twin(inspect)
 
     async def _make(
         self,
@@ -268,15 +220,6 @@ def _check_contexts(made: Prompt, what: str) -> None:
                     f"{what}: tool {tool_name(tool)!r} is contributed by {owner} and by "
                     f"{each.source}"
                 )
-
-
-def _run(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    coroutine.close()
-    raise MuntinError(f"{name}_sync() cannot run inside an event loop; use `await {name}(...)`")
 
 
 def _compose(
