@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from muntin.core.budget import Budget
-    from muntin.core.message import (
-        Attachment,
-        File,
-        Image,
-        Input,
-        Message,
-        Reasoning,
-        Text,
-        ToolCall,
-        assistant,
-        system,
-        tool,
-        user,
-    )
+    from muntin.core.message import Input, Message, assistant, system, tool, user
+    from muntin.core.parts import Attachment, File, Image, Reasoning, Text, ToolCall
     from muntin.core.profile import Profile
     from muntin.core.report import Decision, Report, SlotReport
     from muntin.core.slot import Cut, Exact, Group
@@ -63,20 +51,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "muntin.core.budget": ("Budget",),
-    "muntin.core.message": (
-        "Attachment",
-        "File",
-        "Image",
-        "Input",
-        "Message",
-        "Reasoning",
-        "Text",
-        "ToolCall",
-        "assistant",
-        "system",
-        "tool",
-        "user",
-    ),
+    "muntin.core.message": ("Input", "Message", "assistant", "system", "tool", "user"),
+    "muntin.core.parts": ("Attachment", "File", "Image", "Reasoning", "Text", "ToolCall"),
     "muntin.core.profile": ("Profile",),
     "muntin.core.report": ("Decision", "Report", "SlotReport"),
     "muntin.core.slot": ("Cut", "Exact", "Group"),

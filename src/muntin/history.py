@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from muntin.core.checks import check_size
 from muntin.core.load import link, load, role_of
-from muntin.core.message import File, Message, Role, as_message, check_size
+from muntin.core.message import Message, Role, as_message
+from muntin.core.parts import File
 from muntin.core.slot import MessageLike, Slot
 from muntin.core.tokens import AttachmentTokens, Counter, TokenizerLike, file_hint
 from muntin.errors import InvalidInput, InvalidType

@@ -16,7 +16,7 @@ from textwrap import dedent
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, PromptFileError
 
 if TYPE_CHECKING:

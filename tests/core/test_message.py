@@ -28,7 +28,7 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.message import Other
+from muntin.core.parts import Other
 
 TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
 REPORT = Attachment("f1", "report.pdf", 12, "document", "application/pdf")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muntin.core.message import check_size
+from muntin.core.checks import check_size
 from muntin.errors import InvalidInput, InvalidType
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from muntin.core.message import Message, Reasoning
+from muntin.core.message import Message
+from muntin.core.parts import Reasoning
 from muntin.core.report import Status
 from muntin.core.slot import MessageLike, Slot
 from muntin.core.tokens import Counter

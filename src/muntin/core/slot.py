@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from muntin.core.checks import check_size, check_text
 from muntin.core.cut import Keep
-from muntin.core.message import Attachment, Input, Message, Role, check_size, check_text
+from muntin.core.message import Input, Message, Role
+from muntin.core.parts import Attachment
 from muntin.errors import InvalidInput, InvalidType
 
 MessageLike: TypeAlias = Message | Mapping[str, Any]

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from muntin.core.budget import Budget, as_budget
+from muntin.core.checks import check_text
 from muntin.core.cut import Keep
-from muntin.core.message import ROLES, Attachment, Input, Message, Role, check_text, compact_json
+from muntin.core.message import ROLES, Input, Message, Role
+from muntin.core.parts import Attachment, compact_json
 from muntin.core.plan import plan
 from muntin.core.profile import Profile, as_profile
 from muntin.core.slot import Content, Exact, Group, Marker, MessageLike, Slot, Tier, TrimBehavior

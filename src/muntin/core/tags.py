@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.message import check_size, check_text
+from muntin.core.checks import check_size, check_text
 from muntin.core.xml import Raw, Share, Tag, inner_text, render
 from muntin.errors import InvalidInput, InvalidType
 

@@ -12,19 +12,18 @@ from functools import cache
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
+from muntin.core.checks import check_size
 from muntin.core.images import ATTACHMENT_TOKENS, image_tokens
-from muntin.core.message import (
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import (
     MODALITIES,
-    NO_RESULT,
     Attachment,
     File,
     Image,
-    Message,
     Other,
     Part,
     Reasoning,
     Text,
-    check_size,
     compact_json,
 )
 from muntin.errors import InvalidInput, InvalidType, TokenizerError

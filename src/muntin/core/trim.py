@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from muntin.core.cut import Keep, longest, piece, smallest
 from muntin.core.load import Load, Unit
-from muntin.core.message import Message, Part, Reasoning, Text, as_message
+from muntin.core.message import Message, as_message
+from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.report import Status
 from muntin.core.slot import Cut, Slot
 from muntin.core.tokens import Counter

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.config import check_settings
 from muntin.prompts.context import PINNED

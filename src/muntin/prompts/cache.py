@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.message import check_size
+from muntin.core.checks import check_size
 from muntin.errors import InvalidInput, InvalidType
 
 DEFAULT_TTL = 300_000

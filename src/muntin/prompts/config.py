@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.core.tokens import TokenizerLike, as_tokenizer
 from muntin.errors import InvalidType
 from muntin.prompts.cache import ResolverCache

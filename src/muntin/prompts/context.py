@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, check_plain
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import CacheOptions, as_options
 from muntin.tools import ToolLike, tool_name

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.context import Reached
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin.calls import sync_twin
-from muntin.core.message import Message, check_size, check_text, user
+from muntin.core.checks import check_size, check_text
+from muntin.core.message import Message, user
 from muntin.core.slot import Group
 from muntin.core.slots import Slots
 from muntin.core.tokens import Counter, TokenizerLike

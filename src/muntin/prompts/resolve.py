@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, call, note, refuse_awaitable
-from muntin.core.message import check_text
+from muntin.core.checks import check_text
 from muntin.core.slot import MessageLike
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import Answer, freeze, identity

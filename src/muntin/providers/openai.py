@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from muntin.core.message import NO_RESULT, Message, Reasoning, Text, part_to_dict, tool
+from muntin.core.message import NO_RESULT, Message, tool
+from muntin.core.parts import Reasoning, Text, part_to_dict
 from muntin.core.tokens import file_hint
 from muntin.core.window import Window
 from muntin.errors import BudgetExceeded
