@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from muntin import Input, Slots, user
+from muntin import Attachment, Input, Slots, ToolCall, assistant, tool, user
 from muntin.show import bar, widths
 
 
@@ -66,6 +66,16 @@ def test_in_a_notebook_the_window_draws_itself_and_content_cannot_become_markup(
     assert "script" not in tags.seen
     assert "&lt;script&gt;" in page
     assert "&lt;b&gt;&amp;" in page
+
+
+def test_tool_calls_and_files_are_shown_with_their_message():
+    slots = Slots(100_000, tokenizer=len)
+    call = ToolCall("c", "look_up", '{"city": "<Oslo>"}')
+    slots.add("history", [assistant("", tool_calls=[call]), tool("c", "found")])
+    slots.add("input", Input("see", (Attachment("1", "a&b.pdf", 1, "document"),)))
+    page = slots.render()._repr_html_()
+    assert "→ look_up({&quot;city&quot;: &quot;&lt;Oslo&gt;&quot;})" in page
+    assert "see\nFile: a&amp;b.pdf" in page
 
 
 def test_the_report_is_a_table_with_a_line_a_slot():

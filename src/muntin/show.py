@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from html import escape
 
+from muntin.core.message import Message
 from muntin.core.report import SlotReport
+from muntin.core.tokens import file_hint
 from muntin.core.window import Window
 
 # One colour a slot, readable on light and dark: (terminal 256-colour number, CSS colour).
@@ -83,7 +85,7 @@ def html(window: Window) -> str:
     rows = "".join(_row(slot, number) for number, slot in enumerate(report.slots))
     messages = "".join(
         f"<dt><b>{escape(message.role)}</b></dt>"
-        f'<dd style="white-space:pre-wrap;margin:0 0 .5em 1em">{escape(message.text)}</dd>'
+        f'<dd style="white-space:pre-wrap;margin:0 0 .5em 1em">{escape(_shown(message))}</dd>'
         for message in window.messages
     )
     state = " · <b>over budget</b>" if report.over_budget else ""
@@ -96,6 +98,13 @@ def html(window: Window) -> str:
         f"<dl>{messages}</dl></details>"
         "</div>"
     )
+
+
+def _shown(message: Message) -> str:
+    """Return a message's text, with the tools it calls and the files it brings."""
+    calls = [f"→ {call.name}({call.arguments})" for call in message.tool_calls]
+    files = [file_hint(item.name) for item in message.attachments]
+    return "\n".join(line for line in (message.text, *calls, *files) if line)
 
 
 def _row(slot: SlotReport, number: int) -> str:
