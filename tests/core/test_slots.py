@@ -10,10 +10,13 @@ from muntin import (
     BudgetExceeded,
     Exact,
     Group,
+    Image,
     Input,
     InvalidInput,
     Message,
+    Reasoning,
     Slots,
+    Text,
     ToolCall,
     assistant,
     system,
@@ -227,6 +230,38 @@ def test_duplicate_call_ids_are_an_error_naming_them(contents, words):
 def test_an_id_may_be_used_again_once_it_was_answered_as_real_traffic_does():
     talk = [calls("c"), tool("c", "1"), user("again"), calls("c"), tool("c", "2")]
     assert list(window_of(talk).messages) == talk
+
+
+THOUGHT = Message("assistant", (Reasoning("r" * 10, signature="signed"),))
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(40, 4), (34, 3), (33, 1), (14, 1), (4, 1)])
+def test_reasoning_lives_and_dies_with_the_message_it_led_to(budget, kept):
+    talk = [user("q" * 5), THOUGHT, assistant("a" * 20), user("n" * 4)]
+    assert list(window_of(talk, budget=budget).messages) == talk[4 - kept :]
+
+
+def test_reasoning_before_tool_calls_belongs_to_their_group():
+    talk = [THOUGHT, calls("c"), tool("c", "r" * 5), user("n")]
+    assert list(window_of(talk, budget=19).messages) == talk
+    assert list(window_of(talk, budget=18).messages) == talk[3:]
+
+
+def test_reasoning_is_never_cut_but_the_text_beside_it_is():
+    message = Message("assistant", (Reasoning("r" * 10), Text("t" * 20)))
+    window = window_of([message], budget=15, trim_behavior="char")
+    assert window.messages[0].content == (Reasoning("r" * 10), Text("t" * 5))
+    assert window_of([message], budget=10, trim_behavior="char").messages == ()
+
+
+def test_text_parts_are_cut_from_the_front_or_from_the_end():
+    image = Image("https://x/y.png", width=32, height=32, detail="low")
+    message = Message("user", (Text("a" * 5), image, Text("b" * 5)))
+    whole = window_of([message]).tokens
+    tail = window_of([message], budget=whole - 7, trim_behavior="char").messages[0]
+    head = window_of([message], budget=whole - 7, trim_behavior="char", keep="head").messages[0]
+    assert tail.content == (image, Text("bbb"))
+    assert head.content == (Text("aaa"), image)
 
 
 def test_what_may_not_be_dropped_and_does_not_fit_is_flagged_and_not_sent():
