@@ -238,7 +238,8 @@ class _Planner:
         for each in self.loads:
             if each.cap is not None and each.tokens > each.cap:
                 self.trimmer.shrink(each, each.cap, cut_at=each.floor)
-        self._recount()
+                if each.slot.group in self.joins:
+                    self._recount()
 
     def _hold(self) -> None:
         """Mark what no pressure may drop: required slots, the input, system messages by default
@@ -268,7 +269,7 @@ class _Planner:
 
     def _fit(self, *, floors: bool) -> None:
         """Trim by priority until the window fits; with `floors`, nobody below his floor."""
-        for batch in self._batches():
+        for batch in self._batches() if self.total > self.goal else ():
             over = self.total - self.goal
             if over <= 0:
                 return
