@@ -198,3 +198,28 @@ def test_dicts_are_accepted():
 def test_bad_input_is_named(make, words):
     with pytest.raises(InvalidInput, match=words):
         make()
+
+
+@pytest.mark.parametrize("one", [{"role": "user", "content": "x"}, user("x")])
+def test_one_message_is_not_a_history(one):
+    with pytest.raises(InvalidInput, match="history must be a list of messages"):
+        History(one)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda history: history.recent(2),
+        lambda history: history.range(2, 0),
+        lambda history: history.last_assistant(),
+        lambda history: history.by_tokens(100),
+        lambda history: history.window(Turns(2)),
+    ],
+)
+def test_an_error_names_the_message_of_the_history(read):
+    with pytest.raises(InvalidInput, match=r"^history, message 1: a message must be"):
+        read(History([user("a"), 1]))  # type: ignore[list-item]
+
+
+def test_a_history_shows_itself_briefly():
+    assert repr(History(FIVE, tokenizer=len)) == "<History messages=5 tokenizer='len'>"

@@ -75,6 +75,13 @@ def test_reasoning_parts_are_not_sent():
     assert request(thought)["messages"][0]["content"] == [{"type": "text", "text": "yes"}]
 
 
+def test_no_message_is_sent_with_nothing_in_it():
+    thought = Message("assistant", (Reasoning("hm"),))
+    calling = Message("assistant", (Reasoning("hm"),), tool_calls=(ToolCall("c", "f", "{}"),))
+    sent = request(user("q"), thought, assistant("a"), calling, tool("c", ""))["messages"]
+    assert [m["content"] for m in sent] == ["q", "a", None, ""]
+
+
 @pytest.mark.parametrize("budget", [0, 50, 400, 1_500, 2_500, 5_000, 100_000])
 def test_real_conversations_at_any_budget_keep_calls_and_results_together(budget):
     for line in TRACES.read_text(encoding="utf-8").splitlines()[::5]:

@@ -610,3 +610,50 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path):
         [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False
     )
     assert "MissingExtra: prompt files need: pip install 'muntin[prompts]'" in run.stderr
+
+
+class TestWhatCannotBeRead:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "2024-13-45",
+            "!!bool x",
+            "!!timestamp x",
+            "!!int x",
+            '"\\UFFFFFFFF"',
+            "7" * 5_000,
+            "!!python/name:os.system",
+        ],
+        ids=lambda value: value[:20],
+    )
+    @pytest.mark.parametrize("key", ["name", "max_tokens", "temperature"])
+    def test_a_front_matter_value_that_yaml_fails_on_is_an_error_with_its_line(
+        self, load, key, value
+    ):
+        name, line, reason = fault(load, f"---\nintent: a\n{key}: {value}\n---\n<system>a</system>")
+        assert (name, reason.startswith("front matter: ")) == ("chat.md", True)
+        assert line == (2 if "UFFFF" in value else 3)
+
+    def test_a_front_matter_nested_too_deeply_is_an_error(self, load):
+        text = f"---\nname: {'[' * 5_000}\n---\n<system>a</system>"
+        name, line, reason = fault(load, text)
+        assert (name, line) == ("chat.md", 2)
+        assert reason.startswith("front matter: RecursionError")
+
+    def test_a_number_beyond_a_float_is_an_error(self, load):
+        text = f"---\ntemperature: {10**400}\n---\n<system>a</system>"
+        assert fault(load, text)[1:] == (
+            2,
+            "front matter: OverflowError: int too large to convert to float",
+        )
+
+    @pytest.mark.parametrize("path", [None, 5, b"chat.md"])
+    def test_what_is_not_a_path_is_an_error_naming_it(self, path):
+        with pytest.raises(InvalidType, match=f"must be a str or Path, not {path!r}"):
+            prompt_file(path)
+
+    @pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+    def test_a_path_that_no_file_can_have_is_an_error(self, path):
+        name, line, reason = fault(prompt_file, path)
+        assert (name, line) == (path, None)
+        assert reason.startswith("cannot be read: ")

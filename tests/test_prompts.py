@@ -32,6 +32,8 @@ from muntin import (
     when,
 )
 from muntin.core.tokens import Counter
+from muntin.errors import InvalidType
+from muntin.prompts.inputs import missing_fields, validate
 
 
 class Research(BaseModel):
@@ -1566,3 +1568,125 @@ def test_a_tokenizer_that_is_none_is_an_error(wrong):
         total(wrong)
     with pytest.raises(InvalidInput), config(tokenizer=wrong):
         total()
+
+
+# What is wrong is said early, and only of what takes part
+
+
+class Count(BaseModel):
+    count: int
+
+
+def test_the_input_of_a_context_that_a_condition_leaves_out_is_not_validated():
+    counts = context(id="c", input=Count, system=lambda input: f"{input.count}")
+    asked = []
+    left_out = prompt(use=[when(lambda input: asked.append(input.count), counts)])
+    assert "condition_false" in excluded(look(left_out, {"count": "many"}))["context:c"]
+    assert asked == ["many"]
+    other = match(on=lambda: "b", cases={"a": counts, "b": context(system="b")})
+    assert look(prompt(use=[other]), {"count": "many"}).system.text == "b"
+
+
+def test_the_input_of_a_conditional_context_is_validated_when_it_takes_part():
+    counts = context(id="c", input=Count, system=lambda input: f"{input.count}")
+    p = prompt(use=[when(lambda: True, counts)])
+    assert look(p, {"count": "7"}).system.text == "7"
+    with pytest.raises(InvalidInput, match=r"context:c: invalid input: count: "):
+        look(p, {"count": "many"})
+
+
+def test_an_input_is_validated_once():
+    made = []
+
+    class Watched(BaseModel):
+        size: int
+
+        def model_post_init(self, _: Any) -> None:
+            made.append(self.size)
+
+    for condition in (None, lambda input: input.size):
+        made.clear()
+        look(prompt(use=[context(system="x", input=Watched, when=condition)]), {"size": 3})
+        assert made == [3]
+
+
+def test_a_context_looks_only_at_its_own_fields_of_the_input():
+    class Counting(dict[str, Any]):
+        looks = 0
+
+        def __getitem__(self, key: str) -> Any:
+            Counting.looks += 1
+            return super().__getitem__(key)
+
+        def items(self) -> Any:
+            raise AssertionError("all of the input was read")
+
+    given = Counting({f"field{n}": n for n in range(100)} | {"count": 1})
+    assert validate(Count, given, "context:c") == Count(count=1)
+    assert missing_fields(Count, given) == []
+    assert Counting.looks == 1
+
+
+def test_conditions_do_not_count_as_nested_contexts_but_have_a_limit_of_their_own():
+    inner: Any = context(id="0", system="0")
+    for number in range(1, 20):
+        inner = context(id=str(number), system=str(number), use=[when(lambda: True, inner)])
+    assert len(kept(look(prompt(use=[inner])))) == 20
+
+    def nested(depth: int, wrap: Callable[[Any], Any]) -> Any:
+        use: Any = context(id="x", system="x")
+        for _ in range(depth):
+            use = wrap(use)
+        return use
+
+    for wrap in (
+        lambda use: when(lambda: True, use),
+        lambda use: match(on=lambda: 1, cases={1: use}),
+    ):
+        assert kept(look(prompt(use=[nested(31, wrap)]))) == ["context:x"]
+        with pytest.raises(InvalidInput, match="nested deeper than 32"):
+            nested(32, wrap)
+
+
+@pytest.mark.parametrize(
+    ("define", "named"),
+    [
+        (lambda: prompt(output=5), "prompt: output must be a Pydantic model class, not 5"),  # type: ignore[arg-type]
+        (lambda: prompt(id="p", input=5), "prompt 'p': input must be a Pydantic"),  # type: ignore[arg-type]
+        (lambda: context(system="", description=5), "context: description must be a str"),  # type: ignore[arg-type]
+        (lambda: prompt(messages=user("x")), "prompt: messages must be a list or a function"),
+        (lambda: prompt(messages="x"), "prompt: messages must be a list or a function"),
+        (lambda: prompt().resolve_sync(provider=["a"]), "provider must be a str"),  # type: ignore[arg-type]
+        (lambda: prompt().resolve_sync(provider=5), "provider must be a str"),  # type: ignore[arg-type]
+        (lambda: prompt().inspect_sync(model_id=5), "model_id must be a str"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_named(define, named):
+    with pytest.raises(InvalidType, match=named):
+        define()
+
+
+@pytest.mark.parametrize("said", ["x", user("x"), {"role": "user", "content": "x"}, 5])
+def test_a_function_for_messages_must_return_a_list(said):
+    with pytest.raises(InvalidType, match="the messages of the prompt must be a list"):
+        prompt(messages=lambda: said).resolve_sync()
+
+
+def test_two_tools_of_one_name_in_one_list_are_an_error_naming_both_places():
+    twice = [schema("dup"), schema("other"), schema("dup", wrapped=False)]
+    named = r"tools\[0\] and tools\[2\] both have the name 'dup'"
+    for define in (
+        lambda: prompt(tools=twice),
+        lambda: context(system="x", tools=twice),
+        lambda: prompt().resolve_sync(tools=twice),
+    ):
+        with pytest.raises(InvalidInput, match=named):
+            define()
+
+
+def test_a_function_that_cannot_be_a_tool_is_an_error_at_definition():
+    def search(*words: str) -> None: ...
+
+    for define in (lambda: prompt(tools=[search]), lambda: context(system="x", tools=[search])):
+        with pytest.raises(InvalidInput, match="tool 'search': parameter 'words'"):
+            define()

@@ -753,3 +753,25 @@ def test_the_process_has_a_cache_of_its_own_until_it_is_given_one():
         [sys.executable, "-c", PROCESS_DEFAULT], capture_output=True, text=True, check=False
     )
     assert run.stdout == "done\n", run.stderr
+
+
+@pytest.mark.parametrize("deep", ["cyclic", "nested"])
+def test_an_input_too_deep_for_a_key_is_an_error_naming_the_context(deep):
+    class Anything(BaseModel):
+        value: Any
+
+    value: list[Any] = []
+    if deep == "cyclic":
+        value.append(value)
+    for _ in range(5_000 if deep == "nested" else 0):
+        value = [value]
+    p = prompt(use=[context(id="c", input=Anything, cache=True, system=lambda input: "x")])
+    with pytest.raises(InvalidInput, match="context:c cannot be cached"):
+        p.resolve_sync({"value": value})
+
+
+def test_a_time_to_live_beyond_all_clocks_is_an_error_naming_the_context():
+    with pytest.raises(InvalidInput, match="context 'c': cache must be at most"):
+        context(id="c", system=lambda: "x", cache=10**400)
+    with pytest.raises(InvalidInput, match=r"CacheOptions\.ttl must be at most"):
+        CacheOptions(ttl=10**400)

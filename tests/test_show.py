@@ -88,7 +88,7 @@ def test_the_report_is_a_table_with_a_line_a_slot():
         "input",
         "(tools)",
     ]
-    assert "over_budget, more fits with +" in str(sample().report)
+    assert "over_budget, needs +" in str(sample().report)
 
 
 def test_the_report_as_json_is_stable():
@@ -131,3 +131,17 @@ def test_the_report_as_json_is_stable():
         "rank": 1,
         "fits_with": 2,
     }
+
+
+def test_the_report_keeps_its_columns_with_wide_and_multi_line_names():
+    slots = Slots(100, tokenizer=len)
+    for name in ("历史记录", "a\nb\x1b", "e\u0301", "plain"):
+        slots.add(name, "x")
+    lines = str(slots.render().report).split("\n")[2:]
+    assert len(lines) == 6
+    assert [line.partition(" ")[0] for line in lines[2:]] == [
+        "历史记录", "a\\nb\\x1b", "e\u0301", "plain",
+    ]  # fmt: skip
+    # Four wide characters take four columns more than len says, one accent one less.
+    starts = [line.index("kept") for line in lines[2:]]
+    assert starts == [starts[3] - 4, starts[3], starts[3] + 1, starts[3]]

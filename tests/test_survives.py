@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from muntin import InvalidInput, config, context, prompt, when
+from muntin.errors import InvalidType
 from muntin.testing import assert_survives
 
 
@@ -92,3 +93,12 @@ def test_asynchronous_resolvers_are_awaited():
     assert_survives(p, "later", token_budget=10)
     with pytest.raises(AssertionError):
         assert_survives(p, "later", token_budget=9)
+
+
+def test_what_is_not_a_prompt_an_id_or_a_list_of_inputs_is_an_error_naming_it():
+    with pytest.raises(InvalidType, match="needs a prompt, not 5"):
+        assert_survives(5, "rules", token_budget=20)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="the id of a context must be a str"):
+        assert_survives(BOT, "rules", ["notes"], token_budget=20)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="inputs must be a list of inputs, not 5"):
+        assert_survives(BOT, "rules", token_budget=20, inputs=5)  # type: ignore[arg-type]

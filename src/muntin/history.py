@@ -5,7 +5,7 @@ It selects messages; counting and grouping are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -44,6 +44,9 @@ def _check_int(value: object, what: str) -> int:
     return value
 
 
+_NO_LIST = (str, bytes, Message, Mapping)  # one message is not a list of messages
+
+
 class History:
     """A snapshot of the messages before the current input, oldest first.
 
@@ -59,13 +62,16 @@ class History:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
     ) -> None:
-        if isinstance(messages, str | bytes | Message) or not isinstance(messages, Iterable):
+        if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
         self._messages: tuple[MessageLike, ...] = tuple(messages)
         self._counter = Counter(tokenizer, attachment_tokens=attachment_tokens)
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<History messages={len(self)} tokenizer={self._counter.name!r}>"
 
     def last_user(self) -> Message | None:
         """Return the newest user message, or None."""
@@ -76,7 +82,7 @@ class History:
         return self._last("assistant")
 
     def _last(self, role: Role) -> Message | None:
-        newest_first = (as_message(item) for item in reversed(self._messages))
+        newest_first = map(self._message, reversed(range(len(self))))
         return next((message for message in newest_first if message.role == role), None)
 
     def range(self, from_end: int, to_end: int) -> list[Message]:
@@ -110,7 +116,11 @@ class History:
         check_size(max_tokens, "max_tokens")
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
-        read = load(past, max_tokens, self._counter, leading=False)
+        try:
+            read = load(past, max_tokens, self._counter, leading=False)
+        except InvalidInput:
+            self._slice(0, size)  # tells the same of the message, without a slot no one made
+            raise
         link([read], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
         members = {
@@ -162,7 +172,13 @@ class History:
         return "\n".join(lines)
 
     def _slice(self, start: int, end: int) -> list[Message]:
-        return [as_message(item) for item in self._messages[start:end]]
+        return [self._message(index) for index in range(start, end)]
+
+    def _message(self, index: int) -> Message:
+        try:
+            return as_message(self._messages[index])
+        except InvalidInput as error:
+            raise type(error)(f"history, message {index}: {error}") from error
 
     def _turns(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each turn, the newest first.

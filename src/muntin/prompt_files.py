@@ -109,7 +109,12 @@ def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
         from muntin.templates import Sandbox, read
     except ImportError as error:
         raise MissingExtra("prompt files need: pip install 'muntin[prompts]'") from error
-    file = Path(path)
+    try:
+        file = Path(path)
+    except TypeError:
+        raise InvalidType(
+            f"the path of a prompt file must be a str or Path, not {path!r}"
+        ) from None
     lines = read(file).split("\n")
     config, start = _front_matter(file, lines)
     sandbox = Sandbox(file.parent)
@@ -123,6 +128,7 @@ def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
 def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     """Return the front matter, and the index of the line that follows it."""
     import yaml
+    from yaml.constructor import SafeConstructor
 
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if lines[first].strip() != "---":
@@ -131,34 +137,41 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     if last is None:
         raise PromptFileError(str(file), first + 1, "the front matter is never closed with ---")
     text = dedent("\n".join(lines[first + 1 : last]))
+    line = first + 2
+    data: dict[str, Any] = {}
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        if not isinstance(node, yaml.MappingNode | None):
+            raise PromptFileError(str(file), line, "the front matter must be keys and values")
+        for key, value in node.value if node else ():
+            line = first + 2 + key.start_mark.line
+            _check_key(file, line, key.value, data)
+            data[key.value] = SafeConstructor().construct_document(value)
+            _check_value(file, line, key.value, data[key.value])
+    except PromptFileError:
+        raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = first + 2 + (mark.line if mark else 0)
+        line = first + 2 + mark.line if mark else line
         reason = getattr(error, "problem", None) or str(error)
         raise PromptFileError(str(file), line, f"front matter: {reason}") from error
-    if node is None:
-        return {}, last + 1
-    if not isinstance(node, yaml.MappingNode):
-        raise PromptFileError(str(file), first + 2, "the front matter must be keys and values")
-    seen: set[str] = set()
-    for key, _ in node.value:
-        reason = _fault(key.value, data, seen)
-        if reason:
-            raise PromptFileError(str(file), first + 2 + key.start_mark.line, reason)
-        seen.add(key.value)
+    except Exception as error:  # PyYAML lets through what reading a date or a number raises
+        reason = f"{type(error).__name__}: {error}"
+        raise PromptFileError(str(file), line, f"front matter: {reason}") from error
     return data, last + 1
 
 
-def _fault(key: object, data: Mapping[Any, Any], seen: set[str]) -> str | None:
-    """Say what is wrong with one entry of the front matter, if anything is."""
+def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> None:
+    """Refuse a key of the front matter that is unknown or there already."""
     if not isinstance(key, str) or key not in _KEYS:
-        return f"unknown key {key!r} in the front matter; known: {', '.join(_KEYS)}"
-    if key in seen:
-        return f"{key} stands twice in the front matter"
-    value = data[key]
+        reason = f"unknown key {key!r} in the front matter; known: {', '.join(_KEYS)}"
+        raise PromptFileError(str(file), line, reason)
+    if key in data:
+        raise PromptFileError(str(file), line, f"{key} stands twice in the front matter")
+
+
+def _check_value(file: Path, line: int, key: str, value: Any) -> None:
+    """Refuse a value that is not what its key needs."""
     if key == "max_tokens":
         right = type(value) is int and value > 0
     elif key == "temperature":
@@ -167,7 +180,8 @@ def _fault(key: object, data: Mapping[Any, Any], seen: set[str]) -> str | None:
         right = (isinstance(value, str) and value.strip() != "") or (
             key == "caching" and isinstance(value, bool)
         )
-    return None if right else f"{key} must be {_KEYS[key]}, not {value!r}"
+    if not right:
+        raise PromptFileError(str(file), line, f"{key} must be {_KEYS[key]}, not {value!r}")
 
 
 def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:

@@ -161,6 +161,8 @@ def read(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise PromptFileError(str(file), line, f"not UTF-8: {error.reason}") from error
+    except ValueError as error:  # a path that no file can have
+        raise PromptFileError(str(file), None, f"cannot be read: {error}") from error
 
 
 class _Located(Tag):

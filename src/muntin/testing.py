@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from muntin.core.checks import check_text
 from muntin.core.tokens import TokenizerLike
-from muntin.errors import InvalidInput
+from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.prompt import Prompt
 
 
@@ -20,6 +21,12 @@ def assert_survives(
     tokenizer: TokenizerLike | None = None,
 ) -> None:
     """Fail, with the report, unless every context named is in the window for every input."""
+    if not isinstance(prompt, Prompt):
+        raise InvalidType(f"assert_survives needs a prompt, not {prompt!r}")
+    if not isinstance(inputs, Iterable):
+        raise InvalidType(f"inputs must be a list of inputs, not {inputs!r}")
+    for name in ids:
+        check_text(name, "the id of a context")
     known = {each.context.id for each in prompt.reached if each.context.id}
     unknown = sorted(set(ids) - known)
     if unknown or not ids:

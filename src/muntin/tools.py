@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
@@ -29,22 +29,79 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
         return tool
     if not callable(tool):
         raise InvalidType(f"a tool must be a schema or a function, not {tool!r}")
-    try:
-        from pydantic import create_model
-    except ImportError as error:
-        raise MissingExtra(
-            "tools given as functions need the 'prompts' extra: pip install 'muntin[prompts]'"
-        ) from error
     name = tool_name(tool)
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(tool, eval_str=True).parameters.values():
+    parameters = _parameters(name, tool)
+    try:
+        schema = _json_schema(name, parameters)
+    except MissingExtra:
+        raise
+    except Exception as error:
+        culprit = next((each for each in parameters if not _fits(name, each)), None)
+        raise _refusal(name, culprit, error) from error
+    described = {"description": inspect.cleandoc(tool.__doc__)} if tool.__doc__ else {}
+    return {"type": "function", "function": {"name": name, **described, "parameters": schema}}
+
+
+def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, their annotations evaluated."""
+    try:
+        parameters = list(inspect.signature(tool, eval_str=True).parameters.values())
+    except Exception as error:
+        raise _refusal(name, _unresolved(tool), error) from error
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise _refusal(name, parameter, "a tool cannot take *args or **kwargs")
         if parameter.annotation is parameter.empty:
             raise InvalidInput(
                 f"tool {name!r}: parameter {parameter.name!r} has no type annotation"
             )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (parameter.annotation, default)
-    schema = create_model(name, **fields).model_json_schema()
+    return parameters
+
+
+def _unresolved(tool: Callable[..., Any]) -> inspect.Parameter | None:
+    """Return the first parameter whose annotation cannot be evaluated, if it can be told."""
+    try:
+        names = inspect.unwrap(tool).__globals__
+        parameters = list(inspect.signature(tool).parameters.values())
+    except Exception:  # not a function written in Python
+        return None
+    for parameter in parameters:
+        try:
+            if isinstance(parameter.annotation, str):
+                eval(parameter.annotation, names)
+        except Exception:
+            return parameter
+    return None
+
+
+def _json_schema(name: str, parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
+    try:
+        from pydantic import ConfigDict, create_model
+    except ImportError as error:
+        raise MissingExtra(
+            "tools given as functions need the 'prompts' extra: pip install 'muntin[prompts]'"
+        ) from error
+    # Fields of other names, because a model has no room for `schema`, `model_config` or `_x`.
+    names = {f"parameter{index}": each.name for index, each in enumerate(parameters)}
+    fields: dict[str, Any] = {
+        field: (each.annotation, ... if each.default is each.empty else each.default)
+        for field, each in zip(names, parameters, strict=True)
+    }
+    made = create_model(name, __config__=ConfigDict(alias_generator=names.__getitem__), **fields)
+    schema: dict[str, Any] = made.model_json_schema()
     schema.pop("title", None)
-    described = {"description": inspect.cleandoc(tool.__doc__)} if tool.__doc__ else {}
-    return {"type": "function", "function": {"name": name, **described, "parameters": schema}}
+    return schema
+
+
+def _fits(name: str, parameter: inspect.Parameter) -> bool:
+    try:
+        _json_schema(name, [parameter])
+    except Exception:
+        return False
+    return True
+
+
+def _refusal(name: str, parameter: inspect.Parameter | None, reason: object) -> InvalidInput:
+    where = f"parameter {parameter.name!r}" if parameter else "its signature cannot be read"
+    first = str(reason).partition("\n")[0]
+    return InvalidInput(f"tool {name!r}: {where}: {first}")

@@ -5,6 +5,7 @@ import json
 import pickle
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -212,3 +213,67 @@ KNOWN = {"role", "content", "tool_calls", "attachments", "tool_call_id", "name",
 def test_any_unknown_fields_survive_a_round_trip(role, content, unknown):
     data = {"role": role, "content": content, **unknown}
     assert Message.from_dict(data).to_dict() == data
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "options", "words"),
+    [
+        (Message.from_dict, {1: 2, "a": 3}, {}, r"needs a 'role'; its keys are \['1', 'a'\]"),
+        (Message.from_dict, {"role": "user", "attachments": 5}, {}, "attachments must be a list"),
+        (Message.from_dict, {"role": "user", "x": Lock()}, {}, r"extra\['x'\] cannot be copied"),
+        (Message.from_dict, {"role": "user", "x": nested(5000)}, {}, r"extra\['x'\] cannot be"),
+        (Message, "user", {"at": 10**400}, r"Message\.at is larger than any float"),
+        (Message, "user", {"at": 10**5000}, r"Message\.at is larger than any float"),
+        (user, "", {"attachments": None}, "attachments must be a list, not NoneType"),
+        (assistant, "", {"tool_calls": None}, "tool_calls must be a list, not NoneType"),
+        (assistant, "", {"tool_calls": ToolCall("1", "f")}, "tool_calls must be a list, not Tool"),
+        (
+            ToolCall,
+            "1",
+            {"name": "f", "arguments": {"a": {1}}},
+            "arguments of tool call '1' cannot",
+        ),
+        (Image, "u", {"detail": "weird"}, r"unknown Image\.detail 'weird'; use auto, low"),
+        (Other, {"type": "x", "y": {1}}, {}, "type 'x' cannot be written as JSON: it holds a set"),
+        (Other, {"type": "x", "y": nested(5000)}, {}, "type 'x' cannot be .* too deeply"),
+        (Other, {"type": "x", 1: 2}, {}, "type 'x' cannot be .* its key 1"),
+    ],
+)
+def test_what_cannot_be_a_message_is_refused_by_name(make, given, options, words):
+    with pytest.raises(InvalidInput, match=words):
+        make(given, **options)
+
+
+def test_a_message_does_not_change_with_the_dict_it_was_made_from():
+    given: dict[str, Any] = {"type": "x", "a": [1]}
+    made = [
+        Message("user", "", extra=given),
+        Message("user", (Other(given), Text("t", extra=given))),
+        Message.from_dict({"role": "user", "content": [given], "extra": given}),
+        assistant(tool_calls=[ToolCall("1", "f", extra=given)]),
+    ]
+    before = [message.to_dict() for message in made]
+    given["a"].append(2)
+    given["b"] = 3
+    assert [message.to_dict() for message in made] == before
+
+
+def test_reading_a_dict_leaves_it_as_it_was():
+    data: dict[str, Any] = {
+        "role": "assistant",
+        "content": [
+            {"type": "image_url", "image_url": {"url": "u", "detail": "low", "more": 1}},
+            {"type": "file", "file": {"file_id": "f"}},
+        ],
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "more": [1]}}],
+    }
+    before = copy.deepcopy(data)
+    Message.from_dict(data)
+    assert data == before

@@ -201,6 +201,17 @@ def torn(messages: Sequence[Message]) -> bool:
     return False
 
 
+def apart(messages: Sequence[Message], slots: Sequence[Given]) -> bool:
+    """Say whether results of one message's calls, made in any slot, have others between them."""
+    for slot in slots:
+        for caller in slot.messages():
+            ids = {call.id for call in caller.tool_calls}
+            places = [n for n, message in enumerate(messages) if message.tool_call_id in ids]
+            if places and places[-1] - places[0] >= len(places):
+                return True
+    return False
+
+
 def said(slots: Sequence[Given]) -> bool:
     """Say whether the contract says what becomes of these slots.
 
@@ -214,6 +225,8 @@ def said(slots: Sequence[Given]) -> bool:
         if len(rest) < len(slot.messages()) and all(m.role == "system" for m in rest):
             return False
         if slot.trim_behavior == "char" and torn(slot.messages()):
+            return False
+        if slot.trim_behavior == "char" and apart(slot.messages(), slots):
             return False
     owners: dict[str, set[int]] = {}
     for number, slot in enumerate(slots):

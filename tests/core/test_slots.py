@@ -319,3 +319,30 @@ def test_room_for_the_lead_is_made_when_there_is_none():
 
 def test_exact_is_the_trimming_of_slots():
     assert Slots(1).trimming == Exact()
+
+
+def test_tools_are_sent_as_they_were_counted():
+    parameters = {"a": "x"}
+    schema = {"name": "f", "parameters": parameters}
+    slots = Slots(1_000, tokenizer=len, tools=[schema])
+    parameters["b"] = "y" * 100
+    assert slots.render().tools == ({"name": "f", "parameters": {"a": "x"}},)
+
+
+def test_tools_nested_too_deeply_are_refused_by_number():
+    deep: dict[str, object] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    with pytest.raises(InvalidInput, match=r"tools\[1\] cannot be written as JSON: .* too deeply"):
+        Slots(10, tools=[{}, deep])
+
+
+def test_attachments_mixed_with_messages_are_refused_naming_the_slot():
+    with pytest.raises(InvalidInput, match=r"slot 'x': content begins .* holds a Message at 1"):
+        window_of([PHOTO, user("a")])
+
+
+def test_slots_show_themselves_briefly():
+    slots = Slots(Budget(100, reserved_tokens=10), tokenizer=len)
+    slots.add("x", "hi")
+    assert repr(slots) == "<Slots tokens=90 tokenizer='len' slots=1>"

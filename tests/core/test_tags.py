@@ -410,3 +410,9 @@ def test_a_whole_tree_may_be_a_callable():
     assert aggregate([given.fill([{"a": "x"}])]).render() == "<a>\nx\n</a>"
     with pytest.raises(TypeError, match="the text 'x' from 'rag' has no tag; give it a key"):
         aggregate([given.fill(["x"])])
+
+
+@pytest.mark.parametrize("wrong", [None, 5, contribute("a", {"x": "1"})])
+def test_what_is_not_a_list_of_contributions_cannot_be_aggregated(wrong):
+    with pytest.raises(InvalidType, match=r"cannot aggregate .*; give a list of contributions"):
+        aggregate(wrong)

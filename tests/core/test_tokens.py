@@ -20,6 +20,7 @@ from muntin import (
     user,
 )
 from muntin.core.images import ATTACHMENT_TOKENS
+from muntin.core.profile import Profile
 from muntin.core.tokens import Counter, Memo, Tokenizer, as_tokenizer
 
 LETTERS = Counter(len)  # one token a character, no overhead
@@ -236,3 +237,64 @@ def test_a_pending_call_counts_the_result_that_the_wire_will_add():
     slots = Slots(100, tokenizer=len)
     slots.add("history", [call, tool("c", "done")])
     assert slots.render().tokens == len("f") + len("{}") + len("done")
+
+
+class Vocabulary:
+    """An object whose methods count."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def letters(self, text: str) -> int:
+        self.asked += 1
+        return len(text)
+
+    def double(self, text: str) -> int:
+        return 2 * len(text)
+
+
+def test_a_bound_method_keeps_its_memo_for_as_long_as_its_object():
+    vocabulary = Vocabulary()
+    for _ in range(3):
+        assert Counter(vocabulary.letters).text("hello") == 5
+        assert Counter(vocabulary.double).text("hello") == 10
+    assert vocabulary.asked == 1
+    assert Counter(Vocabulary().letters)._memo is not Counter(vocabulary.letters)._memo
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "user_first"),
+    [
+        ("gpt-4o", "openai/gpt-4o", False),
+        ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5", True),
+        ("gemini-2.5-pro", "google/gemini-2.5-pro", True),
+    ],
+)
+def test_the_provider_of_a_known_model_may_be_left_out(model, name, user_first):
+    profile = Profile.for_model(model)
+    assert profile == Profile.for_model(name)
+    assert (profile.name, profile.tokenizer, profile.user_first) == (name, name, user_first)
+
+
+@pytest.mark.parametrize("model", ["", "llama-3"])
+def test_a_model_of_an_unknown_provider_is_refused(model):
+    with pytest.raises(InvalidInput, match=f"model '{model}' is not known; write provider/model"):
+        Slots(10, profile=model)
+
+
+def test_any_number_of_characters_may_be_a_token():
+    assert as_tokenizer("chars/3").name == "chars/3"
+    assert [as_tokenizer("chars/3").count("x" * n) for n in (0, 3, 4)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["", "chars/", "chars/0", "chars/-4", "chars/x", "chars/²"])
+def test_a_misspelt_tokenizer_is_refused(name):
+    with pytest.raises(InvalidInput, match=f"unknown tokenizer '{name}'"):
+        as_tokenizer(name)
+
+
+def test_an_error_of_attachment_tokens_names_the_attachment():
+    counter = Counter(len, attachment_tokens=lambda item: 1 // 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        counter.message(user("", attachments=[Attachment("1", "a.png", 1, "image")]))
+    assert caught.value.__notes__ == ["raised by attachment_tokens for attachment 'a.png'"]

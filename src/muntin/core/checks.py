@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
 
 from muntin.errors import InvalidInput, InvalidType
 
@@ -38,7 +40,41 @@ def check_optional_text(value: object, what: str) -> None:
         check_text(value, what)
 
 
-def check_extra(value: object, what: str) -> None:
-    """Refuse anything but a mapping or None."""
-    if value is not None and not isinstance(value, Mapping):
+def copy_extra(value: object, what: str) -> dict[Any, Any]:
+    """Return a deep copy of a mapping, so that a frozen value cannot change from outside."""
+    if not isinstance(value, Mapping):
         raise InvalidType(f"{what} must be a mapping or None, not {type(value).__name__}")
+    copied = {}
+    for key, each in value.items():
+        try:
+            copied[key] = deepcopy(each)
+        except Exception as error:  # a lock, a value nested too deeply, a __deepcopy__ that fails
+            raise InvalidInput(f"{what}[{key!r}] cannot be copied: {error}") from error
+    return copied
+
+
+def copy_json(value: object, what: str) -> Any:
+    """Return a copy of JSON values; raise an error naming `what` for anything else."""
+    try:
+        return _copy_json(value, what)
+    except RecursionError:
+        raise InvalidInput(
+            f"{what} cannot be written as JSON: it is nested too deeply, or holds itself"
+        ) from None
+
+
+# Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
+def _copy_json(value: object, what: str) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        copied = {}
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise InvalidType(f"{what} cannot be written as JSON: its key {key!r} is no str")
+            copied[key] = _copy_json(each, what)
+        return copied
+    if isinstance(value, list | tuple):
+        items = [_copy_json(each, what) for each in value]
+        return items if isinstance(value, list) else tuple(items)
+    raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")

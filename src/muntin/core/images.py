@@ -18,6 +18,7 @@ from muntin.errors import InvalidInput, InvalidType
 
 __all__ = [
     "ATTACHMENT_TOKENS",
+    "DETAILS",
     "IMAGE_FORMULAS",
     "UNKNOWN_SIZE",
     "image_formula_for_model",
@@ -50,7 +51,7 @@ ATTACHMENT_TOKENS: Mapping[str, int] = MappingProxyType(
 )
 """What an attachment is taken to cost when nothing but its kind is known."""
 
-_DETAILS = ("auto", "low", "high", "original")
+DETAILS = ("auto", "low", "high", "original")
 
 
 def _tiles(base: int, tile: int, width: int, height: int, detail: str) -> int:
@@ -145,11 +146,11 @@ IMAGE_FORMULAS: Mapping[str, Callable[[int, int, str], int]] = MappingProxyType(
         "openai-patches-5.6": partial(_patches, 120, _limits(_SMALL, _HIGH, _FULL, auto=_FULL)),
         "openai-patches-5.5": partial(_patches, 120, _limits(_SMALL, _HIGH, _LARGE, auto=_LARGE)),
         "openai-patches-5.4": partial(_patches, 120, _limits(_WIDE, _HIGH, _LARGE, auto=_HIGH)),
-        "openai-patches-5.2": partial(_patches, 120, dict.fromkeys(_DETAILS, _WIDE)),
-        "openai-patches-5-nano": partial(_patches, 150, dict.fromkeys(_DETAILS, _WIDE)),
-        "openai-patches-4.1-mini": partial(_patches, 162, dict.fromkeys(_DETAILS, _WIDE)),
-        "openai-patches-4.1-nano": partial(_patches, 246, dict.fromkeys(_DETAILS, _CAPPED)),
-        "openai-patches-o4-mini": partial(_patches, 172, dict.fromkeys(_DETAILS, _CAPPED)),
+        "openai-patches-5.2": partial(_patches, 120, dict.fromkeys(DETAILS, _WIDE)),
+        "openai-patches-5-nano": partial(_patches, 150, dict.fromkeys(DETAILS, _WIDE)),
+        "openai-patches-4.1-mini": partial(_patches, 162, dict.fromkeys(DETAILS, _WIDE)),
+        "openai-patches-4.1-nano": partial(_patches, 246, dict.fromkeys(DETAILS, _CAPPED)),
+        "openai-patches-o4-mini": partial(_patches, 172, dict.fromkeys(DETAILS, _CAPPED)),
         # https://platform.claude.com/docs/en/build-with-claude/vision#evaluate-image-size
         "anthropic": partial(_anthropic, 1_568, 1_568),
         "anthropic-high": partial(_anthropic, 2_576, 4_784),
@@ -223,8 +224,8 @@ def image_tokens(
     `detail` is OpenAI's: "auto", "low", "high" or "original"; Gemini's media resolutions follow
     it, Anthropic has none. `formula` is a name in `IMAGE_FORMULAS`.
     """
-    if detail not in _DETAILS:
-        raise InvalidInput(f"unknown detail {detail!r}; known: {', '.join(_DETAILS)}")
+    if detail not in DETAILS:
+        raise InvalidInput(f"unknown detail {detail!r}; known: {', '.join(DETAILS)}")
     if formula not in IMAGE_FORMULAS:
         raise InvalidInput(f"unknown formula {formula!r}; known: {', '.join(IMAGE_FORMULAS)}")
     for name, value in (("width", width), ("height", height)):

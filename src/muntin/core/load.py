@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from muntin.core.message import Message
-from muntin.core.parts import Reasoning
+from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.report import Status
 from muntin.core.slot import MessageLike, Slot
 from muntin.core.tokens import Counter
@@ -70,10 +70,12 @@ class Load:
         "priority",
         "scattered",
         "seen",
+        "size",
         "slot",
         "tokens",
         "units",
         "unread",
+        "until",
     )
 
     def __init__(self, slot: Slot) -> None:
@@ -81,7 +83,9 @@ class Load:
         self.units: list[Unit] = []
         self.tokens = 0
         self.unread = range(0)
+        self.size = len(slot.messages)
         self.limit = 0
+        self.until: int | None = None
         self.beyond = 0
         self.beyond_rank: int | None = None
         self.left_out: list[tuple[int, str, int]] = []
@@ -114,10 +118,13 @@ class Load:
         return messages if self.marker is None else [self.marker, *messages]
 
 
-def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> Load:
+def load(
+    slot: Slot, limit: int, counter: Counter, *, leading: bool = True, until: int | None = None
+) -> Load:
     """Read the slot from its newest message back until what was read exceeds `limit`.
 
-    With `leading`, the system messages that open it are read first: they stay longest.
+    With `leading`, the system messages that open it are read first: they stay longest. `until` is
+    the index of a message that must be read in any case.
     """
     result = Load(slot)
     items = slot.messages
@@ -135,7 +142,8 @@ def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> L
         first += 1
     opening, result.units = result.units, []
     index = len(items)
-    while index > first and total <= limit:
+    stop = index if until is None else until
+    while index > first and (total <= limit or index > stop):
         index -= 1
         item = items[index]
         message = item if item.__class__ is Message else _convert(item, slot, index)
@@ -147,15 +155,16 @@ def load(slot: Slot, limit: int, counter: Counter, *, leading: bool = True) -> L
     return result
 
 
-def load_head(slot: Slot, limit: int, counter: Counter) -> Load:
+def load_head(slot: Slot, limit: int, counter: Counter, *, until: int | None = None) -> Load:
     """Read the slot from its oldest message on, for a slot that keeps its beginning."""
     if slot.made:
         return load(slot, limit, counter)
+    stop = -1 if until is None else until
     result = Load(slot)
     items = slot.messages
     total = end = 0
     unanswered: set[str] = set()
-    while end < len(items) and total <= limit:
+    while end < len(items) and (total <= limit or end <= stop):
         message = _convert(items[end], slot, end)
         if message.tool_call_id is None or message.tool_call_id in unanswered:
             total += counter.message(message)  # a result without a call is not sent
@@ -205,7 +214,7 @@ def _take(load: Load, index: int, message: Message, tokens: int) -> int:
         load.open.setdefault(message.tool_call_id, []).append((index, message, tokens))
         return 0
     content = message.content
-    if not content and not message.attachments:
+    if not message.attachments and _is_nothing(content):
         load.left_out.append((index, "empty", tokens))
         return 0
     if content.__class__ is tuple and _belongs_to_next(load, index, message):
@@ -213,6 +222,12 @@ def _take(load: Load, index: int, message: Message, tokens: int) -> int:
         return tokens
     load.units.append(Unit(load, [index], [message], [tokens]))
     return tokens
+
+
+def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:
+    if not content:
+        return True
+    return not isinstance(content, str) and all(isinstance(p, Text) and not p.text for p in content)
 
 
 def _take_calls(load: Load, index: int, message: Message, tokens: int) -> int:
@@ -320,11 +335,15 @@ def link(loads: Sequence[Load], counter: Counter) -> None:
     the group will do): an id may be used again once it is answered, as real traffic does.
     """
     order = {id(load): place for place, load in enumerate(loads)}
+    pending: dict[str, list[Load]] = {}
+    for load in reversed(loads):
+        for call_id in load.pending:
+            pending.setdefault(call_id, []).append(load)
     for load in loads:
         waiting = [(call_id, *result) for call_id, found in load.open.items() for result in found]
         for call_id, index, message, tokens in sorted(waiting, key=lambda result: result[1]):
-            callers = [other for other in reversed(loads) if call_id in other.pending]
-            caller = next((each for each in callers if _may_follow(each, load, order)), None)
+            callers = [other for other in pending.get(call_id, ()) if call_id in other.pending]
+            caller = next((each for each in callers if may_follow(each, load, order)), None)
             if caller is None:
                 load.left_out.append((index, "orphaned", tokens))
                 continue
@@ -347,11 +366,36 @@ def link(loads: Sequence[Load], counter: Counter) -> None:
             load.tokens += tokens
 
 
+def find(load: Load, called: set[str], answered: set[str], most: int) -> int | None:
+    """Return the farthest unread message, of the nearest `most`, that makes one of the calls
+    `called` or is a result of one of `answered`; roles are read, nothing is counted."""
+    unread, items = load.unread, load.slot.messages
+    tail = unread.stop < len(items) or unread.start == 0  # the newest were read
+    near = unread[-most:] if tail else unread[:most]
+    found = []
+    for index in near:
+        role = role_of(items[index])
+        if role == "assistant" and called:
+            calls = _convert(items[index], load.slot, index).tool_calls
+            if any(call.id in called for call in calls):
+                found.append(index)
+        elif (
+            role == "tool"
+            and answered
+            and _convert(items[index], load.slot, index).tool_call_id in answered
+        ):
+            found.append(index)
+    if not found:
+        return None
+    return min(found) if tail else max(found)
+
+
 def _caller(unit: Unit) -> Message:
     return next(message for message in unit.messages if message.tool_calls)
 
 
-def _may_follow(caller: Load, follower: Load, order: dict[int, int]) -> bool:
+def may_follow(caller: Load, follower: Load, order: dict[int, int]) -> bool:
+    """Say whether a result in one slot may belong to a call in another."""
     group = caller.slot.group
     if group is not None and group.interleave and group == follower.slot.group:
         return True

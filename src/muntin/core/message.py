@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.checks import check_extra, check_optional_text, check_text
+from muntin.core.checks import check_optional_text, check_text, copy_extra
 from muntin.core.parts import (
     PARTS,
     Attachment,
@@ -84,13 +84,10 @@ class Message:
             if self.role != "tool":
                 raise InvalidInput(f"tool_call_id belongs to role 'tool', not {self.role!r}")
         check_optional_text(self.name, "Message.name")
-        if self.at is not None and (
-            not isinstance(self.at, int | float)
-            or isinstance(self.at, bool)
-            or not math.isfinite(self.at)
-        ):
-            raise InvalidInput(f"Message.at must be a finite number or None, got {self.at!r}")
-        check_extra(self.extra, "Message.extra")
+        if self.at is not None:
+            _check_at(self.at)
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "Message.extra"))
 
     def __repr__(self) -> str:
         shown = [repr(self.role), repr(self.content)]
@@ -118,7 +115,8 @@ class Message:
         if not isinstance(data, Mapping):
             raise InvalidType(f"a message must be a Message or a dict, not {type(data).__name__}")
         if "role" not in data:
-            raise InvalidInput(f"a message dict needs a 'role'; its keys are {sorted(data)}")
+            keys = sorted(map(str, data))
+            raise InvalidInput(f"a message dict needs a 'role'; its keys are {keys}")
         known = dict(data)
         role = known.pop("role")
         content = known.pop("content", None)
@@ -131,13 +129,14 @@ class Message:
                 raise InvalidType(f"tool_calls must be a list, not {type(calls).__name__}")
             given["tool_calls"] = tuple(call_from_dict(call) for call in calls)
         if known.get("attachments"):
-            given["attachments"] = tuple(attachment_from_dict(a) for a in known.pop("attachments"))
+            files = _tuple(known.pop("attachments"), "attachments")
+            given["attachments"] = tuple(attachment_from_dict(file) for file in files)
         for key in ("tool_call_id", "name", "at"):
             if known.get(key) is not None:
                 given[key] = known.pop(key)
         if role == "developer":  # OpenAI's newer word for system; `extra` keeps the spelling
             role, known["role"] = "system", "developer"
-        return cls(role, content, **given, extra=deepcopy(known) or None)
+        return cls(role, content, **given, extra=known or None)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the message as an OpenAI-style dict, unknown fields included."""
@@ -165,12 +164,12 @@ def system(text: str) -> Message:
 
 def user(text: str, *, attachments: Iterable[Attachment] = ()) -> Message:
     """Make a user message."""
-    return Message("user", text, attachments=tuple(attachments))
+    return Message("user", text, attachments=_tuple(attachments, "attachments"))
 
 
 def assistant(text: str | None = None, *, tool_calls: Iterable[ToolCall] = ()) -> Message:
     """Make an assistant message, with the tools it calls."""
-    return Message("assistant", text, tool_calls=tuple(tool_calls))
+    return Message("assistant", text, tool_calls=_tuple(tool_calls, "tool_calls"))
 
 
 def tool(call_id: str, text: str) -> Message:
@@ -181,6 +180,21 @@ def tool(call_id: str, text: str) -> Message:
 def as_message(value: Message | Mapping[str, Any]) -> Message:
     """Return `value` as a Message, reading it as an OpenAI-style dict if it is one."""
     return value if isinstance(value, Message) else Message.from_dict(value)
+
+
+def _check_at(value: object) -> None:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return
+    except OverflowError:  # an int beyond every float, perhaps too long to be written out
+        raise InvalidInput("Message.at is larger than any float") from None
+    raise InvalidInput(f"Message.at must be a finite number or None, got {value!r}")
+
+
+def _tuple(value: Iterable[Any], what: str) -> tuple[Any, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise InvalidType(f"{what} must be a list, not {type(value).__name__}")
+    return tuple(value)
 
 
 def _attachments(value: object, owner: str) -> tuple[Attachment, ...]:

@@ -11,7 +11,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import check_extra, check_optional_text, check_size, check_text
+from muntin.core.checks import (
+    check_optional_text,
+    check_size,
+    check_text,
+    copy_extra,
+    copy_json,
+)
+from muntin.core.images import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
 Modality: TypeAlias = Literal["document", "image", "audio", "video"]
@@ -29,7 +36,8 @@ class Text:
 
     def __post_init__(self) -> None:
         check_text(self.text, "Text.text")
-        check_extra(self.extra, "Text.extra")
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "Text.extra"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,14 @@ class Image:
 
     def __post_init__(self) -> None:
         check_text(self.url, "Image.url")
-        check_optional_text(self.detail, "Image.detail")
+        if self.detail is not None and self.detail not in DETAILS:
+            raise InvalidInput(f"unknown Image.detail {self.detail!r}; use {', '.join(DETAILS)}")
         for name in ("width", "height"):
             size = getattr(self, name)
             if size is not None and check_size(size, f"Image.{name}") == 0:
                 raise InvalidInput(f"Image.{name} must be positive, got 0")
-        check_extra(self.extra, "Image.extra")
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "Image.extra"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,8 @@ class File:
     def __post_init__(self) -> None:
         for name in ("id", "name", "data"):
             check_optional_text(getattr(self, name), f"File.{name}")
-        check_extra(self.extra, "File.extra")
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "File.extra"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ class Reasoning:
     def __post_init__(self) -> None:
         check_text(self.text, "Reasoning.text")
         check_optional_text(self.signature, "Reasoning.signature")
-        check_extra(self.extra, "Reasoning.extra")
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "Reasoning.extra"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,8 @@ class Other:
     def __post_init__(self) -> None:
         if not isinstance(self.data, Mapping) or not isinstance(self.data.get("type"), str):
             raise InvalidType(f'a content part must be a mapping with a "type", got {self.data!r}')
+        copied = copy_json(self.data, f"a content part of type {self.data['type']!r}")
+        object.__setattr__(self, "data", copied)
 
 
 Part: TypeAlias = Text | Image | File | Reasoning | Other
@@ -112,9 +126,11 @@ class ToolCall:
             raise InvalidInput(f"ToolCall.name must not be empty (call {self.id!r})")
         arguments: object = self.arguments
         if isinstance(arguments, Mapping):
-            object.__setattr__(self, "arguments", compact_json(arguments))
+            copied = copy_json(arguments, f"the arguments of tool call {self.id!r}")
+            object.__setattr__(self, "arguments", compact_json(copied))
         check_text(self.arguments, f"the arguments of tool call {self.id!r}")
-        check_extra(self.extra, "ToolCall.extra")
+        if self.extra is not None:
+            object.__setattr__(self, "extra", copy_extra(self.extra, "ToolCall.extra"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +166,7 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
         return data
     if not isinstance(data, Mapping):
         raise InvalidType(f"a content part must be a mapping, not {type(data).__name__}: {data!r}")
-    rest = deepcopy(dict(data))
+    rest = dict(data)  # the part itself copies what is left of it
     kind = rest.pop("type", None)
     if kind == "text" and isinstance(rest.get("text"), str):
         return Text(rest.pop("text"), extra=rest or None)
@@ -158,19 +174,19 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
         text, signature = rest.pop("thinking"), rest.pop("signature", None)
         return Reasoning(text, signature=signature, extra=rest or None)
     if kind == "image_url" and isinstance(rest.get("image_url"), dict):
-        inner = rest["image_url"]
+        inner = rest["image_url"] = dict(rest["image_url"])
         if isinstance(inner.get("url"), str):
             known = {k: inner.pop(k, None) for k in ("url", "detail", "width", "height")}
             return Image(known.pop("url"), **known, extra=_drop_empty(rest, "image_url"))
     if kind == "file" and isinstance(rest.get("file"), dict):
-        inner = rest["file"]
+        inner = rest["file"] = dict(rest["file"])
         return File(
             inner.pop("file_id", None),
             name=inner.pop("filename", None),
             data=inner.pop("file_data", None),
             extra=_drop_empty(rest, "file"),
         )
-    return Other(deepcopy(dict(data)))
+    return Other(data)
 
 
 def _drop_empty(rest: dict[str, Any], key: str) -> dict[str, Any] | None:
@@ -206,12 +222,13 @@ def call_from_dict(data: object) -> ToolCall:
         return data
     if not isinstance(data, Mapping):
         raise InvalidType(f"a tool call must be a ToolCall or a dict, not {data!r}")
-    rest = deepcopy(dict(data))
+    rest = dict(data)
     kind = rest.pop("type", "function")
     key, body = ("custom", "input") if kind == "custom" else ("function", "arguments")
     inner = rest.get(key)
     if not isinstance(inner, dict) or "name" not in inner or "id" not in rest:
         raise InvalidInput(f"a tool call dict needs 'id' and {key!r} with a 'name', got {data!r}")
+    inner = rest[key] = dict(inner)
     call_id, name, arguments = rest.pop("id"), inner.pop("name"), inner.pop(body, "{}")
     extra = _drop_empty(rest, key) or {}
     if kind != "function":
@@ -241,7 +258,7 @@ def attachment_from_dict(data: object) -> Attachment:
             f"attachment {data.get('name')!r}: "
             + "; ".join(
                 [f"missing {key!r}" for key in sorted(missing)]
-                + [f"unknown {key!r}" for key in sorted(unknown)]
+                + [f"unknown {key}" for key in sorted(map(repr, unknown))]
             )
         )
     return Attachment(**cast("dict[str, Any]", dict(data)))

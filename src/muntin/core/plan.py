@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.core.allocate import allocate, limits
 from muntin.core.budget import Budget
-from muntin.core.load import Load, link, load, load_head, role_of
+from muntin.core.load import LOOK_BACK, Load, find, link, load, load_head, may_follow, role_of
 from muntin.core.message import Message
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.render import Join, Rendered, make_report, render
@@ -108,7 +108,8 @@ class _Planner:
         self.joins = self._join()
         self._set_priorities()
         self.trimmer = Trimmer(self.loads, self.goal, counter)
-        self._recount()
+        for join in self.joins.values():
+            self._recount(join)
 
     @property
     def total(self) -> int:
@@ -147,6 +148,7 @@ class _Planner:
 
     def _read_on(self, loads: list[Load]) -> list[Load]:
         """Read further where tool groups across slots may be torn, or leave room when they go."""
+        order = {id(each): place for place, each in enumerate(loads)}
         while any(each.beyond for each in loads):
             loose = [each for each in loads if each.open or each.pending]
             waiting = [result for each in loose for found in each.open.values() for result in found]
@@ -155,15 +157,36 @@ class _Planner:
             unread = [each.unread for each in loads]
             for place, each in enumerate(loads):
                 others = [other for other in loose if other is not each]
-                ids = {call_id for other in others for call_id in (*other.open, *other.pending)}
-                if each.beyond and ids:
-                    met = ids <= each.seen | set(each.open)
-                    most = each.limit + freed if met else sys.maxsize
-                    loads[place] = self._load(each.slot, 0, most)
-                    loads[place].limit = each.limit
+                if each.beyond and others:
+                    loads[place] = self._read_further(each, others, order, freed)
+                    order[id(loads[place])] = place
             if unread == [each.unread for each in loads]:
                 break
         return loads
+
+    def _read_further(
+        self, each: Load, others: list[Load], order: dict[int, int], freed: int
+    ) -> Load:
+        """Read a slot on to the calls and results that others miss, where they may be."""
+        until = each.until
+        met = False
+        for other in others:
+            called = set(other.open) if may_follow(each, other, order) else set()
+            answered = set(other.pending) if may_follow(other, each, order) else set()
+            met = met or bool(called & each.seen or answered & set(each.open))
+            called -= each.seen
+            answered -= set(each.open)
+            if called or answered:
+                most = len(each.unread) if other.slot.required else LOOK_BACK
+                found = find(each, called, answered, most)
+                if found is not None:
+                    farther = max if each.slot.keep == "head" else min
+                    until = found if until is None else farther(until, found)
+        if until == each.until and not met:
+            return each
+        again = self._load(each.slot, 0, each.limit + (freed if met else 0), until)
+        again.limit, again.until = each.limit, until
+        return again
 
     def _safety(self, slot: Slot) -> tuple[bool, int, bool]:
         """How late a slot is trimmed, as far as that is known before it is read."""
@@ -173,7 +196,9 @@ class _Planner:
         certain = slot.required or protected or (slot.is_input and slot.priority == 0)
         return certain, slot.priority, slot.is_input
 
-    def _load(self, slot: Slot, left: int, most: int | None = None) -> Load:
+    def _load(
+        self, slot: Slot, left: int, most: int | None = None, until: int | None = None
+    ) -> Load:
         allowed = limits(
             self.room,
             max_ratio=slot.max_ratio,
@@ -184,7 +209,11 @@ class _Planner:
         keeps_oldest = slot.trim_behavior == "char" and slot.keep == "head"
         if most is None:
             most = self._most(slot, max(0, left, allowed.floor), allowed.cap)
-        result = (load_head if keeps_oldest else load)(slot, most, self.counter)
+        try:
+            result = (load_head if keeps_oldest else load)(slot, most, self.counter, until=until)
+        except Exception as error:
+            error.add_note(f"while reading slot {slot.name!r}")
+            raise
         result.limit = most
         result.cap, result.floor = allowed.cap, allowed.floor
         result.fallback_cap = allowed.fallback_cap
@@ -239,7 +268,7 @@ class _Planner:
             if each.cap is not None and each.tokens > each.cap:
                 self.trimmer.shrink(each, each.cap, cut_at=each.floor)
                 if each.slot.group in self.joins:
-                    self._recount()
+                    self._recount(self.joins[each.slot.group])
 
     def _hold(self) -> None:
         """Mark what no pressure may drop: required slots, the input, system messages by default
@@ -316,11 +345,12 @@ class _Planner:
         for each in batch[:enough]:
             for unit in each.units:
                 self.trimmer.drop(unit)
-        self._recount()
+        self._recount(join)
 
-    def _recount(self) -> None:
-        """Bring the totals of joined texts up to date."""
-        self.trimmer.joined = sum(join.recount() for join in self.joins.values())
+    def _recount(self, join: Join) -> None:
+        """Bring the total up to date after a change of joined texts."""
+        self.trimmer.joined -= join.counted
+        self.trimmer.joined += join.recount()
 
     def _batches(self) -> Iterator[list[Load]]:
         """Yield the slots in the order they are trimmed, those that act together as one."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from muntin.core.exact import encoding_for_model
 from muntin.core.images import image_formula_for_model
 from muntin.core.message import Message
-from muntin.errors import InvalidType
+from muntin.errors import InvalidInput, InvalidType
 
 # Stands in front where a provider wants a user message first and the window has none.
 OMITTED = Message("user", "(earlier messages omitted)")
@@ -28,16 +29,32 @@ class Profile:
 
     @classmethod
     def for_model(cls, model: str) -> Profile:
-        """Return the profile of `model`, written `provider/model`."""
+        """Return the profile of `model`, written `provider/model`.
+
+        The provider may be left out of the models of OpenAI, of Claude and of Gemini.
+        """
         if not isinstance(model, str):
             raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {model!r}")
+        if "/" not in model:
+            model = f"{_provider_of(model)}/{model}"
         provider = model.partition("/")[0]
         return cls(
             model,
             user_first=provider in _USER_FIRST,
             image_formula=image_formula_for_model(model),
-            tokenizer=model if "/" in model else f"openai/{model}",
+            tokenizer=model,
         )
+
+
+def _provider_of(model: str) -> str:
+    if encoding_for_model(model) is not None:
+        return "openai"
+    for family, provider in (("claude", "anthropic"), ("gemini", "google")):
+        if model.lower().startswith(family):
+            return provider
+    raise InvalidInput(
+        f"the provider of model {model!r} is not known; write provider/model, as in 'openai/gpt-4o'"
+    )
 
 
 def as_profile(value: Profile | str | None) -> Profile | None:

@@ -26,6 +26,8 @@ class Join:
         self._separator = separator
         self._counter = counter
         self.tokens = 0
+        # What joining added when it was last counted.
+        self.counted = 0
 
     def text(self, without: Iterable[Load] = ()) -> str:
         """Return the texts that are still there, put together."""
@@ -45,7 +47,8 @@ class Join:
     def recount(self) -> int:
         """Count the joined text as it now stands; return what joining adds to its parts."""
         self.tokens = self.measure()
-        return self.added
+        self.counted = self.added
+        return self.counted
 
     @property
     def added(self) -> int:
@@ -176,7 +179,7 @@ def _slot_report(load: Load) -> SlotReport:
         tokens_asked=asked,
         tokens_kept=load.tokens,
         asked_is_estimate=bool(load.beyond),
-        messages_asked=len(slot.messages),
+        messages_asked=load.size,
         messages_kept=messages_kept,
         decisions=decisions,
     )

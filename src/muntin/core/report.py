@@ -5,6 +5,7 @@ Owns how decisions are told. It takes none.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -20,8 +21,8 @@ class Decision:
     """What became of one group of messages of a slot.
 
     `first` is the index of its first message in the slot, `count` how many messages it has.
-    `rank` says when it was cut: 1 went first. `fits_with` is how many tokens more (of the budget,
-    or of the ceiling if that was the reason) would have kept it whole.
+    `rank` says when it was cut: 1 went first. `fits_with` is how many tokens more, at least (of the
+    budget, or of the ceiling if that was the reason), would have kept it whole.
     """
 
     first: int
@@ -119,18 +120,35 @@ def _why(slot: SlotReport) -> str:
         return ""
     words = slot.reason if slot.detail is None else f"{slot.reason}: {slot.detail}"
     nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
-    return f"{words}, more fits with +{min(nearest):,} tokens" if nearest else words
+    return f"{words}, needs +{min(nearest):,} tokens or more" if nearest else words
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:
     """Lay out rows in columns, numbers to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    rows = [tuple([_escape(cell) for cell in row]) for row in rows]
+    widths = [max(_width(row[i]) for row in rows) for i in range(len(rows[0]))]
     right = range(2, 8)
     for number, row in enumerate(rows):
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (width - _width(cell))
+            cells.append(blank + cell if i in right else cell + blank)
         yield "  ".join(cells).rstrip()
         if number == 0:
             yield "  ".join("-" * width for width in widths)
+
+
+def _escape(cell: str) -> str:
+    """Write line ends and control characters as escapes: a row is one line, and stays text."""
+    if cell.isprintable():
+        return cell
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)
+    return "".join(shown)
+
+
+def _width(cell: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if cell.isascii():
+        return len(cell)
+    marks = sum(unicodedata.combining(c) != 0 for c in cell)
+    return len(cell) - marks + sum(unicodedata.east_asian_width(c) in "WF" for c in cell)

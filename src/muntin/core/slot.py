@@ -107,9 +107,11 @@ _KEEPS = get_args(Keep)
 def _check_options(slot: Slot) -> None:
     """Refuse any option that is out of range, naming slot and option."""
     # Straight-line code: prompts declare dozens of slots a turn.
-    if type(slot.priority) is not int:
+    if not isinstance(slot.priority, int) or isinstance(slot.priority, bool):
         raise _wrong_type(slot, "priority", "an int")
-    if slot.position is not None and type(slot.position) is not int:
+    if slot.position is not None and (
+        not isinstance(slot.position, int) or isinstance(slot.position, bool)
+    ):
         raise _wrong_type(slot, "position", "an int")
     if slot.max_ratio != 1.0 or type(slot.max_ratio) is not float:
         _check_ratio(slot, "max_ratio")

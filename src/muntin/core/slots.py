@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, copy_json
 from muntin.core.cut import Keep
 from muntin.core.message import ROLES, Input, Message, Role
-from muntin.core.parts import Attachment, compact_json
+from muntin.core.parts import Attachment
 from muntin.core.plan import plan
 from muntin.core.profile import Profile, as_profile
 from muntin.core.slot import Content, Exact, Group, Marker, MessageLike, Slot, Tier, TrimBehavior
@@ -60,6 +60,10 @@ class Slots:
             raise InvalidType(f"previous must be a Window or None, not {previous!r}")
         self.previous = previous
         self._slots: list[Slot] = []
+
+    def __repr__(self) -> str:
+        tokens, tokenizer = self.budget.remaining_input_tokens, self.counter.name
+        return f"<Slots tokens={tokens} tokenizer={tokenizer!r} slots={len(self._slots)}>"
 
     def add(
         self,
@@ -143,6 +147,12 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
     if isinstance(content, Attachment):
         content = [content]
     if isinstance(content, list | tuple) and content and isinstance(content[0], Attachment):
+        for number, file in enumerate(content):
+            if not isinstance(file, Attachment):
+                raise InvalidType(
+                    f"{where} begins with an Attachment but holds a {type(file).__name__} at "
+                    f"{number}; attachments and messages need slots of their own"
+                )
         files = cast("Sequence[Attachment]", content)
         return (Message(made_role, "", attachments=tuple(files)),), True
     if role is not None and content:
@@ -162,12 +172,10 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
 def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
         raise InvalidType(f"tools must be a list of schemas, not {tools!r}")
-    checked = tuple(tools)
-    for number, schema in enumerate(checked):
+    checked = []
+    for number, schema in enumerate(tools):
         if not isinstance(schema, Mapping):
             raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
-        try:
-            compact_json(schema)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"tools[{number}] cannot be written as JSON: {error}") from error
-    return checked
+        # A copy: what is sent must be what was counted.
+        checked.append(copy_json(schema, f"tools[{number}]"))
+    return tuple(checked)

@@ -320,6 +320,8 @@ class _Node:
 
 def aggregate(contributions: Iterable[Contribution]) -> Tagged:
     """Merge contributions: one tag for each name, where it first appeared, in author order."""
+    if not isinstance(contributions, Iterable):
+        raise InvalidType(f"cannot aggregate {contributions!r}; give a list of contributions")
     root = _Node()
     authors: dict[str, None] = {}
     for contribution in contributions:

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MethodType
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -84,11 +85,15 @@ def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
     """Return the tokenizer that `value` stands for.
 
     A Tokenizer is itself; a callable `str -> int` has no overhead; a name is `"estimate"` (also
-    for None), `"chars/4"`, `"o200k_base"`, `"cl100k_base"`, or a model: OpenAI models count
-    exactly, all others by the estimate.
+    for None), `"chars/4"` (or any other number of characters), `"o200k_base"`, `"cl100k_base"`,
+    or a model: OpenAI models count exactly, all others by the estimate.
+
+    Counts are remembered for as long as the tokenizer lives, a method's for as long as its
+    object. A lambda written at the call is a new one every time, which remembers nothing: give
+    it a name outside of the loop.
     """
     if value is None or isinstance(value, str):
-        return _tokenizer_by_name(value or "estimate")
+        return _tokenizer_by_name("estimate" if value is None else value)
     if hasattr(value, "name") and callable(getattr(value, "count", None)):
         return cast("Tokenizer", value)
     if callable(value):
@@ -106,8 +111,8 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
 
     if name == "estimate":
         return Estimate()
-    if name == "chars/4":
-        return CharsPerToken()
+    if name.startswith("chars/"):
+        return _chars_per_token(name)
     if name.startswith(("o200k", "cl100k")):
         return openai_tokenizer(name)
     encoding = encoding_for_model(name)
@@ -119,6 +124,14 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
         f"unknown tokenizer {name!r}; use 'estimate', 'chars/4', 'o200k_base', 'cl100k_base', "
         "a model such as 'openai/gpt-4o', or a callable (text -> int)"
     )
+
+
+def _chars_per_token(name: str) -> CharsPerToken:
+    number = name.removeprefix("chars/")
+    # Nine digits: Python refuses to read numbers of thousands.
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number)):
+        raise InvalidInput(f"unknown tokenizer {name!r}; after 'chars/' comes a number such as 4")
+    return CharsPerToken(int(number))
 
 
 class Memo:
@@ -144,12 +157,19 @@ class Memo:
 
 _memos: WeakKeyDictionary[Tokenizer, Memo] = WeakKeyDictionary()
 _function_memos: WeakKeyDictionary[Callable[[str], int], Memo] = WeakKeyDictionary()
+# By the object a method belongs to, then by its function: a bound method is a new object each
+# time it is asked for.
+_method_memos: WeakKeyDictionary[object, dict[object, Memo]] = WeakKeyDictionary()
 
 
 def _memo_for(tokenizer: Tokenizer) -> Memo:
     """Return the memo that all counters of this tokenizer share, for as long as it lives."""
     try:
         if isinstance(tokenizer, _Function):
+            if isinstance(tokenizer.count, MethodType):
+                method = tokenizer.count
+                memos = _method_memos.setdefault(method.__self__, {})
+                return memos.setdefault(method.__func__, Memo())
             return _function_memos.setdefault(tokenizer.count, Memo())
         return _memos.setdefault(tokenizer, Memo())
     except TypeError:  # not hashable, or takes no weak references
@@ -283,7 +303,12 @@ class Counter:
     def _attachment(self, item: Attachment) -> int:
         given = self._attachment_tokens
         if callable(given):
-            tokens = check_size(given(item), f"attachment_tokens for {item.name!r}")
+            try:
+                answer = given(item)
+            except Exception as error:
+                error.add_note(f"raised by attachment_tokens for attachment {item.name!r}")
+                raise
+            tokens = check_size(answer, f"attachment_tokens for {item.name!r}")
         else:
             tokens = given[item.modality]
         return tokens + self.text(file_hint(item.name))

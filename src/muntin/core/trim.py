@@ -291,7 +291,11 @@ class Trimmer:
 
     def _marker_text(self, load: Load, characters: int) -> str:
         assert load.slot.marker is not None
-        text = load.slot.marker(_cut_of(load, characters))
+        try:
+            text: object = load.slot.marker(_cut_of(load, characters))
+        except Exception as error:
+            error.add_note(f"raised by the marker of slot {load.slot.name!r}")
+            raise
         if not isinstance(text, str):
             raise InvalidType(f"slot {load.slot.name!r}: marker must return a str, not {text!r}")
         return text

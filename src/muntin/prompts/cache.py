@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -20,6 +21,7 @@ from muntin.core.checks import check_size
 from muntin.errors import InvalidInput, InvalidType
 
 DEFAULT_TTL = 300_000
+MOST_TTL = sys.maxsize
 
 Outcome: TypeAlias = Literal["hit", "miss"]
 
@@ -34,6 +36,8 @@ class CacheOptions:
     def __post_init__(self) -> None:
         if check_size(self.ttl, "CacheOptions.ttl") == 0:
             raise InvalidInput("CacheOptions.ttl must be positive")
+        if self.ttl > MOST_TTL:
+            raise InvalidInput(f"CacheOptions.ttl must be at most {MOST_TTL} milliseconds")
         if not isinstance(self.provider, bool):
             raise InvalidType(f"CacheOptions.provider must be a bool, not {self.provider!r}")
 
@@ -49,6 +53,8 @@ def as_options(value: object, what: str) -> CacheOptions | None:
     if isinstance(value, int):
         if value <= 0:
             raise InvalidInput(f"{what}: cache must be positive milliseconds, got {value}")
+        if value > MOST_TTL:
+            raise InvalidInput(f"{what}: cache must be at most {MOST_TTL} milliseconds")
         return CacheOptions(ttl=value)
     raise InvalidType(f"{what}: cache must be milliseconds, True or CacheOptions, not {value!r}")
 
@@ -192,17 +198,26 @@ class _Same:
 
 def freeze(value: Any, what: str) -> Hashable:
     """Return a hashable form of an input value that is equal only for equal values."""
+    try:
+        return _freeze(value, what)
+    except RecursionError:
+        raise InvalidInput(
+            f"{what} cannot be cached: its input contains itself or is nested too deeply"
+        ) from None
+
+
+def _freeze(value: Any, what: str) -> Hashable:
     if isinstance(value, Mapping):
-        return ("map", tuple((freeze(k, what), freeze(v, what)) for k, v in value.items()))
+        return ("map", tuple((_freeze(k, what), _freeze(v, what)) for k, v in value.items()))
     if isinstance(value, list | tuple):
-        return (type(value), tuple(freeze(item, what) for item in value))
+        return (type(value), tuple(_freeze(item, what) for item in value))
     if isinstance(value, set | frozenset):
-        return ("set", frozenset(freeze(item, what) for item in value))
+        return ("set", frozenset(_freeze(item, what) for item in value))
     if hasattr(type(value), "model_fields"):
-        return (type(value), freeze(dict(value), what))
+        return (type(value), _freeze(dict(value), what))
     if is_dataclass(value) and not isinstance(value, type):
         members = {each.name: getattr(value, each.name) for each in fields(value)}
-        return (type(value), freeze(members, what))
+        return (type(value), _freeze(members, what))
     try:
         hash(value)
     except TypeError:

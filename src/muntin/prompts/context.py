@@ -6,15 +6,15 @@ Declares and checks; nothing is resolved here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, check_plain
-from muntin.core.checks import check_text
+from muntin.core.checks import check_optional_text, check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import CacheOptions, as_options
-from muntin.tools import ToolLike, tool_name
+from muntin.tools import ToolLike, tool_name, tool_schema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,6 +43,11 @@ class Context:
     depth: int
 
     @property
+    def wraps(self) -> int:
+        """How many conditions stand directly around a context in it: none."""
+        return 0
+
+    @property
     def pinned(self) -> bool:
         """Whether no budget can drop it."""
         return self.required or self.priority >= PINNED
@@ -54,6 +59,8 @@ class When:
 
     predicate: Predicate
     target: Use
+    depth: int
+    wraps: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +70,8 @@ class Match:
     on: Predicate
     cases: Mapping[Hashable, tuple[Use, ...]]
     default: tuple[Use, ...] | None
+    depth: int
+    wraps: int
 
 
 Use: TypeAlias = Context | When | Match | None
@@ -96,7 +105,8 @@ def context(
     if when is not None:
         check_plain(when, f"{what}: when")
     check_resolver(system, f"{what}: system")
-    check_model(input, what)
+    check_model(input, f"{what}: input")
+    check_optional_text(description, f"{what}: description")
     options = as_options(cache, what)
     if options is not None:
         _check_cached(what, id, system, input)
@@ -122,7 +132,7 @@ def when(predicate: Predicate, target: Any) -> When:
     (use,) = as_uses([target], "when()")
     if use is None:
         raise InvalidType(f"when() needs a context, not {target!r}")
-    return When(predicate, use)
+    return When(predicate, use, check_depth([use], "when()"), _wrap([use], "when()"))
 
 
 def match(*, on: Predicate, cases: Mapping[Any, Any], default: Any = None) -> Match:
@@ -130,11 +140,10 @@ def match(*, on: Predicate, cases: Mapping[Any, Any], default: Any = None) -> Ma
     check_plain(on, "match(): on")
     if not isinstance(cases, Mapping) or not cases:
         raise InvalidType(f"match(): cases must be a mapping with a case, not {cases!r}")
-    return Match(
-        on,
-        {value: _case(case, f"match(): case {value!r}") for value, case in cases.items()},
-        None if default is None else _case(default, "match(): default"),
-    )
+    chosen = {value: _case(case, f"match(): case {value!r}") for value, case in cases.items()}
+    other = None if default is None else _case(default, "match(): default")
+    uses = [use for case in (*chosen.values(), other or ()) for use in case]
+    return Match(on, chosen, other, check_depth(uses, "match()"), _wrap(uses, "match()"))
 
 
 def _case(case: Any, what: str) -> tuple[Use, ...]:
@@ -158,13 +167,19 @@ def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
 
 
 def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
-    """Check a list of tools: each must have a name."""
+    """Check a list of tools: each must have a name of its own and can be described."""
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise InvalidType(f"{what}: tools must be a list, not {tools!r}")
-    for tool in tools:
+    places: dict[str, int] = {}
+    for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping) and not callable(tool):
             raise InvalidType(f"{what}: a tool must be a schema or a function, not {tool!r}")
-        tool_name(tool)
+        name = tool_name(tool)
+        if places.setdefault(name, index) != index:
+            raise InvalidInput(
+                f"{what}: tools[{places[name]}] and tools[{index}] both have the name {name!r}"
+            )
+        tool_schema(tool)
     return tuple(tools)
 
 
@@ -181,7 +196,7 @@ def check_resolver(value: Any, what: str) -> None:
 def check_model(model: Any, what: str) -> None:
     """Refuse anything but a Pydantic model class or None."""
     if model is not None and not (inspect.isclass(model) and hasattr(model, "model_fields")):
-        raise InvalidType(f"{what}: input must be a Pydantic model class, not {model!r}")
+        raise InvalidType(f"{what} must be a Pydantic model class, not {model!r}")
 
 
 def _check_cached(
@@ -203,22 +218,18 @@ def _check_cached(
 
 def check_depth(uses: Sequence[Use], what: str, most: int = MOST_NESTED) -> int:
     """Return how deep these contexts are nested; refuse more than 32."""
-    depth = max((each.depth for use in uses for each in contexts_of(use)), default=0)
+    depth = max((use.depth for use in uses if use is not None), default=0)
     if depth > most:
         raise InvalidInput(f"{what}: use is nested deeper than {MOST_NESTED}")
     return depth
 
 
-def contexts_of(use: Use) -> Iterator[Context]:
-    """Yield the contexts an entry may stand for, those nested in them left out."""
-    if isinstance(use, Context):
-        yield use
-    elif isinstance(use, When):
-        yield from contexts_of(use.target)
-    elif isinstance(use, Match):
-        for case in (*use.cases.values(), use.default or ()):
-            for entry in case:
-                yield from contexts_of(entry)
+def _wrap(uses: Sequence[Use], what: str) -> int:
+    """Return how many conditions stand around each other; refuse as many as contexts."""
+    wraps = 1 + max((use.wraps for use in uses if use is not None), default=0)
+    if wraps >= MOST_NESTED:
+        raise InvalidInput(f"{what}: conditions are nested deeper than {MOST_NESTED}")
+    return wraps
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
@@ -17,6 +17,11 @@ from muntin.prompts.context import Reached
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+# What each context with a model sees, by the context's id(), or why it is not valid. Conditional
+# contexts whose fields are missing are not in it.
+Seen: TypeAlias = "dict[int, BaseModel | Exception]"
 
 
 class MergedInput(SimpleNamespace):
@@ -59,7 +64,7 @@ def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str
         for name, info in model.model_fields.items()
         if info.is_required()
         and all(given.get(key) is None for key in _keys(name, info))
-        and not (_keys(name, info) & set(given) and _takes_none(info.annotation))
+        and not (any(key in given for key in _keys(name, info)) and _takes_none(info.annotation))
     ]
 
 
@@ -83,9 +88,14 @@ def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> Bas
     """Return an instance of the model with only its own fields in it."""
     from pydantic import ValidationError
 
-    known = {key for name, info in model.model_fields.items() for key in _keys(name, info)}
+    mine = {
+        key: given[key]
+        for name, info in model.model_fields.items()
+        for key in _keys(name, info)
+        if key in given
+    }
     try:
-        return model.model_validate({key: value for key, value in given.items() if key in known})
+        return model.model_validate(mine)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(step) for step in problem['loc']) or 'input'}: {problem['msg']}"
@@ -96,19 +106,30 @@ def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> Bas
 
 def merge(
     given: Mapping[str, Any], own: BaseModel | None, reached: Sequence[Reached]
-) -> MergedInput:
-    """Return all fields together, validated; fields of absent conditional contexts are None."""
+) -> tuple[MergedInput, Seen]:
+    """Return all fields together, validated, and what each context sees of them.
+
+    Fields of conditional contexts are None if they are missing, and as they were given if they
+    are not valid: that is an error only of a context that takes part.
+    """
     merged = dict(given)
+    seen: Seen = {}
     for each in reached:
         model = each.context.input
         if model is None:
             continue
-        if missing_fields(model, given):
-            if not each.conditional:
-                validate(model, given, each.source)  # raises, naming what is missing
-            merged.update({name: merged.get(name) for name in model.model_fields})
-        else:
-            merged.update(dict(validate(model, given, each.source)))
+        values: Mapping[str, Any] = {name: merged.get(name) for name in model.model_fields}
+        if not each.conditional or not missing_fields(model, given):
+            try:
+                valid = validate(model, given, each.source)
+            except Exception as error:
+                if not each.conditional:
+                    raise
+                seen[id(each.context)] = error
+            else:
+                seen[id(each.context)] = valid
+                values = dict(valid)
+        merged.update(values)
     if own is not None:
         merged.update(dict(own))
-    return MergedInput(**merged)
+    return MergedInput(**merged), seen

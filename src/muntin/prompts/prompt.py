@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin.calls import sync_twin
-from muntin.core.checks import check_size, check_text
+from muntin.core.checks import check_optional_text, check_size
 from muntin.core.message import Message, user
 from muntin.core.slot import Group
 from muntin.core.slots import Slots
@@ -134,13 +134,15 @@ class Prompt:
     ) -> _Made:
         if token_budget is not None:
             check_size(token_budget, "token_budget")
+        check_optional_text(provider, "provider")
+        check_optional_text(model_id, "model_id")
         check_settings(settings, "call")
         given = as_mapping(input)
         own = None if self.input is None else validate(self.input, given, "prompt")
         if own is not None:  # the prompt's own fields win
             given.update(dict(own))
-        merged = merge(given, own, self.reached)
-        active, excluded = activate(self.use, given, merged)
+        merged, inputs = merge(given, own, self.reached)
+        active, excluded = activate(self.use, given, merged, inputs)
         chosen = gather_tools(self.tools, active, as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
         resolved = await resolve_texts(self, own if own is not None else merged, active)
@@ -172,18 +174,18 @@ def prompt(
     adapt: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Prompt:
     """Define a prompt: its own text, the contexts it uses, its input, tools and settings."""
-    if id is not None:
-        check_text(id, "prompt: id")
+    check_optional_text(id, "prompt: id")
     what = f"prompt {id!r}" if id else "prompt"
     if messages is not None and (system is not None or prompt is not None):
         raise InvalidInput(f"{what}: messages excludes system and prompt")
-    if not isinstance(messages, list | tuple):
+    if callable(messages):
         check_resolver(messages, f"{what}: messages")
-        if isinstance(messages, str):
-            raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+    elif messages is not None and not isinstance(messages, list | tuple):
+        raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
     check_resolver(system, f"{what}: system")
     check_resolver(prompt, f"{what}: prompt")
-    check_model(input, what)
+    check_model(input, f"{what}: input")
+    check_model(output, f"{what}: output")
     check_settings(settings, what)
     uses = as_uses(use, f"{what}: use")
     check_depth(uses, what)

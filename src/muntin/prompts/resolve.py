@@ -18,7 +18,7 @@ from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import Answer, freeze, identity
 from muntin.prompts.config import defaults
 from muntin.prompts.context import PINNED, Context, Match, Use, When, source_of
-from muntin.prompts.inputs import MergedInput, missing_fields, validate
+from muntin.prompts.inputs import MergedInput, Seen, missing_fields
 from muntin.tools import ToolLike, tool_name
 
 if TYPE_CHECKING:
@@ -64,25 +64,26 @@ class _Walk:
 
     given: Mapping[str, Any]
     merged: MergedInput
+    inputs: Seen
     active: list[Active] = field(default_factory=list)
     # By context, so that one that is there after all is not listed; else by name.
     excluded: dict[int | str, Excluded] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
-    def all(self, uses: Sequence[Use], prefix: str, conditional: bool) -> None:
+    def all(self, uses: Sequence[Use], prefix: str) -> None:
         """Visit every entry of a list; empty places count."""
         for index, use in enumerate(uses):
             if use is not None:
-                self.one(use, index, prefix, conditional)
+                self.one(use, index, prefix)
 
-    def one(self, use: Use, index: int, prefix: str, conditional: bool) -> None:
+    def one(self, use: Use, index: int, prefix: str) -> None:
         """Visit an entry."""
         if isinstance(use, Context):
-            self.context(use, source_of(use, index, prefix), conditional)
+            self.context(use, source_of(use, index, prefix))
         elif isinstance(use, When):
             name = _target(use, index, prefix)
             if self.holds(use.predicate, f"when() of {name}", self.merged):
-                self.one(use.target, index, prefix, True)
+                self.one(use.target, index, prefix)
             else:
                 detail = f"{_called(use.predicate)} of when()"
                 self.exclude(_context(use), name, "condition_false", detail)
@@ -102,28 +103,28 @@ class _Walk:
             detail = f"no case for {value!r} and no default"
             self.exclude(None, source, "condition_false", detail)
         else:
-            self.all(case, f"{source}.", True)
+            self.all(case, f"{source}.")
 
-    def context(self, use: Context, source: str, conditional: bool) -> None:
+    def context(self, use: Context, source: str) -> None:
         """Take a context in, those nested in it first, or exclude it."""
         if id(use) in self.seen:
             return
-        conditional = conditional or use.when is not None
         seen: Any = self.merged
         if use.input is not None:
-            missing = missing_fields(use.input, self.given) if conditional else []
-            if missing:
-                names = ", ".join(repr(name) for name in missing)
+            seen = self.inputs.get(id(use))
+            if seen is None:
+                names = ", ".join(map(repr, missing_fields(use.input, self.given)))
                 self.exclude(use, source, "input_missing", f"no {names} in the input")
                 return
-            seen = validate(use.input, self.given, source)
+            if isinstance(seen, Exception):
+                raise seen
         if use.when is not None and not self.holds(use.when, f"the condition of {source}", seen):
             detail = f"{_called(use.when)} of its own when="
             self.exclude(use, source, "condition_false", detail)
             return
         self.seen.add(id(use))
         self.excluded.pop(id(use), None)
-        self.all(use.use, f"{source}.", conditional)
+        self.all(use.use, f"{source}.")
         self.active.append(Active(use, source, seen))
 
     def exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
@@ -154,11 +155,11 @@ def _called(fn: Callable[..., Any]) -> str:
 
 
 def activate(
-    uses: Sequence[Use], given: Mapping[str, Any], merged: MergedInput
+    uses: Sequence[Use], given: Mapping[str, Any], merged: MergedInput, inputs: Seen
 ) -> tuple[list[Active], list[Excluded]]:
     """Return the contexts that take part, in order, and (source, reason, detail) of the others."""
-    walk = _Walk(given, merged)
-    walk.all(uses, "", False)
+    walk = _Walk(given, merged, inputs)
+    walk.all(uses, "")
     return walk.active, list(walk.excluded.values())
 
 
@@ -211,7 +212,7 @@ async def resolve_texts(prompt: Prompt, own: Any, active: Sequence[Active]) -> R
     return Resolved(
         parts=tuple(parts),
         prompt=None if prompt.prompt is None else _text(said, "the prompt text"),
-        messages=messages if messages is not None else (),
+        messages=() if messages is None else _messages(messages, "the messages of the prompt"),
     )
 
 
@@ -258,6 +259,13 @@ async def _together(asked: Sequence[tuple[str, Any]]) -> list[Any]:
             raise answer
         values[n] = answer
     return values
+
+
+def _messages(value: Any, what: str) -> Sequence[MessageLike]:
+    """Return `value` if it is a list of messages, or any other sequence but a text."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidType(f"{what} must be a list of messages, not {value!r}")
+    return value
 
 
 def _text(value: Any, what: str) -> str:

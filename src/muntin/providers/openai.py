@@ -23,7 +23,10 @@ def encode(window: Window, *, strict: bool = True) -> dict[str, Any]:
     """
     if strict and window.over_budget:
         raise BudgetExceeded(window.tokens, window.report.budget, window.report)
-    request: dict[str, Any] = {"messages": [_encode(m) for m in _in_order(window.messages)]}
+    encoded = [_encode(message) for message in _in_order(window.messages)]
+    # A message whose parts this API cannot carry has nothing left; a result stays, though empty.
+    sent = [m for m in encoded if m["content"] or m.get("tool_calls") or m["role"] == "tool"]
+    request: dict[str, Any] = {"messages": sent}
     if window.tools:
         request["tools"] = [dict(schema) for schema in window.tools]
     return request
@@ -53,11 +56,14 @@ def _encode(message: Message) -> dict[str, Any]:
         data["role"] = "user"  # a result of nothing: the API would refuse it
     content = message.content
     if isinstance(content, tuple):
-        data["content"] = [part_to_dict(p) for p in content if not isinstance(p, Reasoning)]
+        carried = [p for p in content if not isinstance(p, Reasoning)]
+        data["content"] = [part_to_dict(p) for p in carried]
     hints = [file_hint(item.name) for item in message.attachments]
     if hints:
         if isinstance(content, tuple):
             data["content"].append(part_to_dict(Text("\n".join(hints))))
         else:
             data["content"] = "\n".join([content, *hints] if content else hints)
+    if data["content"] == []:  # the API refuses an empty list
+        data["content"] = None if message.tool_calls else ""
     return data
