@@ -197,6 +197,7 @@ def test_a_role_with_real_messages_is_an_error():
         ({"tools": {"name": "f"}}, "tools must be a list"),
         ({"tools": [5]}, r"tools\[0\] must be a mapping"),
         ({"tools": [{"f": {1, 2}}]}, r"tools\[0\] cannot be written as JSON"),
+        ({"tools": [{"f": [float("nan")]}]}, r"tools\[0\] cannot be written as JSON: it holds nan"),
         ({"trimming": "exact"}, r"trimming must be Exact\(\)"),
         ({"previous": 5}, "previous must be a Window"),
         ({"profile": 5}, "a model must be a str"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -65,6 +66,8 @@ def copy_json(value: object, what: str) -> Any:
 
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
 def _copy_json(value: object, what: str) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"{what} cannot be written as JSON: it holds {value!r}")
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
