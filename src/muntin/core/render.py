@@ -209,7 +209,7 @@ def _decisions(load: Load) -> tuple[Decision, ...]:
             tokens_asked=unit.asked,
             tokens_kept=unit.tokens,
             rank=unit.rank,
-            fits_with=unit.fits_with,
+            fits_with=unit.fits_with or None,
         )
         for unit in load.units
     ]
