@@ -6,6 +6,8 @@
     │   └── PromptFileError                a prompt file is wrong, or cannot be rendered
     ├── TokenizerError                     the tokenizer in use failed or returned nonsense
     ├── MissingExtra (also an ImportError) an optional dependency is not installed
+    ├── StoreError                         a store cannot be opened, read or written
+    │   └── TurnLost                       another process has taken over the turn
     └── BudgetExceeded                     what may not be dropped does not fit
 
 A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that is also a
@@ -81,3 +83,22 @@ class BudgetExceeded(MuntinError):
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, Report]]:
         return type(self), (self.needed, self.available, self.report)
+
+
+class StoreError(MuntinError):
+    """A store cannot be opened, read or written; the message names it and says what to do."""
+
+
+class TurnLost(StoreError):
+    """Another process has taken over the turn; nothing was written."""
+
+    def __init__(self, session: str, turn: int) -> None:
+        self.session = session
+        self.turn = turn
+        super().__init__(
+            f"turn {turn} of session {session!r} is no longer ours: its lease ran out, and another "
+            "process has taken it over"
+        )
+
+    def __reduce__(self) -> tuple[type[TurnLost], tuple[str, int]]:
+        return type(self), (self.session, self.turn)

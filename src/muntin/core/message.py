@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from muntin.core.checks import check_optional_text, check_text, copy_extra
 from muntin.core.parts import (
@@ -66,6 +66,10 @@ class Message:
     name: str | None = field(default=None, kw_only=True)
     at: float | None = field(default=None, kw_only=True)
     extra: Extra | None = field(default=None, kw_only=True, hash=False)
+    # What `counted` noted; a changed copy does not inherit it.
+    known_tokens: tuple[str, int] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -91,7 +95,7 @@ class Message:
 
     def __repr__(self) -> str:
         shown = [repr(self.role), repr(self.content)]
-        for each in fields(self)[2:]:
+        for each in fields(self)[2:-1]:
             value = getattr(self, each.name)
             if value != each.default:
                 shown.append(f"{each.name}={value!r}")
@@ -110,6 +114,10 @@ class Message:
 
         A Pydantic model, such as the message an SDK returned, is read as the dict it dumps.
         """
+        if type(data) is dict and len(data) == 2 and data.get("role") in ROLES:
+            content = data.get("content")
+            if type(content) is str:  # most messages: nothing else is in them
+                return cls(cast("Role", data["role"]), content)
         if not isinstance(data, Mapping) and hasattr(data, "model_dump"):
             data = data.model_dump(exclude_unset=True)
         if not isinstance(data, Mapping):
@@ -180,6 +188,12 @@ def tool(call_id: str, text: str) -> Message:
 def as_message(value: Message | Mapping[str, Any]) -> Message:
     """Return `value` as a Message, reading it as an OpenAI-style dict if it is one."""
     return value if isinstance(value, Message) else Message.from_dict(value)
+
+
+def counted(message: Message, key: str, tokens: int) -> Message:
+    """Note what a message was counted as, by the key of the counter, so that it is not again."""
+    object.__setattr__(message, "known_tokens", (key, tokens))
+    return message
 
 
 def _check_at(value: object) -> None:

@@ -182,6 +182,8 @@ class Counter:
     __slots__ = (
         "_attachment_tokens",
         "_image_formula",
+        "_key",
+        "_media_key",
         "_memo",
         "_no_result",
         "overhead",
@@ -201,6 +203,15 @@ class Counter:
         self._attachment_tokens = _check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
+        # Under which counts may be kept for later: all that they depend on, of messages of text
+        # and of others. None for a plain function, whose name tells nothing, and where attachments
+        # are counted by the caller.
+        self._key: str | None = None
+        self._media_key: str | None = None
+        if not isinstance(self.tokenizer, _Function):
+            self._key = f"{self.name}+{self.overhead}"
+            if attachment_tokens is None:
+                self._media_key = f"{self._key}/{image_formula}"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
 
@@ -251,6 +262,9 @@ class Counter:
 
     def message(self, message: Message) -> int:
         """Count a message: its text, calls, parts and attachments, and the overhead."""
+        known = message.known_tokens
+        if known is not None and known[0] == self.key(message):
+            return known[1]
         content = message.content
         tokens = self.overhead
         if isinstance(content, str):
@@ -267,6 +281,14 @@ class Counter:
         if message.extra and isinstance(message.extra.get("reasoning_content"), str):
             tokens += self.text(message.extra["reasoning_content"])
         return tokens
+
+    def key(self, message: Message | None = None) -> str | None:
+        """Return the name under which the count of a message may be kept; of a text without one."""
+        if message is None or not (message.attachments or isinstance(message.content, tuple)):
+            return self._key
+        content = message.content if isinstance(message.content, tuple) else ()
+        plain = not message.attachments and all(isinstance(p, Text | Reasoning) for p in content)
+        return self._key if plain else self._media_key
 
     def missing_result(self) -> int:
         """Count the fixed result that the wire adds for a call without one."""

@@ -6,7 +6,7 @@ Knows a flat list of tags, neither trees nor how they were merged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -77,6 +77,21 @@ def inner_text(tag: Tag, escape: bool) -> str:
         _escape(share.text) if escape and not isinstance(share.text, Raw) else share.text
         for share in tag.shares
     )
+
+
+def element(name: str, attributes: Mapping[str, str], text: str) -> str:
+    """Render one element with attributes, inline; nothing in it can end it early."""
+    given = "".join(f' {key}="{_quote(value)}"' for key, value in attributes.items())
+    return f"<{name}{given}>{_escape(text)}</{name}>"
+
+
+# Characters that end a line: between quotes a reader would take them for spaces.
+_LINE_ENDS = {ord(each): f"&#{ord(each)};" for each in "\n\r\x85\u2028\u2029"}
+
+
+def _quote(text: str) -> str:
+    """Escape a value between quotes."""
+    return _escape(text).replace('"', "&quot;").translate(_LINE_ENDS)
 
 
 def _escape(text: str) -> str:
