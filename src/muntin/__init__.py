@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     )
     from muntin.core.tokens import Tokenizer
     from muntin.core.window import Breakpoint, Window
+    from muntin.entries import ContextEntry
     from muntin.errors import (
         BudgetExceeded,
         InvalidInput,
         MissingExtra,
         MuntinError,
         PromptFileError,
+        StoreError,
         TokenizerError,
         UnknownModel,
     )
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         set_tokenizer,
         when,
     )
+    from muntin.session import Session
 
 __version__ = "0.1.0"
 
@@ -69,12 +72,14 @@ _HOMES = {
     ),
     "muntin.core.tokens": ("Tokenizer",),
     "muntin.core.window": ("Breakpoint", "Window"),
+    "muntin.entries": ("ContextEntry",),
     "muntin.errors": (
         "BudgetExceeded",
         "InvalidInput",
         "MissingExtra",
         "MuntinError",
         "PromptFileError",
+        "StoreError",
         "TokenizerError",
         "UnknownModel",
     ),
@@ -89,6 +94,7 @@ _HOMES = {
         "set_tokenizer",
         "when",
     ),
+    "muntin.session": ("Session",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -99,6 +105,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "CacheOptions",
+    "ContextEntry",
     "Cut",
     "Decision",
     "Exact",
@@ -115,8 +122,10 @@ __all__ = [
     "PromptFileError",
     "Reasoning",
     "Report",
+    "Session",
     "SlotReport",
     "Slots",
+    "StoreError",
     "Text",
     "Tokenizer",
     "TokenizerError",

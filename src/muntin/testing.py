@@ -1,4 +1,4 @@
-"""For users' own tests: what must survive, survives."""
+"""For users' own tests: what must survive, survives; a store keeps its promises."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from muntin.core.checks import check_text
 from muntin.core.tokens import TokenizerLike
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.prompt import Prompt
+from muntin.store.conformance import CHECKS, check_store
+from muntin.store.memory import MemoryStore
+
+__all__ = ["CHECKS", "MemoryStore", "assert_survives", "check_store"]
 
 
 def assert_survives(

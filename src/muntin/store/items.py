@@ -1,0 +1,235 @@
+"""Items: the records of a timeline, and the turns they belong to.
+
+Values only. A `Draft` is what one appends; an `Item` is what was appended, with its position.
+Knows nothing of how they are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from muntin.core.checks import check_size, check_text, copy_json
+from muntin.core.message import Message, Role
+from muntin.core.parts import Part
+from muntin.errors import InvalidInput, InvalidType
+
+Kind: TypeAlias = Literal[
+    "message",
+    "tool_call",
+    "tool_result",
+    "reasoning",
+    "run",
+    "wake",
+    "signal",
+    "context_inserted",
+    "context_removed",
+    "error",
+]
+KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
+# The kinds that are messages of a conversation; the others hold a payload.
+SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
+
+Status: TypeAlias = Literal["pending", "open", "completed", "failed"]
+STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
+# How an item may begin a turn: a new one, or the one that waits for its wake.
+Opens: TypeAlias = Literal["turn", "inbox"]
+OPENS: tuple[Opens, ...] = Opens.__args__  # type: ignore[attr-defined]
+
+_MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# An id is an index key: PostgreSQL takes at most 2,704 bytes of one.
+MAX_ID = 500
+# Beyond every count and position: what a float, and so every JSON reader, still tells apart.
+MOST = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Who sees an item: the client's view of the session, and the model's history."""
+
+    client: bool = True
+    history: bool = True
+
+
+VISIBLE = Visibility()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is to be appended: a message, or the payload of another kind of item.
+
+    `opens` begins a turn, `turn` names one (else the newest), `ends` settles it afterwards.
+    `run` is the position of the run the item is part of. `tokens` are counts by tokenizer,
+    `weight` is what the item adds to the running sum.
+    """
+
+    kind: Kind
+    message: Message | None = None
+    payload: Any = None
+    run: int | None = field(default=None, kw_only=True)
+    time: datetime | None = field(default=None, kw_only=True)
+    visibility: Visibility = field(default=VISIBLE, kw_only=True)
+    transient: bool = field(default=False, kw_only=True)
+    opens: Opens | None = field(default=None, kw_only=True)
+    turn: int | None = field(default=None, kw_only=True)
+    ends: Status | None = field(default=None, kw_only=True)
+    tokens: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    weight: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput(f"unknown kind {self.kind!r} of item; use {', '.join(KINDS)}")
+        what = f"a {self.kind} item"
+        if self.message is not None:
+            if not isinstance(self.message, Message):
+                raise InvalidType(f"{what} needs a Message, not {self.message!r}")
+            if self.kind not in SPOKEN or self.payload is not None:
+                raise InvalidInput(f"{what} holds a payload or a message, not both")
+        elif self.kind in SPOKEN and (self.kind != "message" or self.payload is None):
+            raise InvalidInput(f"{what} needs a message")
+        elif self.payload is not None:
+            object.__setattr__(self, "payload", _plain_json(self.payload, f"payload of {what}"))
+        if not isinstance(self.visibility, Visibility):
+            raise InvalidType(f"{what}: visibility must be a Visibility, not {self.visibility!r}")
+        if self.time is not None:
+            object.__setattr__(self, "time", _check_time(self.time, what))
+        if self.ends is not None and self.ends not in STATUSES:
+            raise InvalidInput(f"unknown status {self.ends!r} of a turn; use {', '.join(STATUSES)}")
+        if self.opens is not None and self.opens not in OPENS:
+            raise InvalidInput(f"{what}: opens must be {', '.join(OPENS)}, not {self.opens!r}")
+        for name, value in (("run", self.run), ("turn", self.turn), ("weight", self.weight)):
+            if value is not None and not (type(value) is int and 0 <= value < MOST):
+                raise _beyond(value, f"{what}: {name}")
+        object.__setattr__(self, "tokens", dict(self.tokens))
+        for name, value in self.tokens.items():
+            if not (type(value) is int and 0 <= value < MOST):
+                raise _beyond(value, f"{what}: tokens[{name!r}]")
+
+
+def _beyond(value: object, what: str) -> InvalidInput:
+    """Return the error for a number that is none, or that no store could keep."""
+    try:
+        check_size(value, what)
+    except InvalidInput as error:
+        return error
+    return InvalidInput(f"{what} is {value}, which is beyond any timeline")
+
+
+def _plain_json(value: object, what: str) -> Any:
+    """Return a payload as it will be read back: a tuple is a list in JSON."""
+    return _lists(copy_json(value, what))
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(each) for key, each in value.items()}
+    return [_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _check_time(value: object, what: str) -> datetime:
+    if isinstance(value, datetime) and value.tzinfo is UTC:
+        return value
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInput(f"{what}: time must be a datetime with a time zone, not {value!r}")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{what}: the time {value!r} is out of range") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record of a timeline; its position never changes.
+
+    `items` are the children of a run where it is projected, else empty.
+    """
+
+    position: int
+    kind: Kind
+    turn: int
+    message: Message | None = None
+    payload: Any = None
+    run: int | None = field(default=None, kw_only=True)
+    time: datetime = field(default=EPOCH, kw_only=True)
+    visibility: Visibility = field(default=VISIBLE, kw_only=True)
+    transient: bool = field(default=False, kw_only=True)
+    tokens: Mapping[str, int] = field(default_factory=dict, kw_only=True, compare=False)
+    items: tuple[Item, ...] = field(default=(), kw_only=True, compare=False)
+
+    @property
+    def role(self) -> Role | None:
+        """Who speaks, where the item is a message."""
+        if self.message is not None:
+            return self.message.role
+        return "user" if self.kind == "message" else None
+
+    @property
+    def content(self) -> str | tuple[Part, ...] | Any:
+        """The content of the message, or the payload."""
+        return self.message.content if self.message is not None else self.payload
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One user request and all that followed it.
+
+    `pending` waits for its wake, `open` is in flight. `owner` says which process works on it,
+    `until` how long that holds without being renewed.
+    """
+
+    number: int
+    status: Status
+    first: int
+    owner: str | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """What a store knows about a session without reading it."""
+
+    id: str
+    items: int
+    turns: int
+    created: datetime
+    updated: datetime
+
+
+def draft_of(message: Message, **given: Any) -> Draft:
+    """Return a message as a draft of the kind it is."""
+    kind: Kind = "message"
+    if message.role == "tool":
+        kind = "tool_result"
+    elif message.tool_calls:
+        kind = "tool_call"
+    return Draft(kind, message if message.at is None else replace(message, at=None), **given)
+
+
+def check_session_id(value: object) -> str:
+    """Return a session id that every store can keep; refuse others, saying why."""
+    return check_id(value, "a session id")
+
+
+def check_id(value: object, what: str) -> str:
+    """Return an id that every store can keep; refuse others, saying why."""
+    text = check_text(value, what)
+    if not text:
+        raise InvalidInput(f"{what} must not be empty")
+    if len(text) > MAX_ID:
+        raise InvalidInput(f"{what} has {len(text):,} characters; at most {MAX_ID} are kept")
+    if "\x00" in text:
+        raise InvalidInput(f"{what} must not hold a NUL character: {text!r}")
+    return text
+
+
+def to_microseconds(time: datetime) -> int:
+    """Return a time as whole microseconds since 1970, which every store keeps exactly."""
+    return (time - EPOCH) // _MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    """Return the time that `to_microseconds` wrote."""
+    return EPOCH + timedelta(microseconds=value)

@@ -1,0 +1,250 @@
+"""A store in memory, for tests and for sessions that need not last.
+
+The same contract as the SQL stores, with plain lists: slow and readable where they are fast.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from threading import RLock
+
+from muntin.core.checks import check_size
+from muntin.errors import TurnLost
+from muntin.store import View
+from muntin.store.items import (
+    Draft,
+    Item,
+    SessionInfo,
+    Status,
+    Turn,
+    check_session_id,
+)
+from muntin.store.rows import entry_id, placed, to_data
+from muntin.store.turns import place
+
+
+@dataclass(slots=True)
+class _Session:
+    created: datetime
+    updated: datetime
+    items: list[Item] = field(default_factory=list)
+    # The running sum of weights up to and with each item.
+    totals: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    # Positions of the live entries, and of all versions, by entry.
+    live: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, list[int]] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """A store that lives as long as the object."""
+
+    name = "memory:"
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Session] = {}
+        self._lock = RLock()
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> list[Item]:
+        """Append all drafts at once and return them as items."""
+        check_session_id(session)
+        if not drafts:
+            return []
+        for draft in drafts:
+            to_data(draft)  # what another store could not keep is refused here too
+        named = [entry_id(draft) for draft in drafts]
+        now = datetime.now(UTC)
+        with self._lock:
+            begun = drafts[0].time or now
+            kept = self._sessions.get(session) or _Session(begun, begun)
+            newest = kept.turns[-1] if kept.turns else None
+            numbers, changes = place(
+                session, drafts, len(kept.turns), newest.status if newest else None
+            )
+            if owner is not None:
+                self._hold(session, kept, set(numbers), owner, until)
+            added = []
+            for draft, number, entry in zip(drafts, numbers, named, strict=True):
+                position = len(kept.items) + 1
+                item = placed(draft, position, number, draft.time or now)
+                if number > len(kept.turns):
+                    kept.turns.append(Turn(number, changes[number], position, owner, until))
+                kept.items.append(item)
+                kept.totals.append((kept.totals or [0])[-1] + draft.weight)
+                if entry is not None:
+                    kept.live.pop(entry, None)
+                    if draft.kind == "context_inserted":
+                        kept.live[entry] = position
+                        kept.versions.setdefault(entry, []).append(position)
+                added.append(_own(item))
+            for number, status in changes.items():
+                turn = kept.turns[number - 1]
+                if owner is None and turn.owner is not None and turn.status == "open":
+                    continue  # someone works on it: it is not for others to end
+                kept.turns[number - 1] = replace(kept.turns[number - 1], status=status)
+            kept.updated = drafts[-1].time or now
+            self._sessions[session] = kept
+        return added
+
+    def _hold(
+        self,
+        session: str,
+        kept: _Session,
+        numbers: set[int],
+        owner: str,
+        until: datetime | None,
+    ) -> None:
+        """Renew the lease of the turns written into; refuse if another has taken one over."""
+        held = [turn for turn in kept.turns if turn.number in numbers]
+        for turn in held:
+            if turn.owner not in (None, owner):
+                raise TurnLost(session, turn.number)
+        for turn in held:
+            renewed = replace(turn, status="open", owner=owner, until=until)
+            kept.turns[turn.number - 1] = renewed
+
+    def read(
+        self,
+        session: str,
+        *,
+        view: View = "all",
+        after: int = 0,
+        before: int | None = None,
+        first_turn: int = 0,
+        last_turn: int | None = None,
+        settled: int | None = None,
+        newest: int | None = None,
+        oldest: int | None = None,
+    ) -> list[Item]:
+        """Return items by position, the oldest first."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None:
+                return []
+            end = len(kept.items) if before is None else max(0, before - 1)
+            found = [
+                _own(item)
+                for item in kept.items[max(0, after) : end]
+                if item.turn >= first_turn
+                and (last_turn is None or item.turn <= last_turn)
+                and (view == "all" or getattr(item.visibility, view))
+                and (
+                    settled is None
+                    or item.turn >= settled
+                    or kept.turns[item.turn - 1].status != "failed"
+                )
+            ]
+        if newest is not None:
+            return found[max(0, len(found) - newest) :]
+        return found if oldest is None else found[:oldest]
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            turns = kept.turns[::-1] if kept else []
+        return [turn for turn in turns if status in (None, turn.status)][:newest]
+
+    def reach(self, session: str, weight: int) -> Item | None:
+        """Return the oldest item that the newest items of this weight reach back to."""
+        check_session_id(session)
+        check_size(weight, "weight")
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None:
+                return None
+            index = bisect_right(kept.totals, kept.totals[-1] - weight)
+            return _own(kept.items[index]) if index < len(kept.items) else None
+
+    def settle(
+        self,
+        session: str,
+        turn: int,
+        status: Status,
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """Set the status, owner and lease of a turn."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept and 1 <= turn <= len(kept.turns):
+                kept.turns[turn - 1] = replace(
+                    kept.turns[turn - 1], status=status, owner=owner, until=until
+                )
+
+    def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
+        """Add token counts, by position and tokenizer, to items already appended."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            for position, tokens in counts.items():
+                if kept and 1 <= position <= len(kept.items):
+                    item = kept.items[position - 1]
+                    kept.items[position - 1] = replace(item, tokens={**item.tokens, **tokens})
+
+    def entries(self, session: str, id: str | None = None) -> list[Item]:
+        """Return the items of the live entries by position; with an id, all its versions."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None:
+                return []
+            positions = sorted(kept.live.values()) if id is None else kept.versions.get(id, [])
+            return [_own(kept.items[position - 1]) for position in positions]
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions in the order of their ids, from the first behind `after`."""
+        check_size(limit, "limit")
+        with self._lock:
+            names = sorted(self._sessions)
+            start = 0 if after is None else bisect_right(names, after)
+            return [_info(name, self._sessions[name]) for name in names[start : start + limit]]
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session, or None."""
+        with self._lock:
+            kept = self._sessions.get(check_session_id(session))
+            return _info(session, kept) if kept else None
+
+    def delete(self, session: str) -> None:
+        """Remove a session; an unknown one is no error."""
+        check_session_id(session)
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _own(item: Item) -> Item:
+    """Return an item whose values are the reader's to change."""
+    if item.payload is None and not (item.message and item.message.extra):
+        return replace(item, tokens=dict(item.tokens))
+    return deepcopy(item)
+
+
+def _info(name: str, kept: _Session) -> SessionInfo:
+    return SessionInfo(name, len(kept.items), len(kept.turns), kept.created, kept.updated)
