@@ -1,0 +1,77 @@
+"""The two stores that keep what they were given: an SQLite file, a database on a real server."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reliability.server import Server, running_server
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def database(server: Server) -> str:
+    return server.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('file')}"
+    server: Server = request.getfixturevalue("server")
+    return server.url(request.getfixturevalue("database"))
+
+
+@pytest.fixture
+def let_the_server_finish(request, url) -> Callable[[], None]:
+    """Return what waits until a server is done with clients that are dead."""
+
+    def wait() -> None:
+        if url.startswith("sqlite"):
+            return  # the file has no one who works on for a dead process
+        server, database = (request.getfixturevalue(name) for name in ("server", "database"))
+        deadline = time.monotonic() + 30
+        while server.clients(database):
+            assert time.monotonic() < deadline, "the server still works for a dead client"
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return what starts a worker; those that still run are killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(work: str, **given: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker.py")), work, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        with process:  # closes its pipes and waits for its end
+            pass
