@@ -1,4 +1,4 @@
-"""The command line: look at what a prompt file becomes.
+"""The command line: what a prompt file becomes, and the sessions of a store.
 
 Owns options, printing and exit codes (0 fine, 1 over budget, 2 wrong usage or file), nothing else.
 Typer reads the annotations of its commands when they run, and is an extra: so the commands are
@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -30,10 +31,13 @@ DEFAULT_BUDGET = 128_000
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what its encoding has not is written as an escape
+            stream.reconfigure(errors="backslashreplace")
     try:
         command = app()
     except MissingExtra as error:
-        _fail(error)
+        fail(error)
     command()
 
 
@@ -85,15 +89,19 @@ def app() -> "Typer":
             values = _values(input or [], input_file)
             window = _compose(file, values, budget, provider, tokenizer)
         except MuntinError as error:
-            _fail(error)
+            fail(error)
         typer.echo(_as_json(window) if as_json else _as_text(window))
         if window.over_budget:
             raise typer.Exit(1)
 
+    from muntin.cli_sessions import sessions_app
+
+    command.add_typer(sessions_app(), name="sessions")
     return command
 
 
-def _fail(error: MuntinError) -> NoReturn:
+def fail(error: object) -> NoReturn:
+    """Print an error as one line, and exit with 2."""
     print(f"muntin: {error}", file=sys.stderr)
     sys.exit(2)
 
