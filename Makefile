@@ -39,12 +39,15 @@ docs: $(READY) ## Check that the docs are true: links, names, examples
 
 check: lint types test ## All that CI runs: lint, types, tests (the docs' examples among them)
 
-soak: $(READY) ## Run the long forms of the property tests
+soak: $(READY) ## Run the long forms: properties, kills, writers
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
+	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/store/test_windows.py
+	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
 	$(PEERS)/bin/python bench/compose.py
 	$(PEERS)/bin/python bench/prompts.py
+	$(PEERS)/bin/python bench/store.py
 
 bench-estimate: $(READY) ## Measure the estimate's error by script
 	$(BIN)/python bench/estimate.py
@@ -53,7 +56,7 @@ $(PEERS)/.ready: pyproject.toml bench/requirements.txt
 	@echo "Setting up $(PEERS) with the peers (once) ..."
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[tokens,prompts]' -r bench/requirements.txt
+		-e '.[tokens,prompts,sql]' -r bench/requirements.txt
 	@touch $@
 
 format: $(READY) ## Format the code and fix what can be fixed
