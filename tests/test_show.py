@@ -103,6 +103,7 @@ def test_the_report_as_json_is_stable():
         "joined_tokens",
         "lead_tokens",
         "tokenizer",
+        "not_carried",
     ]
     assert list(data["slots"][0]) == [
         "name",

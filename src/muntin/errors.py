@@ -2,13 +2,23 @@
 
     MuntinError
     ├── InvalidInput (also a ValueError)   the caller's value is wrong; the message names it
-    │   ├── UnknownModel                   no context window is known for this model
+    │   ├── UnknownModel                   no such provider, or nothing is known about the model
     │   └── PromptFileError                a prompt file is wrong, or cannot be rendered
     ├── TokenizerError                     the tokenizer in use failed or returned nonsense
     ├── MissingExtra (also an ImportError) an optional dependency is not installed
     ├── StoreError                         a store cannot be opened, read or written
     │   └── TurnLost                       another process has taken over the turn
-    └── BudgetExceeded                     what may not be dropped does not fit
+    ├── BudgetExceeded                     what may not be dropped does not fit
+    ├── StepLimit                          an agent's run took as many steps as it may
+    ├── OutputInvalid                      the model's answer is not of the form asked for
+    ├── UnknownAsset (also a KeyError)     no asset is stored under this id
+    └── ProviderError                      the model did not answer
+        ├── AuthenticationFailed           the key is missing, wrong, or not allowed to do this
+        ├── RequestRefused                 the request is wrong: window, settings or model name
+        │   └── ContextTooLong             the window is larger than the model's
+        ├── RateLimited                    too many requests, or no credit left: wait
+        ├── ProviderUnavailable            the provider failed, was not reached, or was too slow
+        └── BadResponse                    the answer cannot be read
 
 A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that is also a
 `TypeError`, so that both habits of catching work.
@@ -16,10 +26,12 @@ A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from muntin.core.message import Message
     from muntin.core.report import Report
+    from muntin.providers.reply import Reply
 
 
 class MuntinError(Exception):
@@ -35,7 +47,7 @@ class InvalidType(InvalidInput, TypeError):
 
 
 class UnknownModel(InvalidInput):
-    """Nothing is known about this model; pass a `Budget` instead."""
+    """No provider has this name, or nothing is known about this model."""
 
 
 class PromptFileError(InvalidInput):
@@ -102,3 +114,112 @@ class TurnLost(StoreError):
 
     def __reduce__(self) -> tuple[type[TurnLost], tuple[str, int]]:
         return type(self), (self.session, self.turn)
+
+
+class StepLimit(MuntinError):
+    """An agent's run took as many steps as it may, and the model still wants tools.
+
+    The calls of the last answer were not run. `messages` are those of the run so far, all of them
+    recorded: go on from them, with a higher `max_steps`, by `past=error.messages`. `reply` is the
+    last answer, with the usage of all steps.
+    """
+
+    def __init__(self, max_steps: int, reply: Reply | None, messages: tuple[Message, ...]) -> None:
+        self.max_steps = max_steps
+        self.reply = reply
+        self.messages = messages
+        calls = ", ".join(call.name for call in reply.tool_calls) if reply else ""
+        super().__init__(
+            f"no answer after {max_steps} steps"
+            + (f"; the model still calls {calls}" if calls else "")
+            + ". Raise max_steps, or look for a loop in the messages of this error."
+        )
+
+    def __reduce__(self) -> tuple[type[StepLimit], tuple[Any, ...]]:
+        return type(self), (self.max_steps, self.reply, self.messages)
+
+
+class OutputInvalid(MuntinError):
+    """The model's answer is not of the form asked for, and neither was its second attempt.
+
+    `problem` says what is wrong with it, `reply` is the answer, with the usage of both attempts.
+    """
+
+    def __init__(self, name: str, problem: str, reply: Reply) -> None:
+        self.name = name
+        self.problem = problem
+        self.reply = reply
+        super().__init__(
+            f"the answer is not a valid {name}, nor could the model repair it "
+            f"(finish_reason {reply.finish_reason!r}): {problem}"
+        )
+
+    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, Reply]]:
+        return type(self), (self.name, self.problem, self.reply)
+
+
+class UnknownAsset(MuntinError, KeyError):
+    """No asset is stored under this id."""
+
+    # A KeyError would show its message in quotes.
+    __str__ = MuntinError.__str__
+
+
+class ProviderError(MuntinError):
+    """A provider did not answer; the SDK's own error is the cause (`__cause__`).
+
+    `status` is the HTTP status, None where there was no response. The subclasses say who must
+    act; a status that fits none of them is this class itself.
+    """
+
+    def __init__(self, provider: str, model: str, status: int | None, message: str) -> None:
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.message = message
+        code = f" ({status})" if status is not None else ""
+        super().__init__(f"{provider}/{model}{code}: {message}")
+
+    def __reduce__(self) -> tuple[type[ProviderError], tuple[Any, ...]]:
+        return type(self), (self.provider, self.model, self.status, self.message)
+
+
+class AuthenticationFailed(ProviderError):
+    """The key is missing or wrong, or may not do this (401, 403)."""
+
+
+class RequestRefused(ProviderError):
+    """The provider does not accept this request: window, settings or model name (other 4xx)."""
+
+
+class ContextTooLong(RequestRefused):
+    """The window is larger than the model's; give it a smaller budget."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests, or no credit left (429).
+
+    `retry_after` is the number of seconds the provider asks to wait, None if it does not say.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        status: int | None,
+        message: str,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(provider, model, status, message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[ProviderError], tuple[Any, ...]]:
+        return type(self), (*super().__reduce__()[1], self.retry_after)
+
+
+class ProviderUnavailable(ProviderError):
+    """The provider failed (5xx), could not be reached, broke off, or took too long."""
+
+
+class BadResponse(ProviderError):
+    """The answer is not what the provider's API promises, and cannot be read."""

@@ -57,12 +57,26 @@ class SlotReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCarried:
+    """Something in the window that a provider's request could not carry.
+
+    `message` is the index of the message in the window; None if it is not in a message.
+    """
+
+    provider: str
+    message: int | None
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Where every token of a window went.
 
     `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
     texts adds: separators, the message around them, tokens that merge at a seam) and
-    `lead_tokens` (the user message that some providers want first).
+    `lead_tokens` (the user message that some providers want first). `not_carried` is what the
+    requests made of the window so far could not carry.
     """
 
     slots: tuple[SlotReport, ...]
@@ -74,13 +88,17 @@ class Report:
     joined_tokens: int = 0
     lead_tokens: int = 0
     tokenizer: str = ""
+    not_carried: tuple[NotCarried, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values; the keys are stable."""
         return asdict(self)
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), "", *_table(self._rows())])
+        lines = [self._headline(), "", *_table(self._rows())]
+        if self.not_carried:
+            lines += ["", "not carried", *(_lost(entry) for entry in self.not_carried)]
+        return "\n".join(lines)
 
     def _headline(self) -> str:
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
@@ -112,6 +130,11 @@ class Report:
             if tokens:
                 rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *["-"] * 5))
         return rows
+
+
+def _lost(entry: NotCarried) -> str:
+    where = "" if entry.message is None else f" message {entry.message}:"
+    return _escape(f"  {entry.provider}:{where} {entry.what}: {entry.reason}")
 
 
 def _why(slot: SlotReport) -> str:

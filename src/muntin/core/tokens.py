@@ -278,8 +278,11 @@ class Counter:
             tokens += sum([self._attachment(item) for item in message.attachments])
         if message.name:
             tokens += self.text(message.name)
-        if message.extra and isinstance(message.extra.get("reasoning_content"), str):
-            tokens += self.text(message.extra["reasoning_content"])
+        if message.extra:
+            # Where servers that speak Chat Completions put a model's reasoning.
+            for field in ("reasoning_content", "reasoning"):
+                if isinstance(message.extra.get(field), str):
+                    tokens += self.text(message.extra[field])
         return tokens
 
     def key(self, message: Message | None = None) -> str | None:

@@ -6,12 +6,14 @@ Turning it into a provider's request or a picture is the work of upper layers, i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from muntin.core.message import Message
-from muntin.core.report import Report
+from muntin.core.parts import File
+from muntin.core.report import NotCarried, Report
+from muntin.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,51 @@ class Window:
         # Made on first use: most turns are sent without anyone reading it.
         return self._report if isinstance(self._report, Report) else self._report()
 
-    def openai(self, *, strict: bool = True) -> dict[str, Any]:
-        """Return the keyword arguments of an OpenAI Chat Completions call.
+    def openai(
+        self,
+        *,
+        api: Literal["chat", "responses"] = "chat",
+        strict: bool = True,
+        files: Mapping[str, File] | None = None,
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of an OpenAI call: Chat Completions or Responses.
 
-        Raises `BudgetExceeded` if the window is over budget, unless `strict` is False.
+        `files` maps the id of an attachment to the file that is sent for it. Raises
+        `BudgetExceeded` if the window is over budget, unless `strict` is False. What the API
+        cannot carry is listed in `report.not_carried`.
         """
-        from muntin.providers.openai import encode
+        from muntin.providers import openai, responses
 
-        return encode(self, strict=strict)
+        encoders = {"chat": openai.encode, "responses": responses.encode}
+        if api not in encoders:
+            raise InvalidInput(f"unknown api {api!r}; use {', '.join(encoders)}")
+        return encoders[api](self, strict=strict, files=files)
+
+    def anthropic(
+        self, *, strict: bool = True, files: Mapping[str, File] | None = None
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of an Anthropic Messages call; see `openai`."""
+        from muntin.providers.anthropic import encode
+
+        return encode(self, strict=strict, files=files)
+
+    def google(
+        self, *, strict: bool = True, files: Mapping[str, File] | None = None
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of a Google `generate_content` call; see `openai`."""
+        from muntin.providers.google import encode
+
+        return encode(self, strict=strict, files=files)
+
+    def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
+        """Put what a request could not carry into the report, in place of the provider's last."""
+        if not entries and "report" not in self.__dict__ and not isinstance(self._report, Report):
+            return  # nothing to tell, and no report was made yet
+        before = self.report.not_carried
+        others = tuple(entry for entry in before if entry.provider != provider)
+        if others + entries != before:
+            # The report is a value; the window keeps the one that is true now.
+            self.__dict__["report"] = replace(self.report, not_carried=others + entries)
 
     def _repr_html_(self) -> str:
         from muntin.show import html
