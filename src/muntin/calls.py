@@ -1,4 +1,5 @@
-"""Calling: the arity rule for what users hand in, and the sync twins of our own async methods.
+"""Calling: the arity rule for what users hand in, threads and awaiting for what may be sync or
+async, and the sync twins of our own async methods.
 
 One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
 and only to positional parameters without a default.
@@ -8,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from contextvars import copy_context
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from threading import Thread
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from muntin.errors import InvalidType, MuntinError
 
@@ -77,6 +81,41 @@ def refuse_awaitable(value: object, what: str) -> None:
         raise InvalidType(f"{what} returned an awaitable; it must be a plain function")
 
 
+async def settle(value: Awaitable[T] | T) -> T:
+    """Return the value, awaited if it must be: of functions that may be sync or async."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def in_thread(fn: Callable[[], T]) -> T:
+    """Call a function that may block, in a thread of its own.
+
+    Not in the loop's pool: a function that hangs would keep its place there, and `asyncio.run`
+    from ending. If the wait is cancelled the function goes on, unheard.
+    """
+    loop = asyncio.get_running_loop()
+    context = copy_context()
+    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def tell(value: Any, error: BaseException | None) -> None:
+        if not answer.done():
+            answer.set_result((value, error))
+
+    def work() -> None:
+        value, failed = None, None
+        try:
+            value = context.run(fn)
+        except BaseException as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, value, failed)
+
+    Thread(target=work, daemon=True).start()
+    value, error = await answer
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
 def sync_twin(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], T]:
@@ -90,6 +129,38 @@ def sync_twin(
             return asyncio.run(method(self, *args, **kwargs))
         name = method.__name__
         raise MuntinError(f"{name}_sync() cannot run inside an event loop; use `await {name}(...)`")
+
+    twin.__name__ = f"{method.__name__}_sync"
+    twin.__qualname__ = f"{method.__qualname__}_sync"
+    twin.__doc__ = f"{method.__doc__}\n\n        The twin of `{method.__name__}` for sync code."
+    return twin
+
+
+def sync_stream(
+    method: Callable[Concatenate[S, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[S, P], Iterator[T]]:
+    """Return the async generator method as a generator, for code without an event loop."""
+
+    @wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            name = method.__name__
+            raise MuntinError(
+                f"{name}_sync() cannot run inside an event loop; use `async for ... in {name}(...)`"
+            )
+        with asyncio.Runner() as runner:
+            items = method(self, *args, **kwargs)
+            end = object()
+
+            async def step() -> T | object:
+                return await anext(items, end)
+
+            try:
+                while (item := runner.run(step())) is not end:
+                    yield cast("T", item)
+            finally:
+                runner.run(items.aclose())
 
     twin.__name__ = f"{method.__name__}_sync"
     twin.__qualname__ = f"{method.__qualname__}_sync"

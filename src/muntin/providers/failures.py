@@ -1,0 +1,196 @@
+"""What an SDK raises, as our errors: split by who must act, the SDK's own as the cause.
+
+Knows the vendors' statuses and words, and no SDK: errors are told apart by what they carry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from muntin.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ContextTooLong,
+    ProviderError,
+    ProviderUnavailable,
+    RateLimited,
+    RequestRefused,
+)
+
+# https://platform.openai.com/docs/guides/error-codes
+# https://platform.claude.com/docs/en/api/errors
+# https://ai.google.dev/gemini-api/docs/troubleshooting
+_STATUSES: dict[int, type[ProviderError]] = {
+    401: AuthenticationFailed,
+    402: AuthenticationFailed,
+    403: AuthenticationFailed,
+    408: ProviderUnavailable,
+    429: RateLimited,
+}
+# Words that say more than the status: Google answers a wrong key with 400, llama.cpp a long
+# window with 400 or 500.
+_SPECIAL: dict[str, type[ProviderError]] = {
+    "API_KEY_INVALID": AuthenticationFailed,
+    "context_length_exceeded": ContextTooLong,
+    "exceed_context_size_error": ContextTooLong,
+}
+# Words for where there is no status, within a stream.
+_WORDS: dict[str, type[ProviderError]] = {
+    "authentication_error": AuthenticationFailed,
+    "billing_error": AuthenticationFailed,
+    "permission_error": AuthenticationFailed,
+    "insufficient_quota": RateLimited,
+    "rate_limit_error": RateLimited,
+    "rate_limit_exceeded": RateLimited,
+    "invalid_request_error": RequestRefused,
+    "not_found_error": RequestRefused,
+    "request_too_large": RequestRefused,
+    "api_error": ProviderUnavailable,
+    "overloaded_error": ProviderUnavailable,
+    "server_error": ProviderUnavailable,
+    "timeout_error": ProviderUnavailable,
+}
+# Only OpenAI and llama.cpp have a word for a window that is too long; the others, a sentence.
+_TOO_LONG = re.compile(
+    r"maximum context length"  # OpenAI, vLLM
+    r"|exceeds the context window"  # OpenAI Responses
+    r"|prompt is too long|exceed context limit"  # Anthropic
+    r"|input token count .*exceeds the maximum"  # Google
+    r"|exceeds the available context size",  # llama.cpp
+    re.IGNORECASE,
+)
+# The transports the SDKs are built on; Google's SDK lets their errors through.
+_TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio"})
+_MESSAGE_LIMIT = 1_000
+_SECRET = 8  # shorter ones, such as the "none" of a local server, are no secrets
+
+
+def failure(
+    error: Exception, provider: str, model: str, secrets: Iterable[str] = ()
+) -> ProviderError:
+    """Return our error for what an SDK raised; no secret is left in the texts of either."""
+    secrets = list(secrets)
+    _scrub(error, secrets)
+    status = _status(error)
+    body = getattr(error, "body", None) or getattr(error, "details", None)
+    message = _clean(_message(body) or _text(error), secrets)
+    kind = _kind(error, status, body, message)
+    if kind is RateLimited:
+        return RateLimited(provider, model, status, message, _retry_after(error))
+    return kind(provider, model, status, message)
+
+
+def failure_within(
+    answer: object, provider: str, model: str, secrets: Callable[[], Iterable[str]] = tuple
+) -> ProviderError | None:
+    """Return the error that an answer, or a piece of one, carries inside a 200, if it does.
+
+    Responses has `error` and `response.failed`; gateways put an `error` into a completion.
+    """
+    kind = getattr(answer, "type", None)
+    if kind == "error":
+        found = answer
+    else:
+        holder = getattr(answer, "response", None) if kind == "response.failed" else answer
+        found = getattr(holder, "error", None)
+    if not found:
+        return None
+    body = found if isinstance(found, Mapping) else getattr(found, "__dict__", {})
+    code = body.get("code")
+    status = code if isinstance(code, int) else None
+    message = _clean(_message(body) or "the model failed without saying why", secrets())
+    return _kind(None, status, body, message)(provider, model, status, message)
+
+
+def _kind(
+    error: Exception | None, status: int | None, body: object, message: str
+) -> type[ProviderError]:
+    words = list(_words(body))
+    found = _first(_SPECIAL, words) or _STATUSES.get(status or 0)
+    if found is None and status is not None and 400 <= status < 600:
+        found = RequestRefused if status < 500 else ProviderUnavailable
+    found = found or _first(_WORDS, words)
+    if found is RequestRefused and _TOO_LONG.search(message):
+        return ContextTooLong
+    if found is not None:
+        return found
+    if error is None or isinstance(error, OSError) or _of_transport(error):
+        return ProviderUnavailable
+    readable = not isinstance(error, ValueError | TypeError | LookupError | AttributeError)
+    return ProviderError if readable and status is None else BadResponse
+
+
+def _first(
+    table: Mapping[str, type[ProviderError]], words: Iterable[str]
+) -> type[ProviderError] | None:
+    return next((table[word] for word in words if word in table), None)
+
+
+def _of_transport(error: Exception) -> bool:
+    name = type(error).__name__
+    module = type(error).__module__.partition(".")[0]
+    return module in _TRANSPORTS or name in ("APIConnectionError", "APITimeoutError")
+
+
+def _words(body: object) -> Iterable[str]:
+    """Yield the codes and types of an error's body, the most specific first."""
+    error = _error_of(body)
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, Mapping) and isinstance(detail.get("reason"), str):
+            yield detail["reason"]
+    for field in ("code", "type", "status"):
+        if isinstance(error.get(field), str):
+            yield error[field]
+
+
+def _error_of(body: object) -> Mapping[str, Any]:
+    """Return the error object of a body; OpenAI's SDK has unwrapped it already."""
+    if not isinstance(body, Mapping):
+        return {}
+    inner = body.get("error")
+    return inner if isinstance(inner, Mapping) else body
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    # An error within a stream comes with the status of the stream.
+    return status if isinstance(status, int) and status != 200 else None
+
+
+def _message(body: object) -> str:
+    text = _error_of(body).get("message")
+    return text if isinstance(text, str) else ""
+
+
+def _text(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    reason = str(error.__cause__ or "")
+    return f"{text.rstrip('.')}: {reason}" if reason and reason not in text else text
+
+
+def _clean(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= _SECRET:
+            text = text.replace(secret, "***")
+    return text if len(text) <= _MESSAGE_LIMIT else f"{text[:_MESSAGE_LIMIT]}…"
+
+
+def _scrub(error: BaseException | None, secrets: Iterable[str]) -> None:
+    """Take the secrets out of what a traceback shows: a server may have echoed them."""
+    while error is not None:
+        if any(secret in str(error) for secret in secrets if len(secret) >= _SECRET):
+            error.args = tuple(
+                _clean(arg, secrets) if isinstance(arg, str) else "***" for arg in error.args
+            )
+        error = error.__cause__ or error.__context__
+
+
+def _retry_after(error: Exception) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    try:
+        return float(headers["retry-after"]) if headers is not None else None
+    except (KeyError, ValueError):  # absent, or a date
+        return None

@@ -1,0 +1,423 @@
+"""The official SDKs as one table: how each is opened, called and closed, and what it calls things.
+
+Imports an SDK only when one of its models is asked for. Knows nothing of windows or replies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from muntin.core.checks import copy_json
+from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
+from muntin.providers.uploads import (
+    upload_anthropic,
+    upload_chat,
+    upload_google,
+    upload_nothing,
+    upload_responses,
+)
+
+Setting: TypeAlias = Callable[[Any], dict[str, Any]]
+
+# Local servers want no key, but the SDKs want one.
+NO_KEY = "no-key"
+# Anthropic demands `max_tokens` (https://platform.claude.com/docs/en/api/messages/create).
+ANTHROPIC_MAX_TOKENS = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a client is opened; None is the SDK's own default."""
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout: float | None = None
+    max_retries: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what is not None, under the names that OpenAI's and Anthropic's SDKs share."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API of one SDK.
+
+    `wire` is the module of its wire format, `keys` and `address` are environment variables,
+    `host` is where the vendor itself answers. `settings` says what our names are there;
+    `parameters` gives the names the call takes; `within` is the parameter that holds settings,
+    and `hold` makes its value.
+    """
+
+    provider: str
+    sdk: str
+    wire: str
+    keys: tuple[str, ...]
+    address: str
+    host: str
+    settings: Mapping[str, Setting]
+    output: Callable[[Any, dict[str, Any], str], dict[str, Any]]
+    open: Callable[[Any, Options], Any]
+    close: Callable[[Any], Awaitable[None]]
+    send: Callable[[Any, dict[str, Any], bool], Awaitable[Any]]
+    upload: Callable[[Any, bytes, str, str | None], Awaitable[str | None]]
+    parameters: Callable[[Any], frozenset[str]]
+    within: str | None = None
+    hold: Setting = dict
+    defaults: Mapping[str, Any]
+
+    def load(self) -> Any:
+        """Import the SDK."""
+        try:
+            return import_module(self.sdk)
+        except ImportError as error:
+            raise MissingExtra(
+                f"models of {self.provider!r} need the {self.provider!r} extra: "
+                f"pip install 'muntin[{self.provider}]'"
+            ) from error
+
+    def elsewhere(self, base_url: str | None) -> bool:
+        """Say whether requests go to somebody other than the vendor."""
+        address = base_url or os.environ.get(self.address)
+        if not address:
+            return False
+        try:
+            host = urlsplit(address).hostname
+        except ValueError:
+            host = None
+        if not host or not address.startswith(("http://", "https://")):
+            name = "base_url" if base_url else self.address
+            raise InvalidInput(f"{name} must be a URL like 'http://localhost:11434/v1'")
+        return not f".{host}".endswith(f".{self.host}")
+
+
+def find_api(name: str, api: str | None) -> tuple[Api, str]:
+    """Return the API of `provider/model`, and the model's own name."""
+    provider, _, model = name.partition("/")
+    known = [spec for spec in APIS if spec[0] == provider]
+    if not known:
+        providers = ", ".join(sorted({each for each, _ in APIS}))
+        raise UnknownModel(
+            f"no provider {provider!r} is known (in the model name {name!r}); known are: "
+            f"{providers}. A compatible server is 'openai/<model>' with a base_url"
+        )
+    if not model:
+        raise UnknownModel(f"the model name {name!r} names no model; write '{provider}/<model>'")
+    spec = known[0] if api is None else (provider, api)
+    if spec not in APIS:
+        names = ", ".join(repr(each) for _, each in known)
+        raise InvalidInput(f"{provider!r} has no api {api!r}; known are: {names}")
+    return APIS[spec], model
+
+
+def arrange(
+    api: Api, client: Any, sdk: Any, request: dict[str, Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the request with the settings in it, under the names of the SDK.
+
+    A setting that the SDK does not take, or that the request has already, is an error.
+    """
+    arranged: dict[str, Any] = {}
+    for name, value in settings.items():
+        if value is None or name in ("output_schema", "output_name"):
+            continue
+        if api.within is None and name != "timeout":  # Google's SDK checks its own values
+            copy_json(value, f"settings: {name!r}")
+        for parameter, given in api.settings.get(name, lambda v, n=name: {n: v})(value).items():
+            if parameter in arranged:
+                raise InvalidInput(f"settings: {name!r} is given twice, as {parameter!r} too")
+            arranged[parameter] = given
+    if settings.get("output_schema") is not None:
+        output_name = settings.get("output_name") or "output"
+        for parameter, given in api.output(sdk, settings["output_schema"], output_name).items():
+            before = arranged.get(parameter)
+            arranged[parameter] = {**before, **given} if isinstance(before, Mapping) else given
+    held = request.get(api.within, {}) if api.within else request
+    unknown = arranged.keys() - api.parameters(client)
+    taken = arranged.keys() & (held.keys() | {"model", "stream"})
+    if unknown or taken:
+        name = min(unknown or taken)
+        why = "takes no such parameter" if unknown else "has it from the window already"
+        raise InvalidInput(
+            f"settings: {name!r} cannot be set, the {api.provider} call {why}; remove it"
+        )
+    merged = {**api.defaults, **held, **arranged}
+    return {**request, api.within: api.hold(merged)} if api.within else merged
+
+
+def _named(parameter: str) -> Setting:
+    return lambda value: {parameter: value}
+
+
+def _stops(value: Any) -> dict[str, Any]:
+    if not isinstance(value, str | list | tuple):
+        raise InvalidType(f"settings: 'stop' must be a str or a list of them, not {value!r}")
+    return {"stop_sequences": [value] if isinstance(value, str) else list(value)}
+
+
+def _signature(method: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(method).parameters)
+
+
+# --- OpenAI: https://platform.openai.com/docs/api-reference/chat/create and .../responses/create
+
+
+def _open_openai(sdk: Any, options: Options) -> Any:
+    return sdk.AsyncOpenAI(**options.given())
+
+
+async def close(opened: Any) -> None:
+    """Close a client, or a stream: the SDKs do not agree on the name."""
+    await (getattr(opened, "aclose", None) or opened.close)()
+
+
+async def _send_chat(client: Any, request: dict[str, Any], stream: bool) -> Any:
+    if stream:
+        # Without it a stream tells no usage.
+        request = {"stream_options": {"include_usage": True}, **request, "stream": True}
+    return await client.chat.completions.create(**request)
+
+
+async def _send_responses(client: Any, request: dict[str, Any], stream: bool) -> Any:
+    return await client.responses.create(**request, stream=stream)
+
+
+def _json_schema(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    closed = strict_schema(schema)
+    return {
+        "type": "json_schema",
+        "name": name,
+        "schema": schema if closed is None else closed,
+        "strict": closed is not None,
+    }
+
+
+def _output_chat(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    made = _json_schema(schema, name)
+    return {"response_format": {"type": made.pop("type"), "json_schema": made}}
+
+
+def _output_responses(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    return {"text": {"format": _json_schema(schema, name)}}
+
+
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+_NOT_STRICT = frozenset({"allOf", "oneOf", "not", "if", "dependentRequired", "patternProperties"})
+
+
+def strict_schema(schema: Any) -> Any:
+    """Return the schema as strict mode wants it, or None where that mode cannot say it.
+
+    Every object is closed and every property required, so defaults have no meaning there.
+    """
+    if isinstance(schema, list):
+        items = [strict_schema(each) for each in schema]
+        return None if None in items else items
+    if not isinstance(schema, dict):
+        return schema
+    if _NOT_STRICT & schema.keys() or schema.get("additionalProperties"):
+        return None
+    if schema.get("type") == "object" and "properties" not in schema:
+        return None
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            made[key] = {name: strict_schema(each) for name, each in value.items()}
+            if None in made[key].values():
+                return None
+        elif key in ("anyOf", "items"):
+            made[key] = strict_schema(value)
+            if made[key] is None:
+                return None
+        elif key != "default":
+            made[key] = value
+    if "properties" in made:
+        made |= {"required": list(made["properties"]), "additionalProperties": False}
+    return made
+
+
+# --- Anthropic: https://platform.claude.com/docs/en/api/messages/create
+
+
+def _open_anthropic(sdk: Any, options: Options) -> Any:
+    client = sdk.AsyncAnthropic(**options.given())
+    if not (client.api_key or client.auth_token or client.credentials):
+        raise ValueError("no key")  # this SDK would say so only when it sends
+    return client
+
+
+async def _send_anthropic(client: Any, request: dict[str, Any], stream: bool) -> Any:
+    # Left to itself the SDK refuses long answers that are not streamed; given a timeout, its own
+    # default here, it tries.
+    timeout = {} if stream else {"timeout": client.timeout}
+    return await client.messages.create(**timeout | request, stream=stream)
+
+
+def _output_anthropic(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    # https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+    form = {"type": "json_schema", "schema": sdk.transform_schema(schema)}
+    return {"output_config": {"format": form}}
+
+
+# --- Google: https://ai.google.dev/api/generate-content
+
+
+def _open_google(sdk: Any, options: Options) -> Any:
+    http: dict[str, Any] = {"async_client_args": {"event_hooks": {"response": [_remember]}}}
+    if options.base_url is not None:
+        http["base_url"] = options.base_url
+    if options.timeout is not None:
+        http["timeout"] = _milliseconds(options.timeout)
+    if options.max_retries is not None:
+        http["retry_options"] = {"attempts": options.max_retries + 1}
+    return sdk.Client(api_key=options.api_key, http_options=http)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1_000))
+
+
+async def _close_google(client: Any) -> None:
+    await close(client.aio)
+    client.close()
+
+
+async def _send_google(client: Any, request: dict[str, Any], stream: bool) -> Any:
+    if stream:
+        return _google_stream(await client.aio.models.generate_content_stream(**request))
+    return await client.aio.models.generate_content(**request)
+
+
+# The HTTP responses behind a stream: left early, Google's SDK leaves them open until the garbage
+# collector comes by.
+_responses: ContextVar[list[Any] | None] = ContextVar("responses", default=None)
+
+
+async def _remember(response: Any) -> None:
+    seen = _responses.get()
+    if seen is not None:
+        seen.append(response)
+
+
+async def _google_stream(chunks: Any) -> AsyncIterator[Any]:
+    seen: list[Any] = []
+    try:
+        more = True
+        while more:
+            # Set only while the SDK works, so that nobody else sees it.
+            token = _responses.set(seen)
+            try:
+                chunk = await anext(chunks, None)
+            finally:
+                _responses.reset(token)
+            more = chunk is not None
+            if more:
+                yield chunk
+    finally:
+        await close(chunks)
+        for response in seen:
+            await response.aclose()
+
+
+def _google_config() -> Any:
+    return import_module("google.genai.types").GenerateContentConfig
+
+
+def _hold_google(config: dict[str, Any]) -> Any:
+    try:
+        return _google_config()(**config)
+    except ValueError as error:
+        raise InvalidInput(f"settings: Google's SDK does not take them: {error}") from error
+
+
+def _google_parameters(client: Any) -> frozenset[str]:
+    fields = _google_config().model_fields
+    return frozenset(fields) | {field.alias for field in fields.values() if field.alias}
+
+
+def _output_google(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    # https://ai.google.dev/gemini-api/docs/structured-output
+    return {"response_mime_type": "application/json", "response_json_schema": schema}
+
+
+CHAT = Api(
+    provider="openai",
+    sdk="openai",
+    wire="muntin.providers.openai",
+    keys=("OPENAI_API_KEY",),
+    address="OPENAI_BASE_URL",
+    host="openai.com",
+    settings=dict.fromkeys(("max_tokens", "max_output_tokens"), _named("max_completion_tokens")),
+    output=_output_chat,
+    open=_open_openai,
+    close=close,
+    send=_send_chat,
+    upload=upload_chat,
+    parameters=lambda client: _signature(client.chat.completions.create),
+    defaults={},
+)
+# Ollama and others know only the older name (https://docs.ollama.com/api/openai-compatibility),
+# which OpenAI's own newer models refuse.
+COMPATIBLE = replace(
+    CHAT, settings={"max_output_tokens": _named("max_tokens")}, upload=upload_nothing
+)
+
+# The first API of a provider is its default.
+APIS: dict[tuple[str, str], Api] = {
+    ("openai", "chat"): CHAT,
+    ("openai", "responses"): replace(
+        CHAT,
+        wire="muntin.providers.responses",
+        settings={"max_tokens": _named("max_output_tokens")},
+        output=_output_responses,
+        send=_send_responses,
+        upload=upload_responses,
+        parameters=lambda client: _signature(client.responses.create),
+    ),
+    ("anthropic", "messages"): Api(
+        provider="anthropic",
+        sdk="anthropic",
+        wire="muntin.providers.anthropic",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        address="ANTHROPIC_BASE_URL",
+        host="anthropic.com",
+        settings={"max_output_tokens": _named("max_tokens"), "stop": _stops},
+        output=_output_anthropic,
+        open=_open_anthropic,
+        close=close,
+        send=_send_anthropic,
+        upload=upload_anthropic,
+        parameters=lambda client: _signature(client.messages.create),
+        defaults={"max_tokens": ANTHROPIC_MAX_TOKENS},
+    ),
+    ("google", "generate_content"): Api(
+        provider="google",
+        sdk="google.genai",
+        wire="muntin.providers.google",
+        keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        address="GOOGLE_GEMINI_BASE_URL",
+        host="googleapis.com",
+        settings={
+            "max_tokens": _named("max_output_tokens"),
+            "stop": _stops,
+            "timeout": lambda value: {"http_options": {"timeout": _milliseconds(value)}},
+        },
+        output=_output_google,
+        open=_open_google,
+        close=_close_google,
+        send=_send_google,
+        upload=upload_google,
+        parameters=_google_parameters,
+        within="config",
+        hold=_hold_google,
+        defaults={},
+    ),
+}
