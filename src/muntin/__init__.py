@@ -32,11 +32,14 @@ if TYPE_CHECKING:
         InvalidInput,
         MissingExtra,
         MuntinError,
+        OutputInvalid,
         PromptFileError,
+        StepLimit,
         StoreError,
         TokenizerError,
         UnknownModel,
     )
+    from muntin.generation import generate, generate_sync
     from muntin.history import History, Tokens, Turns
     from muntin.prompt_files import prompt_file
     from muntin.prompts import (
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         when,
     )
     from muntin.session import Session
+    from muntin.tools import Tool
 
 __version__ = "0.1.0"
 
@@ -78,11 +82,14 @@ _HOMES = {
         "InvalidInput",
         "MissingExtra",
         "MuntinError",
+        "OutputInvalid",
         "PromptFileError",
         "StoreError",
+        "StepLimit",
         "TokenizerError",
         "UnknownModel",
     ),
+    "muntin.generation": ("generate", "generate_sync"),
     "muntin.history": ("History", "Tokens", "Turns"),
     "muntin.prompt_files": ("prompt_file",),
     "muntin.prompts": (
@@ -95,6 +102,7 @@ _HOMES = {
         "when",
     ),
     "muntin.session": ("Session",),
+    "muntin.tools": ("Tool",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -118,6 +126,7 @@ __all__ = [
     "Message",
     "MissingExtra",
     "MuntinError",
+    "OutputInvalid",
     "Profile",
     "PromptFileError",
     "Reasoning",
@@ -125,11 +134,13 @@ __all__ = [
     "Session",
     "SlotReport",
     "Slots",
+    "StepLimit",
     "StoreError",
     "Text",
     "Tokenizer",
     "TokenizerError",
     "Tokens",
+    "Tool",
     "ToolCall",
     "Turns",
     "UnknownModel",
@@ -140,6 +151,8 @@ __all__ = [
     "config",
     "context",
     "contribute",
+    "generate",
+    "generate_sync",
     "match",
     "normalize_tag_name",
     "prompt",

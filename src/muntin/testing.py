@@ -1,18 +1,189 @@
-"""For users' own tests: what must survive, survives; a store keeps its promises."""
+"""For users' own tests: a scripted model, proof of what survives, and what a store must do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
+from muntin.calls import settle
+from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_text
-from muntin.core.tokens import TokenizerLike
+from muntin.core.message import Message, assistant
+from muntin.core.parts import File, Reasoning, Text, ToolCall
+from muntin.core.tokens import Counter, TokenizerLike
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.prompt import Prompt
+from muntin.providers.reply import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    Reply,
+    TextDelta,
+    ToolCalled,
+    ToolFinished,
+    Usage,
+)
 from muntin.store.conformance import CHECKS, check_store
 from muntin.store.memory import MemoryStore
 
-__all__ = ["CHECKS", "MemoryStore", "assert_survives", "check_store"]
+__all__ = ["CHECKS", "MemoryStore", "ScriptedModel", "assert_survives", "check_store"]
+
+# What a script may hold: a reply in one of its forms, an error to raise, the events of a stream
+# (an error among them breaks it off), or a function of the window that gives one of these.
+Scripted: TypeAlias = Any
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_EVENTS = (TextDelta, ReasoningDelta, ToolCalled, ToolFinished, Finished)
+_WORDS = re.compile(r"\S+\s*|\s+")
+
+
+class ScriptedModel:
+    """A model that gives the replies it was told to, and remembers what it was asked.
+
+    `replies` is a list, or a function of the window that answers every time. A reply is a str, a
+    `ToolCall` or a list of them, a `Message`, a `Reply`, an exception (it is raised), a list of
+    events (it is streamed as it stands), or a function of the window, sync or async, that
+    returns one of these. `.windows`, `.settings` and `.files` hold what each request was given.
+
+    `budget` is what a runtime takes for the size of the model's window.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Scripted] | Callable[[Window], Scripted],
+        *,
+        name: str = "scripted",
+        budget: Budget | int | None = None,
+    ) -> None:
+        if not callable(replies) and (
+            not isinstance(replies, Sequence) or isinstance(replies, str | bytes)
+        ):
+            raise InvalidType(f"ScriptedModel needs a list of replies, not {replies!r}")
+        check_text(name, "ScriptedModel.name")
+        self.name = name
+        self.budget = None if budget is None else as_budget(budget)
+        self.windows: list[Window] = []
+        self.settings: list[dict[str, Any]] = []
+        self.files: list[dict[str, File]] = []
+        self._replies = replies if callable(replies) else tuple(replies)
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self.name!r} asked={len(self.windows)}>"
+
+    async def complete(
+        self,
+        window: Window,
+        *,
+        settings: Mapping[str, Any] = _NOTHING,
+        files: Mapping[str, File] | None = None,
+    ) -> Reply:
+        """Return the next reply of the script, or raise it."""
+        finished = None
+        for event in await self._next(window, settings, files):
+            if isinstance(event, BaseException):
+                raise event
+            if isinstance(event, Finished):
+                finished = event.reply
+        if finished is None:
+            raise AssertionError("a scripted stream ended neither with Finished nor with an error")
+        return finished
+
+    async def stream(
+        self,
+        window: Window,
+        *,
+        settings: Mapping[str, Any] = _NOTHING,
+        files: Mapping[str, File] | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the next reply of the script in small pieces."""
+        for event in await self._next(window, settings, files):
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+    async def _next(
+        self, window: Window, settings: Mapping[str, Any], files: Mapping[str, File] | None
+    ) -> list[Event | BaseException]:
+        asked = len(self.windows)
+        self.windows.append(window)
+        self.settings.append(dict(settings))
+        self.files.append(dict(files or {}))
+        if callable(self._replies):
+            said: Scripted = self._replies
+        elif asked < len(self._replies):
+            said = self._replies[asked]
+        else:
+            raise AssertionError(
+                f"ScriptedModel {self.name!r} was given {len(self._replies)} replies and is asked "
+                f"for number {asked + 1}"
+            )
+        while callable(said) and not isinstance(said, type):
+            said = await settle(said(window))
+        return _script(said, window, asked)
+
+
+def _script(said: Scripted, window: Window, asked: int) -> list[Event | BaseException]:
+    """Return what was scripted as the events of a stream."""
+    if isinstance(said, type) and issubclass(said, BaseException):
+        said = said()
+    if isinstance(said, BaseException):
+        return [said]
+    if isinstance(said, list | tuple) and said and isinstance(said[0], (*_EVENTS, BaseException)):
+        return [*said] if _is_closed(said[-1]) else [*said, Finished(_spoken(said, window))]
+    reply = _reply(said, window, asked)
+    if reply.window is None:
+        reply = replace(reply, window=window)
+    return [*_pieces(reply.message), Finished(reply)]
+
+
+def _is_closed(last: object) -> bool:
+    return isinstance(last, Finished | BaseException)
+
+
+def _reply(said: Scripted, window: Window, asked: int) -> Reply:
+    if isinstance(said, Reply):
+        return said
+    if isinstance(said, str):
+        said = assistant(said)
+    elif isinstance(said, ToolCall):
+        said = assistant(tool_calls=[said])
+    elif isinstance(said, list | tuple) and all(isinstance(each, ToolCall) for each in said):
+        said = assistant(tool_calls=said)
+    if not isinstance(said, Message):
+        raise InvalidType(
+            f"reply {asked + 1} of a script must be a str, ToolCall, list of ToolCall, Message, "
+            f"Reply, exception, list of events, or a function giving one of these, not {said!r}"
+        )
+    return Reply(
+        said,
+        usage=Usage(input=window.tokens, output=Counter().message(said)),
+        finish_reason="tool_calls" if said.tool_calls else "stop",
+        window=window,
+    )
+
+
+def _spoken(events: Sequence[Event], window: Window) -> Reply:
+    """Return the reply that scripted events amount to."""
+    thought = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
+    text = "".join(each.text for each in events if isinstance(each, TextDelta))
+    calls = [each.call for each in events if isinstance(each, ToolCalled)]
+    content = (Reasoning(thought), Text(text)) if thought else text
+    return _reply(Message("assistant", content, tool_calls=tuple(calls)), window, 0)
+
+
+def _pieces(message: Message) -> list[Event]:
+    """Cut a message into the events by which it would arrive."""
+    parts = (Text(message.content),) if isinstance(message.content, str) else message.content or ()
+    pieces: list[Event] = []
+    for part in parts:
+        if isinstance(part, Text | Reasoning):
+            kind = TextDelta if isinstance(part, Text) else ReasoningDelta
+            pieces += [kind(word) for word in _WORDS.findall(part.text)]
+    return [*pieces, *(ToolCalled(call) for call in message.tool_calls)]
 
 
 def assert_survives(

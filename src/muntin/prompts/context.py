@@ -14,7 +14,7 @@ from muntin.calls import arity, check_plain
 from muntin.core.checks import check_optional_text, check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import CacheOptions, as_options
-from muntin.tools import ToolLike, tool_name, tool_schema
+from muntin.tools import ToolLike, as_tools
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -164,23 +164,6 @@ def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
                 f"{what}[{index}] must be a context, when() or match(), not {entry!r}"
             )
     return tuple(entry or None for entry in entries)
-
-
-def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
-    """Check a list of tools: each must have a name of its own and can be described."""
-    if not isinstance(tools, Sequence) or isinstance(tools, str):
-        raise InvalidType(f"{what}: tools must be a list, not {tools!r}")
-    places: dict[str, int] = {}
-    for index, tool in enumerate(tools):
-        if not isinstance(tool, Mapping) and not callable(tool):
-            raise InvalidType(f"{what}: a tool must be a schema or a function, not {tool!r}")
-        name = tool_name(tool)
-        if places.setdefault(name, index) != index:
-            raise InvalidInput(
-                f"{what}: tools[{places[name]}] and tools[{index}] both have the name {name!r}"
-            )
-        tool_schema(tool)
-    return tuple(tools)
 
 
 def check_resolver(value: Any, what: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.context import Reached
+from muntin.tools import problems
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -97,11 +98,7 @@ def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> Bas
     try:
         return model.model_validate(mine)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(step) for step in problem['loc']) or 'input'}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise InvalidInput(f"{what}: invalid input: {problems}") from error
+        raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
 
 
 def merge(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.calls import sync_twin
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.message import Message, user
-from muntin.core.slot import Group
+from muntin.core.slot import Group, MessageLike
 from muntin.core.slots import Slots
 from muntin.core.tokens import Counter, TokenizerLike
 from muntin.core.window import Window
@@ -29,7 +29,6 @@ from muntin.prompts.context import (
     PINNED,
     Reached,
     Resolver,
-    as_tools,
     as_uses,
     check_depth,
     check_model,
@@ -45,7 +44,7 @@ from muntin.prompts.inspection import (
     SystemText,
 )
 from muntin.prompts.resolve import Excluded, Part, Resolved, activate, gather_tools, resolve_texts
-from muntin.tools import ToolLike, tool_name, tool_schema
+from muntin.tools import ToolLike, as_tools, tool_name, tool_schema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -64,6 +63,15 @@ class Resolution:
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
     window: Window = field(repr=False)
+    _made: _Made = field(repr=False, compare=False)
+
+    def compose(self, messages: Sequence[MessageLike]) -> Window:
+        """Return the window with these messages behind the prompt's own: what was said since.
+
+        Texts are not resolved again, so the window begins with the same bytes. They are slot
+        `run`, are not trimmed, and the budget, which is for the system text, is not theirs.
+        """
+        return self._made.window_with(messages) if messages else self.window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +110,7 @@ class Prompt:
             tools=made.tools,
             settings=made.settings,
             window=made.window,
+            _made=made,
         )
 
     async def inspect(
@@ -231,6 +240,7 @@ def _compose(
     tools: Sequence[ToolLike],
     counter: Counter,
     token_budget: int | None,
+    since: Sequence[MessageLike] = (),
 ) -> Window:
     """Declare the slots and render them. The budget is for the system text alone: the rest, which
     may not be dropped, gets the room it needs beside it."""
@@ -252,6 +262,8 @@ def _compose(
             made.exclude(source, reason=reason, detail=detail)
         made.add("user", resolved.prompt or None, role="user", required=True, priority=PINNED)
         made.add("messages", resolved.messages, required=True, priority=PINNED)
+        if since:
+            made.add("run", since, required=True, priority=PINNED)
         return made
 
     if token_budget is None:
@@ -259,9 +271,10 @@ def _compose(
     rest = counter.tools(schemas)
     if resolved.prompt:
         rest += counter.message(user(resolved.prompt))
-    if resolved.messages:
+    if resolved.messages or since:
         conversation = Slots(sys.maxsize, tokenizer=counter.tokenizer)
         conversation.add("messages", resolved.messages)
+        conversation.add("run", since)
         rest += conversation.render().tokens
     return slots(token_budget + counter.overhead + rest).render()
 
@@ -277,6 +290,12 @@ class _Made:
     token_budget: int | None
     counter: Counter
     window: Window
+
+    def window_with(self, messages: Sequence[MessageLike]) -> Window:
+        """Compose again, with more messages behind the others."""
+        return _compose(
+            self.resolved, self.excluded, self.tools, self.counter, self.token_budget, messages
+        )
 
     @property
     def system_text(self) -> str:
