@@ -42,12 +42,15 @@ check: lint types test ## All that CI runs: lint, types, tests (the docs' exampl
 soak: $(READY) ## Run the long forms: properties, kills, writers
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/store/test_windows.py
+	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/test_wire.py tests/providers/test_decode.py
+	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/test_agent.py
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
 	$(PEERS)/bin/python bench/compose.py
 	$(PEERS)/bin/python bench/prompts.py
 	$(PEERS)/bin/python bench/store.py
+	$(PEERS)/bin/python bench/wire.py
 
 bench-estimate: $(READY) ## Measure the estimate's error by script
 	$(BIN)/python bench/estimate.py
