@@ -9,6 +9,7 @@
     ├── StoreError                         a store cannot be opened, read or written
     │   └── TurnLost                       another process has taken over the turn
     ├── BudgetExceeded                     what may not be dropped does not fit
+    ├── StrategyError                      a hook of a strategy failed or took too long
     ├── StepLimit                          an agent's run took as many steps as it may
     ├── OutputInvalid                      the model's answer is not of the form asked for
     ├── UnknownAsset (also a KeyError)     no asset is stored under this id
@@ -223,3 +224,15 @@ class ProviderUnavailable(ProviderError):
 
 class BadResponse(ProviderError):
     """The answer is not what the provider's API promises, and cannot be read."""
+
+
+class StrategyError(MuntinError):
+    """A hook of a strategy failed or took too long; the user's message is recorded."""
+
+    def __init__(self, hook: str, problem: str) -> None:
+        self.hook = hook
+        self.problem = problem
+        super().__init__(f"the strategy's {hook} {problem}")
+
+    def __reduce__(self) -> tuple[type[StrategyError], tuple[str, str]]:
+        return type(self), (self.hook, self.problem)

@@ -20,7 +20,7 @@ from muntin.errors import InvalidType, MuntinError, StoreError
 from muntin.history import Tokens, Turns
 from muntin.store import DEFAULT_URL, Store, View, open_store
 from muntin.store.items import Draft, Item, Opens, Status, check_session_id, draft_of
-from muntin.store.owner import abandoned, done, new_owner
+from muntin.store.owner import abandoned, done, new_owner, resumable
 from muntin.timeline import Projection, default_messages, project
 
 Limit: TypeAlias = Turns | Tokens | int
@@ -36,7 +36,8 @@ class Session:
     """A durable timeline by its id.
 
     `window` bounds what `items.history()` reads, whatever a call asks for.
-    Turns that a dead process left open are marked failed when the session is opened.
+    Turns that a dead process left open are marked failed when the session is opened, unless
+    `mend` is False.
     """
 
     def __init__(
@@ -46,14 +47,15 @@ class Session:
         store: Store | str = DEFAULT_URL,
         tokenizer: TokenizerLike | None = None,
         window: Turns | Tokens = DEFAULT_WINDOW,
+        mend: bool = True,
     ) -> None:
         self.id = check_session_id(id)
         self.store = open_store(store) if isinstance(store, str) else store
         self.counter = Counter(tokenizer)
         self.items = Items(self, _check_limit(window, "window"))
         now = datetime.now(UTC)
-        for turn in self.store.turns(id, status="open"):
-            if abandoned(turn, now):
+        for turn in self.store.turns(id, status="open") if mend else ():
+            if abandoned(turn, now) and not resumable(turn):
                 self.store.settle(id, turn.number, "failed")
 
     def __repr__(self) -> str:
@@ -116,6 +118,10 @@ class Session:
         kept = self._kept(tokens, message)
         return draft_of(message, opens=opens, ends=ends, tokens=kept, weight=tokens)
 
+    def _opening(self, draft: Draft, opens: Opens) -> Draft:
+        """Return a draft, counted, that begins a turn."""
+        return replace(self._draft(draft), opens=opens)
+
     def _kept(self, tokens: int, message: Message | None) -> dict[str, int]:
         """Return a count as it is stored: under the key it holds for, or not at all."""
         key = self.counter.key(message)
@@ -145,9 +151,20 @@ class Session:
         """Return the whole timeline as messages, or what came after the position `since`."""
         after = 0 if since is None else check_size(since, "since")
         items = self.store.read(self.id, view="history", after=after)
+        return self._shown(items, projection, entries=entries, since=after)
+
+    def _shown(
+        self,
+        items: Sequence[Item],
+        projection: Projection | None,
+        *,
+        entries: bool,
+        since: int,
+    ) -> list[Message]:
+        """Return the messages of items, without what was only meant for a turn that is over."""
         if any(item.transient for item in items):
             items = _lasting(items, self._last())
-        return self._project(items, projection, entries=entries, since=after)
+        return self._project(items, projection, entries=entries, since=since)
 
     def _project(
         self,
@@ -229,8 +246,7 @@ class TurnLog:
         if self.number is None:
             raise MuntinError("the turn has not begun: append to it first")
         until = datetime.now(UTC) + LEASE
-        store = self._session.store
-        store.settle(self._session.id, self.number, "open", owner=self._owner, until=until)
+        self._session.store.renew(self._session.id, self.number, self._owner, until)
 
     def _settle(self, status: Status) -> None:
         self._over = True

@@ -104,9 +104,8 @@ def test_opening_a_session_fails_the_turns_of_dead_processes_and_no_others(store
 
 def test_opening_a_session_changes_no_turn_that_is_settled(store, dead):
     begin(store, "s", dead, None)
-    store.settle("s", 1, "completed", owner=dead)
-    begin(store, "s", dead, None)
-    store.settle("s", 2, "pending", owner=dead)
+    store.settle("s", 1, "completed")
+    store.append("s", [Draft("signal", payload="x", opens="queue")], owner=dead)
     Session("s", store=store)
     assert statuses(store) == ["completed", "pending"]
 

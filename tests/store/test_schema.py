@@ -27,6 +27,14 @@ def open_and_close(url):
     open_store(url).close()
 
 
+OURS = schema.MIGRATIONS
+
+
+def version(later):
+    """The version of the tables with so many migrations after ours."""
+    return str(len(OURS) + later)
+
+
 def add_table(dialect):
     return ["CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)"]
 
@@ -40,7 +48,7 @@ def breaks(dialect):
 
 
 def migrations(monkeypatch, *more):
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:1], *more))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*OURS, *more))
 
 
 def test_the_version_is_recorded(store_url):
@@ -58,7 +66,19 @@ def test_an_older_store_is_brought_forward_and_keeps_what_it_has(store_url, monk
         assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
         Session("s", store=store).append(user("more"))
     assert rows(store_url, "SELECT x, y FROM muntin_extra") == [(7, None)]
-    assert rows(store_url, "SELECT value FROM muntin_meta") == [("3",)]
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(2),)]
+
+
+def test_a_store_of_the_first_version_is_brought_to_ours(store_url, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(schema, "MIGRATIONS", OURS[:1])
+        with closing(open_store(store_url)) as store:
+            Session("s", store=store).append(user("kept"))
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
+    with closing(open_store(store_url)) as store:
+        store.put_states("s", {"window": "new"})
+        assert store.state("s", "window") == "new"
+        assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
 
 
 def test_a_store_is_brought_forward_once_and_from_where_it_is(store_url, monkeypatch):
@@ -76,7 +96,7 @@ def test_a_new_store_gets_the_newest_tables_at_once(store_url, monkeypatch):
     migrations(monkeypatch, add_table, add_column)
     open_and_close(store_url)
     assert rows(store_url, "SELECT x, y FROM muntin_extra") == [(7, None)]
-    assert rows(store_url, "SELECT value FROM muntin_meta") == [("3",)]
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(2),)]
 
 
 def test_a_newer_store_is_refused_with_its_name_and_left_as_it_is(store_url, monkeypatch):
@@ -88,7 +108,8 @@ def test_a_newer_store_is_refused_with_its_name_and_left_as_it_is(store_url, mon
     with pytest.raises(StoreError) as refused:
         open_store(store_url)
     assert str(refused.value) == (
-        f"{name}: written by a newer Muntin (version 3 of its tables, this one knows 1); "
+        f"{name}: written by a newer Muntin (version {version(2)} of its tables, this one knows "
+        f"{version(0)}); "
         "upgrade with: pip install -U muntin"
     )
     migrations(monkeypatch, add_table, add_column)
@@ -102,7 +123,7 @@ def test_a_migration_that_fails_changes_nothing(store_url, monkeypatch):
         migrations(broken, add_table, breaks)
         with pytest.raises(StoreError, match="nowhere"):
             open_store(store_url)
-    assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(0),)]
     migrations(monkeypatch, add_table)
     open_and_close(store_url)
     assert rows(store_url, "SELECT x FROM muntin_extra") == [(7,)]

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 from muntin.errors import InvalidInput, InvalidType
-from muntin.store.items import Draft, Item, SessionInfo, Status, Turn
+from muntin.store.items import Draft, Item, Record, SessionInfo, Status, Turn
 
 View: TypeAlias = Literal["all", "client", "history"]
 
@@ -40,7 +40,8 @@ class Store(Protocol):
     ) -> list[Item]:
         """Append all drafts in one transaction and return them as items.
 
-        `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one.
+        `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one;
+        `opens="queue"` begins one that waits behind those before it.
         Without either the item joins the turn `turn` names (the one after the newest begins it),
         else the newest turn; in a session without turns it begins one that counts as completed.
         `owner` and its lease `until` are those of the turns it begins; in a turn that is there
@@ -74,22 +75,68 @@ class Store(Protocol):
     ) -> list[Turn]:
         """Return the turns, the newest first."""
 
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to.
 
         It may itself lie partly beyond; None if the session is empty.
         """
 
-    def settle(
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner.
+
+        False if there is no such turn, or it is another's.
+        """
+
+    def take(
+        self, session: str, owner: str, until: datetime, *, number: int | None = None
+    ) -> Turn | None:
+        """Take the next turn that may be worked on, and become its owner.
+
+        One turn of a session is worked on at a time; see `muntin.store.turns.choose`.
+        """
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+
+    def put_report(
         self,
         session: str,
-        turn: int,
-        status: Status,
+        record: Record,
+        contents: Mapping[str, str],
         *,
-        owner: str | None = None,
-        until: datetime | None = None,
+        keep: int,
+        states: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the status, owner and lease of a turn."""
+        """Keep a report and the contents its plan names; forget the oldest beyond `keep`.
+
+        In the same transaction `states` are set.
+        """
+
+    def put_states(self, session: str, states: Mapping[str, str]) -> None:
+        """Set states of a session, by name: what one turn leaves to the next."""
+
+    def state(self, session: str, key: str) -> str | None:
+        """Return a state of a session, or None."""
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep contents that no report names, under names with a colon.
+
+        Those first kept before the turn `forget` are forgotten.
+        """
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash, or None."""
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""

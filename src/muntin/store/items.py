@@ -34,8 +34,9 @@ SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
 
 Status: TypeAlias = Literal["pending", "open", "completed", "failed"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
-# How an item may begin a turn: a new one, or the one that waits for its wake.
-Opens: TypeAlias = Literal["turn", "inbox"]
+# How an item may begin a turn: one that is worked on, the one that waits for its wake, or one
+# that waits behind those before it.
+Opens: TypeAlias = Literal["turn", "inbox", "queue"]
 OPENS: tuple[Opens, ...] = Opens.__args__  # type: ignore[attr-defined]
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -62,8 +63,9 @@ class Draft:
     """What is to be appended: a message, or the payload of another kind of item.
 
     `opens` begins a turn, `turn` names one (else the newest), `ends` settles it afterwards.
-    `run` is the position of the run the item is part of. `tokens` are counts by tokenizer,
-    `weight` is what the item adds to the running sum.
+    `run` is the position of the run the item is part of. `meta` is what else is known of the item
+    (who sent it). `tokens` are counts by tokenizer, `weight` is what the item adds to the running
+    sum.
     """
 
     kind: Kind
@@ -73,6 +75,7 @@ class Draft:
     time: datetime | None = field(default=None, kw_only=True)
     visibility: Visibility = field(default=VISIBLE, kw_only=True)
     transient: bool = field(default=False, kw_only=True)
+    meta: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     opens: Opens | None = field(default=None, kw_only=True)
     turn: int | None = field(default=None, kw_only=True)
     ends: Status | None = field(default=None, kw_only=True)
@@ -92,6 +95,8 @@ class Draft:
             raise InvalidInput(f"{what} needs a message")
         elif self.payload is not None:
             object.__setattr__(self, "payload", _plain_json(self.payload, f"payload of {what}"))
+        if self.meta:
+            object.__setattr__(self, "meta", _plain_json(self.meta, f"meta of {what}"))
         if not isinstance(self.visibility, Visibility):
             raise InvalidType(f"{what}: visibility must be a Visibility, not {self.visibility!r}")
         if self.time is not None:
@@ -156,6 +161,7 @@ class Item:
     time: datetime = field(default=EPOCH, kw_only=True)
     visibility: Visibility = field(default=VISIBLE, kw_only=True)
     transient: bool = field(default=False, kw_only=True)
+    meta: Mapping[str, Any] = field(default_factory=dict, kw_only=True, hash=False)
     tokens: Mapping[str, int] = field(default_factory=dict, kw_only=True, compare=False)
     items: tuple[Item, ...] = field(default=(), kw_only=True, compare=False)
 
@@ -196,6 +202,20 @@ class SessionInfo:
     turns: int
     created: datetime
     updated: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The kept report of one composed window, and the plan to compose it again.
+
+    Both are JSON. The plan names contents by hash.
+    """
+
+    turn: int
+    step: int
+    time: datetime
+    report: str
+    plan: str
 
 
 def draft_of(message: Message, **given: Any) -> Draft:

@@ -18,13 +18,14 @@ from muntin.store import View
 from muntin.store.items import (
     Draft,
     Item,
+    Record,
     SessionInfo,
     Status,
     Turn,
     check_session_id,
 )
 from muntin.store.rows import entry_id, placed, to_data
-from muntin.store.turns import place
+from muntin.store.turns import choose, place
 
 
 @dataclass(slots=True)
@@ -38,6 +39,11 @@ class _Session:
     # Positions of the live entries, and of all versions, by entry.
     live: dict[str, int] = field(default_factory=dict)
     versions: dict[str, list[int]] = field(default_factory=dict)
+    reports: dict[tuple[int, int], Record] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)
+    # In which turn the contents were first kept that no report names.
+    named: dict[str, int] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -160,6 +166,10 @@ class MemoryStore:
             turns = kept.turns[::-1] if kept else []
         return [turn for turn in turns if status in (None, turn.status)][:newest]
 
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        return next((turn for turn in self.turns(session) if turn.number == number), None)
+
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
         check_session_id(session)
@@ -171,23 +181,120 @@ class MemoryStore:
             index = bisect_right(kept.totals, kept.totals[-1] - weight)
             return _own(kept.items[index]) if index < len(kept.items) else None
 
-    def settle(
-        self,
-        session: str,
-        turn: int,
-        status: Status,
-        *,
-        owner: str | None = None,
-        until: datetime | None = None,
-    ) -> None:
-        """Set the status, owner and lease of a turn."""
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner."""
         check_session_id(session)
         with self._lock:
             kept = self._sessions.get(session)
-            if kept and 1 <= turn <= len(kept.turns):
-                kept.turns[turn - 1] = replace(
-                    kept.turns[turn - 1], status=status, owner=owner, until=until
-                )
+            if kept is None or not 1 <= turn <= len(kept.turns):
+                return False
+            known = kept.turns[turn - 1]
+            if by is not None and known.owner != by:
+                return False
+            kept.turns[turn - 1] = replace(known, status=status, owner=None, until=None)
+            return True
+
+    def take(
+        self, session: str, owner: str, until: datetime, *, number: int | None = None
+    ) -> Turn | None:
+        """Take the next turn that waits, or was given up, and become its owner."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            turns = kept.turns if kept else []
+            unsettled = [turn for turn in turns if turn.status in ("open", "pending")]
+            turn, lost = choose(unsettled, number, datetime.now(UTC))
+            for each in lost:
+                self.settle(session, each, "failed")
+            if turn is None:
+                return None
+            held = replace(turn, status="open", owner=owner, until=until)
+            turns[turn.number - 1] = held
+            return held
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None or kept.turns[turn - 1].owner != owner:
+                return False
+            kept.turns[turn - 1] = replace(kept.turns[turn - 1], until=until)
+            return True
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+        with self._lock:
+            return [
+                name
+                for name, kept in sorted(self._sessions.items())
+                if name > (after or "")
+                and any(turn.status in ("open", "pending") for turn in kept.turns)
+            ][:limit]
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        keep: int,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions[session]
+            kept.contents.update(contents)
+            kept.reports[record.turn, record.step] = record
+            kept.states.update(states or {})
+            for key in sorted(kept.reports)[: max(0, len(kept.reports) - keep)]:
+                del kept.reports[key]
+
+    def put_states(self, session: str, states: Mapping[str, str]) -> None:
+        """Set states of a session, by name: what one turn leaves to the next."""
+        check_session_id(session)
+        with self._lock:
+            self._sessions[session].states.update(states)
+
+    def state(self, session: str, key: str) -> str | None:
+        """Return a state of a session, or None."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.states.get(key) if kept else None
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            found = sorted(kept.reports.items()) if kept else []
+        return [
+            record
+            for (turn, _), record in found
+            if turn >= first and (last is None or turn <= last)
+        ]
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep contents that no report names, and forget those of old turns."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions[session]
+            for key, data in contents.items():
+                kept.contents.setdefault(key, data)
+                kept.named.setdefault(key, turn)
+            for key in [key for key, first in kept.named.items() if first < forget]:
+                del kept.contents[key], kept.named[key]
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash, or None."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.contents.get(key) if kept else None
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""

@@ -18,9 +18,13 @@ from muntin.store.items import Turn
 _working: set[str] = set()
 
 
-def new_owner() -> str:
-    """Return a name for an owner in this process, unlike any other, until `done` is said of it."""
-    owner = f"{_machine()}:{os.getpid()}:{_started(os.getpid())}:{uuid.uuid4().hex}"
+def new_owner(*, wake: bool = False) -> str:
+    """Return a name for an owner in this process, unlike any other, until `done` is said of it.
+
+    That of a wake tells so.
+    """
+    name = f"{'wake-' if wake else ''}{uuid.uuid4().hex}"
+    owner = f"{_machine()}:{os.getpid()}:{_started(os.getpid())}:{name}"
     _working.add(owner)
     return owner
 
@@ -28,6 +32,11 @@ def new_owner() -> str:
 def done(owner: str) -> None:
     """Say that an owner no longer works on its turn, whether or not that could be recorded."""
     _working.discard(owner)
+
+
+def resumable(turn: Turn) -> bool:
+    """Say whether a turn is a wake, which is run again when its owner died."""
+    return turn.owner is not None and ":wake-" in turn.owner
 
 
 def abandoned(turn: Turn, now: datetime) -> bool:

@@ -32,18 +32,24 @@ _ENTRIES = ("context_inserted", "context_removed")
 def to_data(draft: Draft) -> str:
     """Write the content of a draft as JSON; raise an error naming what cannot be written."""
     message = draft.message
+    meta = {"meta": draft.meta} if draft.meta else {}
     if message is None:
-        return _json({"payload": draft.payload}, draft)
+        return _json({"payload": draft.payload, **meta}, draft)
     content = message.content
     rest = message.tool_calls or message.attachments or message.extra
-    if content.__class__ is str and not rest and message.tool_call_id is message.name is None:
+    if (
+        content.__class__ is str
+        and not (rest or meta)
+        and message.tool_call_id is message.name is None
+    ):
         # Most messages: a role and a text. Writing them by hand is three times as fast.
         return f'{{"message":{{"role":"{message.role}","content":{encode_basestring(content)}}}}}'
     plain = not message.extra and not isinstance(content, tuple)
     if plain and not any(call.extra for call in message.tool_calls):
-        return _json({"message": message.to_dict()}, draft)
+        return _json({"message": message.to_dict(), **meta}, draft)
     # Fields we only carry may be anything: what would not come back the same is refused.
-    text = _json({"message": copy_json(message.to_dict(), f"a {draft.kind} item")}, draft)
+    data = copy_json(message.to_dict(), f"a {draft.kind} item")
+    text = _json({"message": data, **meta}, draft)
     try:
         same = Message.from_dict(json.loads(text)["message"]) == message
     except InvalidInput:
@@ -133,6 +139,7 @@ def _to_item(row: Sequence[Any]) -> Item:
         time=from_microseconds(time),
         visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
         transient=bool(transient),
+        meta=content.get("meta") or {},
         tokens={} if tokens == "{}" else json.loads(tokens),
     )
 
@@ -149,5 +156,6 @@ def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:
         time=time,
         visibility=draft.visibility,
         transient=draft.transient,
+        meta=draft.meta,
         tokens=draft.tokens,
     )

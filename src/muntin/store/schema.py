@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
@@ -114,14 +115,63 @@ _INDEXES = (
 )
 
 
+# What was composed, and the plan to compose it again; contents are kept once, by hash.
+reports = Table(
+    "muntin_reports",
+    _metadata,
+    _session(),
+    Column("turn", BigInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("report", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    PrimaryKeyConstraint("session", "turn", "step", name="muntin_reports_key"),
+)
+
+contents = Table(
+    "muntin_contents",
+    _metadata,
+    _session(),
+    Column("hash", _text, nullable=False),
+    Column("turn", BigInteger, nullable=False),
+    Column("data", Text, nullable=False),
+    PrimaryKeyConstraint("session", "hash", name="muntin_contents_key"),
+)
+
+# What one turn leaves to the next, by name.
+states = Table(
+    "muntin_states",
+    _metadata,
+    _session(),
+    Column("key", _text, nullable=False),
+    Column("value", Text, nullable=False),
+    PrimaryKeyConstraint("session", "key", name="muntin_states_key"),
+)
+
+_UNSETTLED = text("status IN ('open', 'pending')")
+_WAITING = Index(
+    "muntin_turns_waiting",
+    *(turns.c.session, turns.c.number, turns.c.status),
+    *(turns.c.first, turns.c.owner, turns.c.until),
+    sqlite_where=_UNSETTLED,
+    postgresql_where=_UNSETTLED,
+)
+
+
 def _first(dialect: Dialect) -> list[str]:
     made: list[DDLElement] = [CreateTable(each) for each in (sessions, turns, items, entries)]
     made += [CreateIndex(index) for index in _INDEXES]
     return [str(each.compile(dialect=dialect)) for each in made]
 
 
+def _second(dialect: Dialect) -> list[str]:
+    made: list[DDLElement] = [CreateTable(each) for each in (reports, contents, states)]
+    made.append(CreateIndex(_WAITING))
+    return [str(each.compile(dialect=dialect)) for each in made]
+
+
 # How to get from each version to the next; the first is from nothing.
-MIGRATIONS: tuple[Callable[[Dialect], list[str]], ...] = (_first,)
+MIGRATIONS: tuple[Callable[[Dialect], list[str]], ...] = (_first, _second)
 
 
 def create_meta(dialect: Dialect) -> str:

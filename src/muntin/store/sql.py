@@ -6,6 +6,7 @@ SQLAlchemy Core makes the statements and tables of both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from muntin.store import View
 from muntin.store.items import (
     Draft,
     Item,
+    Record,
     SessionInfo,
     Status,
     Turn,
@@ -23,7 +25,7 @@ from muntin.store.items import (
     to_microseconds,
 )
 from muntin.store.rows import entry_id, placed, to_data, to_items, to_tokens
-from muntin.store.turns import place
+from muntin.store.turns import choose, place
 
 try:
     from sqlalchemy.engine import Engine
@@ -153,6 +155,129 @@ class SqlStore:
         if newest != counted:
             tx.run(self._sql.set_turn, sid=sid, turn=newest)
 
+    def take(
+        self, session: str, owner: str, until: datetime, *, number: int | None = None
+    ) -> Turn | None:
+        """Take the next turn that waits, or was given up, and become its owner."""
+        check_session_id(session)
+        lease = to_microseconds(until)
+
+        def write(tx: Transaction) -> Turn | None:
+            sid = tx.scalar(self._sql.session_id, session=session)
+            rows = tx.all(self._sql.unsettled, sid=sid) if sid is not None else []
+            turn, lost = choose([_turn(row) for row in rows], number, datetime.now(UTC))
+            for each in lost:
+                tx.run(self._sql.end_turn, sid=sid, turn=each, state="failed")
+            if turn is None:
+                return None
+            tx.run(self._sql.take, sid=sid, turn=turn.number, holder=owner, lease=lease)
+            return replace(turn, status="open", owner=owner, until=until)
+
+        return self._database.transact(write, writing=True)
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+        values = {"session": check_session_id(session), "turn": turn, "holder": owner}
+        values["lease"] = to_microseconds(until)
+        return bool(
+            self._database.transact(lambda tx: tx.all(self._sql.renew, **values), writing=True)
+        )
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+        page = {"last": after or "", "newest": limit}
+        return [name for (name,) in self._database.ask(self._sql.waiting, **page)]
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        keep: int,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = tx.scalar(self._sql.session_id, session=session)
+            rows = [(sid, key, record.turn, data) for key, data in contents.items()]
+            tx.many(self._sql.insert_contents, rows)
+            tx.run(
+                self._sql.put_report,
+                session=sid,
+                turn=record.turn,
+                step=record.step,
+                time=to_microseconds(record.time),
+                report=record.report,
+                plan=record.plan,
+            )
+            self._put_states(tx, sid, states or {})
+            for turn, step in tx.all(self._sql.nth_report, sid=sid, n=keep):
+                tx.run(self._sql.drop_reports, sid=sid, turn=turn, step=step)
+                # Now and then, because finding out what is no longer named reads all plans.
+                if turn % max(1, keep // 10) == 0:
+                    self._forget_contents(tx, sid, turn)
+
+        self._database.transact(write, writing=True)
+
+    def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
+        """Forget what only reports named that are gone."""
+        named = "".join(plan for (plan,) in tx.all(self._sql.plans, sid=sid))
+        for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last):
+            if key not in named and ":" not in key:  # originals of sources have one
+                tx.run(self._sql.drop_content, sid=sid, key=key)
+
+    def put_states(self, session: str, states: Mapping[str, str]) -> None:
+        """Set states of a session, by name: what one turn leaves to the next."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            self._put_states(tx, tx.scalar(self._sql.session_id, session=session), states)
+
+        self._database.transact(write, writing=True)
+
+    def _put_states(self, tx: Transaction, sid: int, states: Mapping[str, str]) -> None:
+        for key, value in states.items():
+            tx.run(self._sql.put_state, session=sid, key=key, value=value)
+
+    def state(self, session: str, key: str) -> str | None:
+        """Return a state of a session, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.state, session=session, name=key)
+        return rows[0][0] if rows else None
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+        check_session_id(session)
+        bounds = {"first": first, "last": _MOST if last is None else last}
+        rows = self._database.ask(self._sql.reports, session=session, **bounds)
+        return [
+            Record(turn, step, from_microseconds(time), report, plan)
+            for turn, step, time, report, plan in rows
+        ]
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep contents that no report names, and forget those of old turns."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = tx.scalar(self._sql.session_id, session=session)
+            rows = [(sid, key, turn, data) for key, data in contents.items()]
+            tx.many(self._sql.insert_contents, rows)
+            tx.run(self._sql.drop_named, sid=sid, turn=forget)
+
+        self._database.transact(write, writing=True)
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.content, session=session, key=key)
+        return rows[0][0] if rows else None
+
     def read(
         self,
         session: str,
@@ -193,10 +318,13 @@ class SqlStore:
             values["newest"] = min(newest, _MOST)
         statement = self._sql.turns(state=status is not None, newest=newest is not None)
         rows = self._database.ask(statement, session=session, **values)
-        return [
-            Turn(number, state, first, owner, None if until is None else from_microseconds(until))
-            for number, state, first, owner, until in rows
-        ]
+        return [_turn(row) for row in rows]
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.turn, session=session, turn=number)
+        return _turn(rows[0]) if rows else None
 
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
@@ -205,30 +333,13 @@ class SqlStore:
         rows = self._database.ask(self._sql.reach, session=session, weight=min(weight, _MOST))
         return next(iter(to_items(rows, self.name)), None)
 
-    def settle(
-        self,
-        session: str,
-        turn: int,
-        status: Status,
-        *,
-        owner: str | None = None,
-        until: datetime | None = None,
-    ) -> None:
-        """Set the status, owner and lease of a turn."""
-        check_session_id(session)
-        held = None if until is None else to_microseconds(until)
-
-        def write(tx: Transaction) -> None:
-            tx.run(
-                self._sql.settle,
-                session=session,
-                turn=turn,
-                state=status,
-                holder=owner,
-                lease=held,
-            )
-
-        self._database.transact(write, writing=True)
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner."""
+        values = {"session": check_session_id(session), "turn": turn, "state": status}
+        statement = self._sql.settle
+        if by is not None:
+            statement, values["holder"] = self._sql.settle_own, by
+        return bool(self._database.transact(lambda tx: tx.all(statement, **values), writing=True))
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""
@@ -288,6 +399,11 @@ class SqlStore:
 
     def __repr__(self) -> str:
         return f"SqlStore({self.name!r})"
+
+
+def _turn(row: Sequence[Any]) -> Turn:
+    number, status, first, owner, until = row
+    return Turn(number, status, first, owner, None if until is None else from_microseconds(until))
 
 
 def _info(row: Sequence[Any]) -> SessionInfo:

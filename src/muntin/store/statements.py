@@ -14,6 +14,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     literal_column,
+    null,
     or_,
     select,
     update,
@@ -23,7 +24,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
 
 from muntin.store import View
-from muntin.store.schema import entries, items, meta, sessions, turns
+from muntin.store.schema import contents, entries, items, meta, reports, sessions, states, turns
 
 _ITEM = (
     items.c.position,
@@ -38,6 +39,8 @@ _ITEM = (
     items.c.data,
 )
 _INFO = (sessions.c.name, sessions.c.head, sessions.c.turn, sessions.c.created, sessions.c.updated)
+_TURN = (turns.c.number, turns.c.status, turns.c.first, turns.c.owner, turns.c.until)
+_UNSETTLED = turns.c.status.in_([literal_column("'open'"), literal_column("'pending'")])
 # Both know "insert or update"; the types of the two are not related.
 _UPSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -60,6 +63,10 @@ class Statement:
         return known if self._names is None else [known[name] for name in self._names]
 
 
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
 def _of_session(name: str = "session") -> Any:
     """Return the number of the session with this id: ids are values, never SQL."""
     return select(sessions.c.id).where(sessions.c.name == bindparam(name)).scalar_subquery()
@@ -75,6 +82,7 @@ class Statements:
         self.insert_turns = self._insert(turns)
         self.insert_entry = self._insert(entries)
         self.insert_meta = self._insert(meta)
+        self.insert_contents = f"{self._insert(contents)} ON CONFLICT DO NOTHING"
         self._turns: dict[tuple[bool, bool], Statement] = {}
 
     def _insert(self, table: Table) -> str:
@@ -155,6 +163,165 @@ class Statements:
         return self._make(held.returning(turns.c.number))
 
     @cached_property
+    def turn(self) -> Statement:
+        """One turn of a session."""
+        return self._make(
+            select(*_TURN).where(
+                turns.c.session == _of_session(), turns.c.number == bindparam("turn")
+            )
+        )
+
+    @cached_property
+    def unsettled(self) -> Statement:
+        """The turns of a session that wait or are worked on, the oldest first."""
+        found = select(*_TURN).where(turns.c.session == bindparam("sid"), _UNSETTLED)
+        return self._make(found.order_by(turns.c.number))
+
+    @cached_property
+    def take(self) -> Statement:
+        """Give a turn an owner and a lease."""
+        found = update(turns).where(
+            turns.c.session == bindparam("sid"), turns.c.number == bindparam("turn")
+        )
+        return self._make(
+            found.values(
+                status=literal_column("'open'"), owner=bindparam("holder"), until=bindparam("lease")
+            )
+        )
+
+    @cached_property
+    def renew(self) -> Statement:
+        """Renew the lease of a turn that is still its owner's, and tell whether it was."""
+        found = update(turns).where(
+            turns.c.session == _of_session(),
+            turns.c.number == bindparam("turn"),
+            turns.c.owner == bindparam("holder"),
+        )
+        return self._make(found.values(until=bindparam("lease")).returning(turns.c.number))
+
+    @cached_property
+    def settle_own(self) -> Statement:
+        """Settle a turn that is still its owner's, and tell whether it was."""
+        found = update(turns).where(
+            turns.c.session == _of_session(),
+            turns.c.number == bindparam("turn"),
+            turns.c.owner == bindparam("holder"),
+        )
+        settled = found.values(status=bindparam("state"), owner=null(), until=null())
+        return self._make(settled.returning(turns.c.number))
+
+    @cached_property
+    def waiting(self) -> Statement:
+        """The sessions that have a turn that waits or is worked on."""
+        found = select(sessions.c.name).where(
+            sessions.c.id.in_(select(turns.c.session).where(_UNSETTLED)),
+            sessions.c.name > bindparam("last"),
+        )
+        return self._make(found.order_by(sessions.c.name).limit(bindparam("newest")))
+
+    @cached_property
+    def put_report(self) -> Statement:
+        """Keep a report, in place of an earlier one of the same step."""
+        values: dict[str, Any] = {name: bindparam(name) for name in _names(reports)}
+        insert = _UPSERT[self._dialect.name](reports).values(**values)
+        changed = {name: insert.excluded[name] for name in ("time", "report", "plan")}
+        return self._make(
+            insert.on_conflict_do_update(index_elements=["session", "turn", "step"], set_=changed)
+        )
+
+    @cached_property
+    def reports(self) -> Statement:
+        """The reports of some turns of a session."""
+        columns = (reports.c.turn, reports.c.step, reports.c.time, reports.c.report, reports.c.plan)
+        found = select(*columns).where(
+            reports.c.session == _of_session(),
+            reports.c.turn >= bindparam("first"),
+            reports.c.turn <= bindparam("last"),
+        )
+        return self._make(found.order_by(reports.c.turn, reports.c.step))
+
+    @cached_property
+    def nth_report(self) -> Statement:
+        """Turn and step of the n-th newest report."""
+        columns = (reports.c.turn, reports.c.step)
+        found = select(*columns).where(reports.c.session == bindparam("sid"))
+        newest = found.order_by(reports.c.turn.desc(), reports.c.step.desc())
+        return self._make(newest.limit(1).offset(bindparam("n")))
+
+    @cached_property
+    def drop_reports(self) -> Statement:
+        """Forget the reports up to a step of a turn."""
+        same = and_(reports.c.turn == bindparam("turn"), reports.c.step <= bindparam("step"))
+        return self._make(
+            delete(reports).where(
+                reports.c.session == bindparam("sid"),
+                or_(reports.c.turn < bindparam("turn"), same),
+            )
+        )
+
+    @cached_property
+    def plans(self) -> Statement:
+        """The plans of all reports of a session."""
+        return self._make(select(reports.c.plan).where(reports.c.session == bindparam("sid")))
+
+    @cached_property
+    def old_contents(self) -> Statement:
+        """The contents first kept up to a turn."""
+        return self._make(
+            select(contents.c.hash).where(
+                contents.c.session == bindparam("sid"), contents.c.turn <= bindparam("turn")
+            )
+        )
+
+    @cached_property
+    def drop_content(self) -> Statement:
+        """Forget one content."""
+        return self._make(
+            delete(contents).where(
+                contents.c.session == bindparam("sid"), contents.c.hash == bindparam("key")
+            )
+        )
+
+    @cached_property
+    def drop_named(self) -> Statement:
+        """Forget the contents no report names, of old turns."""
+        return self._make(
+            delete(contents).where(
+                contents.c.session == bindparam("sid"),
+                contents.c.turn < bindparam("turn"),
+                contents.c.hash.contains(":"),
+            )
+        )
+
+    @cached_property
+    def put_state(self) -> Statement:
+        """Set a state of a session."""
+        values: dict[str, Any] = {name: bindparam(name) for name in _names(states)}
+        insert = _UPSERT[self._dialect.name](states).values(**values)
+        changed = {"value": insert.excluded["value"]}
+        return self._make(
+            insert.on_conflict_do_update(index_elements=["session", "key"], set_=changed)
+        )
+
+    @cached_property
+    def state(self) -> Statement:
+        """One state of a session."""
+        return self._make(
+            select(states.c.value).where(
+                states.c.session == _of_session(), states.c.key == bindparam("name")
+            )
+        )
+
+    @cached_property
+    def content(self) -> Statement:
+        """One content by its hash."""
+        return self._make(
+            select(contents.c.data).where(
+                contents.c.session == _of_session(), contents.c.hash == bindparam("key")
+            )
+        )
+
+    @cached_property
     def end_turn(self) -> Statement:
         """Set the status of a turn while its session is locked."""
         return self._make(self._end_turn())
@@ -173,15 +340,12 @@ class Statements:
 
     @cached_property
     def settle(self) -> Statement:
-        """Set the status, owner and lease of a turn."""
+        """Settle a turn, whoever has it, and tell whether it is there."""
         found = update(turns).where(
             turns.c.session == _of_session(), turns.c.number == bindparam("turn")
         )
-        return self._make(
-            found.values(
-                status=bindparam("state"), owner=bindparam("holder"), until=bindparam("lease")
-            )
-        )
+        settled = found.values(status=bindparam("state"), owner=null(), until=null())
+        return self._make(settled.returning(turns.c.number))
 
     @cached_property
     def recount(self) -> Statement:
@@ -250,15 +414,14 @@ class Statements:
         """All that removes a session, the session itself last."""
         made = [
             self._make(delete(table).where(table.c.session == _of_session()))
-            for table in (items, turns, entries)
+            for table in (items, turns, entries, reports, contents, states)
         ]
         return [*made, self._make(delete(sessions).where(sessions.c.name == bindparam("session")))]
 
     def turns(self, *, state: bool = False, newest: bool = False) -> Statement:
         """The turns of a session, the newest first."""
         if (state, newest) not in self._turns:
-            columns = (turns.c.number, turns.c.status, turns.c.first, turns.c.owner, turns.c.until)
-            found = select(*columns).where(turns.c.session == _of_session())
+            found = select(*_TURN).where(turns.c.session == _of_session())
             if state:
                 found = found.where(turns.c.status == bindparam("state"))
             found = found.order_by(turns.c.number.desc())
@@ -269,11 +432,13 @@ class Statements:
 
     def _read(self, view: View, given: frozenset[str]) -> Statement:
         """The items that a combination of limits leaves."""
+        # With a bound on positions, that on turns must not lure the database to the other index.
+        turn = items.c.turn + literal_column("0") if "after" in given else items.c.turn
         limits = {
             "after": items.c.position > bindparam("after"),
             "before": items.c.position < bindparam("before"),
-            "first_turn": items.c.turn >= bindparam("first_turn"),
-            "last_turn": items.c.turn <= bindparam("last_turn"),
+            "first_turn": turn >= bindparam("first_turn"),
+            "last_turn": turn <= bindparam("last_turn"),
         }
         found = select(*_ITEM).where(
             items.c.session == _of_session(),
@@ -284,8 +449,8 @@ class Statements:
         if view == "history":
             found = found.where(items.c.history)
         if "settled" in given:
-            turn = and_(turns.c.session == items.c.session, turns.c.number == items.c.turn)
-            found = found.select_from(items.join(turns, turn)).where(
+            owner = and_(turns.c.session == items.c.session, turns.c.number == items.c.turn)
+            found = found.select_from(items.join(turns, owner)).where(
                 or_(turns.c.status != "failed", items.c.turn >= bindparam("settled"))
             )
         if "newest" in given:

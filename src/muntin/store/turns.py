@@ -1,11 +1,13 @@
-"""Which turn each appended item belongs to: one rule for all stores."""
+"""Turns: which one an appended item belongs to, and who may work on one. For all stores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from muntin.errors import InvalidInput
-from muntin.store.items import Draft, Status
+from muntin.store.items import Draft, Status, Turn
+from muntin.store.owner import abandoned, resumable
 
 
 def place(
@@ -36,7 +38,7 @@ def place(
             if draft.opens is None and draft.turn is None:
                 status = "completed"  # something was noted before anyone asked
             else:
-                status = "pending" if draft.opens == "inbox" else "open"
+                status = "open" if draft.opens in (None, "turn") else "pending"
             changes[number] = status
         waiting = waiting and draft.opens is None and draft.turn is None
         if draft.ends is not None:
@@ -45,3 +47,30 @@ def place(
                 status = draft.ends
         numbers.append(number)
     return numbers, changes
+
+
+def choose(
+    unsettled: Sequence[Turn], number: int | None, now: datetime
+) -> tuple[Turn | None, list[int]]:
+    """Return which turn may be worked on now, and which were given up by their owners.
+
+    `unsettled` are the open and pending turns, the oldest first. One turn of a session is worked
+    on at a time, in their order. With a `number` only that turn is wanted; without one, a wake
+    that its owner gave up, or the inbox.
+    """
+    alive = {turn.number for turn in unsettled if turn.owner and not abandoned(turn, now)}
+    if any(turn.status == "open" and turn.number in alive for turn in unsettled):
+        return None, []
+    failed: list[int] = []
+    for turn in unsettled:
+        if turn.owner is None:
+            if turn.status == "pending" and (number is None or number == turn.number):
+                return turn, failed
+        elif turn.number not in alive:
+            if turn.status == "open" and number is None and resumable(turn):
+                return turn, failed
+            failed.append(turn.number)
+        else:
+            # Pending, and its owner waits for it: the first comes first.
+            return (turn if turn.number == number else None), failed
+    return None, failed

@@ -18,7 +18,7 @@ from muntin.store.conformance.facts import (
     statuses,
     texts,
 )
-from muntin.store.items import Draft, Visibility
+from muntin.store.items import Draft, Record, Visibility
 
 
 @fact
@@ -83,7 +83,7 @@ def an_item_may_end_its_turn(store: Store) -> None:
 
 @fact
 def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
-    """The turns an append begins are its owner's; `settle` changes hands."""
+    """The turns an append begins are its owner's, who alone renews and settles them as such."""
     until = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     store.append("s", said("a", ends="completed"))
     store.append("s", said("b", opens="turn"), owner="it's me: 100%", until=until)
@@ -91,11 +91,13 @@ def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
     same((first.owner, first.until), (None, None))
     same((second.owner, second.until), ("it's me: 100%", until))
     later = until.astimezone(timezone(timedelta(hours=-3))) + timedelta(seconds=1)
-    store.settle("s", 2, "open", owner="you", until=later)
+    same(store.renew("s", 2, "you", later), False, "renewed by another")
+    same(store.renew("s", 2, "it's me: 100%", later), True, "renewed by its owner")
     (turn, _) = store.turns("s")
-    same((turn.status, turn.owner, turn.until), ("open", "you", later))
-    store.settle("s", 2, "failed")
-    store.settle("s", 9, "failed")
+    same((turn.status, turn.owner, turn.until), ("open", "it's me: 100%", later))
+    same(store.settle("s", 2, "completed", by="you"), False, "settled by another")
+    same(store.settle("s", 2, "failed", by="it's me: 100%"), True, "settled by its owner")
+    same(store.settle("s", 9, "failed"), False, "a turn that is not there")
     (turn, _) = store.turns("s")
     same((turn.number, turn.status, turn.owner, turn.until), (2, "failed", None, None))
 
@@ -123,6 +125,53 @@ def appending_renews_the_lease(store: Store) -> None:
     turn = store.turns("s")[1]
     same(
         (turn.status, turn.owner, turn.until), ("open", "me", later), "of one that lives after all"
+    )
+
+
+@fact
+def one_turn_is_taken_at_a_time(store: Store) -> None:
+    """Turns that wait are taken in their order, one at a time; what waits is listed."""
+    until = datetime(2090, 1, 1, tzinfo=UTC)
+    store.append("b", said("x", opens="turn", ends="completed"))
+    store.append("a", said("p", opens="inbox"))
+    store.append("a", said("q", opens="inbox"))
+    store.append("a", said("r", opens="queue"), owner="me", until=until)
+    same([item.turn for item in store.read("a")], [1, 1, 2], "what arrives is one turn")
+    same((store.waiting(), store.waiting(after="a")), (["a"], []), "waiting")
+    taken = store.take("a", "me", until)
+    same(taken and (taken.number, taken.status, taken.owner), (1, "open", "me"))
+    same(store.take("a", "you", until), None, "while one is worked on")
+    same(store.take("a", "me", until, number=2), None, "the next")
+    store.settle("a", 1, "completed", by="me")
+    same(store.take("a", "you", until), None, "a turn that waits for its own")
+    taken = store.take("a", "me", until, number=2)
+    same(taken and taken.number, 2)
+    store.settle("a", 2, "completed", by="me")
+    same((store.waiting(), store.take("b", "me", until)), ([], None), "nothing waits")
+
+
+@fact
+def reports_and_states_are_kept(store: Store) -> None:
+    """Reports are kept up to a number, contents once, states by name; all go with their session."""
+    now = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    store.append("s", said("a", ends="completed"))
+    for turn in range(1, 6):
+        record = Record(turn, 1, now, f'{{"turn":{turn}}}', f'["h{turn}","all"]')
+        store.put_report("s", record, {f"h{turn}": f"content {turn}", "all": "of all"}, keep=2)
+    kept = store.reports("s")
+    same([(each.turn, each.time, each.plan) for each in kept[-1:]], [(5, now, '["h5","all"]')])
+    same([each.turn for each in kept], [4, 5], "reports")
+    same([each.turn for each in store.reports("s", first=5, last=9)], [5], "reports of some turns")
+    same((store.content("s", "h5"), store.content("s", "all")), ("content 5", "of all"))
+    same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
+    store.put_states("s", {"window": "one", "it's": "100%"})
+    store.put_states("s", {"window": "two"})
+    same((store.state("s", "window"), store.state("s", "it's")), ("two", "100%"), "states")
+    same((store.state("s", "x"), store.state("t", "window")), (None, None), "no such state")
+    store.delete("s")
+    same(
+        (store.reports("s"), store.content("s", "all"), store.state("s", "window")),
+        ([], None, None),
     )
 
 
