@@ -104,6 +104,7 @@ def test_the_report_as_json_is_stable():
         "lead_tokens",
         "tokenizer",
         "not_carried",
+        "prefix",
     ]
     assert list(data["slots"][0]) == [
         "name",

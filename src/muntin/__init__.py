@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from muntin.core.budget import Budget
+    from muntin.core.frontier import Frontier
     from muntin.core.message import Input, Message, assistant, system, tool, user
     from muntin.core.parts import Attachment, File, Image, Reasoning, Text, ToolCall
     from muntin.core.profile import Profile
     from muntin.core.report import Decision, Report, SlotReport
-    from muntin.core.slot import Cut, Exact, Group
+    from muntin.core.slot import Cut, Exact, Group, Stepped
     from muntin.core.slots import Slots
     from muntin.core.tags import (
         RESERVED_TAG_NAMES,
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
         set_tokenizer,
         when,
     )
+    from muntin.runtime.app import App
+    from muntin.runtime.capabilities import capability
+    from muntin.runtime.entities import Wake
+    from muntin.runtime.flows import Action, flow
+    from muntin.runtime.generators import generator
+    from muntin.runtime.sources import Source
     from muntin.session import Session
     from muntin.tools import Tool
 
@@ -58,11 +65,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "muntin.core.budget": ("Budget",),
+    "muntin.core.frontier": ("Frontier",),
     "muntin.core.message": ("Input", "Message", "assistant", "system", "tool", "user"),
     "muntin.core.parts": ("Attachment", "File", "Image", "Reasoning", "Text", "ToolCall"),
     "muntin.core.profile": ("Profile",),
     "muntin.core.report": ("Decision", "Report", "SlotReport"),
-    "muntin.core.slot": ("Cut", "Exact", "Group"),
+    "muntin.core.slot": ("Cut", "Exact", "Group", "Stepped"),
     "muntin.core.slots": ("Slots",),
     "muntin.core.tags": (
         "RESERVED_TAG_NAMES",
@@ -101,6 +109,12 @@ _HOMES = {
         "set_tokenizer",
         "when",
     ),
+    "muntin.runtime.app": ("App",),
+    "muntin.runtime.capabilities": ("capability",),
+    "muntin.runtime.entities": ("Wake",),
+    "muntin.runtime.flows": ("Action", "flow"),
+    "muntin.runtime.generators": ("generator",),
+    "muntin.runtime.sources": ("Source",),
     "muntin.session": ("Session",),
     "muntin.tools": ("Tool",),
 }
@@ -108,6 +122,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "RESERVED_TAG_NAMES",
+    "Action",
+    "App",
     "Attachment",
     "Breakpoint",
     "Budget",
@@ -118,6 +134,7 @@ __all__ = [
     "Decision",
     "Exact",
     "File",
+    "Frontier",
     "Group",
     "History",
     "Image",
@@ -134,7 +151,9 @@ __all__ = [
     "Session",
     "SlotReport",
     "Slots",
+    "Source",
     "StepLimit",
+    "Stepped",
     "StoreError",
     "Text",
     "Tokenizer",
@@ -144,15 +163,19 @@ __all__ = [
     "ToolCall",
     "Turns",
     "UnknownModel",
+    "Wake",
     "Window",
     "__version__",
     "aggregate",
     "assistant",
+    "capability",
     "config",
     "context",
     "contribute",
+    "flow",
     "generate",
     "generate_sync",
+    "generator",
     "match",
     "normalize_tag_name",
     "prompt",

@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from muntin.calls import settle
 from muntin.core.checks import check_size
@@ -32,6 +32,8 @@ from muntin.models import as_model
 from muntin.prompts.config import check_settings, defaults
 from muntin.providers.reply import Event, Finished, Model, Reply, ToolFinished, Usage
 from muntin.tools import ToolLike, as_tools, call_tool, tool_name
+
+T = TypeVar("T")
 
 MAX_STEPS = 20
 PARALLEL = 8
@@ -237,7 +239,7 @@ class Run:
     async def _keep(self, message: Message) -> None:
         """Record a message, to the end even if the run is cancelled meanwhile."""
         if self._record is not None:
-            await _to_the_end(self._write(message, self._record))
+            await to_the_end(self._write(message, self._record))
 
     async def _write(self, message: Message, record: Record) -> None:
         async with self._lock:
@@ -255,11 +257,11 @@ async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[
             await close()
 
 
-async def _to_the_end(work: Awaitable[None]) -> None:
+async def to_the_end(work: Awaitable[T]) -> T:
     """Await `work`; a cancellation is heard when it is done."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError as cancelled:
         while not task.done():
             try:

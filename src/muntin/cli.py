@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from muntin import __version__
+from muntin import __version__, cli_simulate
 from muntin.core.budget import Budget
 from muntin.core.message import Input
 from muntin.core.slots import Slots
@@ -97,6 +97,7 @@ def app() -> "Typer":
     from muntin.cli_sessions import sessions_app
 
     command.add_typer(sessions_app(), name="sessions")
+    cli_simulate.register(command)
     return command
 
 

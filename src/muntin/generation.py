@@ -119,7 +119,7 @@ async def _events(asked: _Asked, *, streaming: bool) -> AsyncGenerator[Event, No
             said.extend,
             tuple(said),
             asked.max_steps + attempt,  # the repair has a step of its own
-            {**made.settings, **_wanted(output)},
+            {**made.settings, **wanted(output)},
             asked.tokenizer,
             PARALLEL,
         )
@@ -133,13 +133,13 @@ async def _events(asked: _Asked, *, streaming: bool) -> AsyncGenerator[Event, No
         reply = replace(reply, usage=usage)
         if output is None or reply.tool_calls:
             break
-        value, problem = _read(output, reply.text)
+        value, problem = read_output(output, reply.text)
         if problem is None:
             reply = replace(reply, output=value)
             break
         if attempt:
             raise OutputInvalid(output.__name__, problem, reply)
-        said.append(user(_repair(output, problem)))
+        said.append(user(repair(output, problem)))
     yield Finished(reply)
 
 
@@ -180,14 +180,14 @@ async def _resolve(prompt: Prompt, asked: _Asked, name: str) -> Resolution:
     return made
 
 
-def _wanted(output: type[BaseModel] | None) -> dict[str, Any]:
+def wanted(output: type[BaseModel] | None) -> dict[str, Any]:
     """Return the settings by which clients ask for an answer of this form."""
     if output is None:
         return {}
     return {"output_schema": output.model_json_schema(), "output_name": output.__name__}
 
 
-def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | None]:
+def read_output(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | None]:
     """Return the answer as the model asked for, or what is wrong with it."""
     from pydantic import ValidationError
 
@@ -202,7 +202,8 @@ def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | N
     return None, problem
 
 
-def _repair(output: type[BaseModel], problem: str) -> str:
+def repair(output: type[BaseModel], problem: str) -> str:
+    """Return what the model is told of an answer that cannot be read."""
     return (
         f"Your answer is not a valid {output.__name__}: {problem}\n"
         "Answer again, with nothing but JSON that is valid for this schema:\n"

@@ -6,9 +6,13 @@ package's own snapshot is read, never its updater.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from muntin.core.caching import Caching
+from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 if TYPE_CHECKING:
@@ -71,16 +75,12 @@ def context_window(model: str) -> int:
             f"a model must be a str like 'anthropic/claude-sonnet-4-5', not {model!r}"
         )
     try:
-        from genai_prices.data_snapshot import get_snapshot
+        info = _find(model)
     except ImportError as error:
         raise MissingExtra(
             "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
             "or pass a Budget with the tokens you want"
         ) from error
-    # "openrouter/anthropic/claude" is provider openrouter: the first slash splits.
-    provider, _, name = model.partition("/") if "/" in model else (None, "", model)
-    try:
-        _, info = get_snapshot().find_provider_model(name, None, provider, None)
     except LookupError:
         raise UnknownModel(
             f"no model {model!r} is known; check the name, "
@@ -92,3 +92,44 @@ def context_window(model: str) -> int:
             "pass a Budget, for example Budget(128_000)"
         )
     return int(info.context_window)
+
+
+def caching_for(model: str) -> Caching | None:
+    """Return the caching rules of `model`, with the prices of `genai-prices` where it is installed
+    and knows them, else with those of Muntin's own table."""
+    profile = Profile.for_model(model)
+    name, rules = profile.name, profile.caching
+    if rules is None:
+        return None
+    try:
+        prices = _find(name).prices
+    except (ImportError, LookupError):
+        return rules
+    if isinstance(prices, list):  # prices that changed with time, the present one last
+        prices = prices[-1].prices
+    plain = _price(prices, "input_mtok")
+    read = _price(prices, "cache_read_mtok")
+    write = _price(prices, "cache_write_mtok")
+    if not plain:
+        return rules
+    return replace(
+        rules,
+        read=rules.read if read is None else float(read / plain),
+        write=rules.write if write is None else float(write / plain),
+    )
+
+
+def _find(model: str) -> Any:
+    """Return what the snapshot knows of a model."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    # "openrouter/anthropic/claude" is provider openrouter: the first slash splits.
+    provider, _, name = model.partition("/") if "/" in model else (None, "", model)
+    return get_snapshot().find_provider_model(name, None, provider, None)[1]
+
+
+def _price(prices: object, name: str) -> Decimal | None:
+    """Return a price; of a tiered one that of the shortest prompts."""
+    price = getattr(prices, name, None)
+    price = getattr(price, "base", price)
+    return None if price is None else Decimal(price)

@@ -41,10 +41,15 @@ _OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The texts of a prompt; `user` is None when the file has no such section."""
+    """The texts of a prompt; `user` is None when the file has no such section.
+
+    `system` is `own` and `block`, the context, with a blank line between them.
+    """
 
     system: str
     user: str | None = None
+    own: str = field(default="", compare=False)
+    block: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +102,10 @@ class PromptFile:
         if "context" in texts:
             body = texts["context"].strip("\n")
             block = f"<context>\n{body}\n</context>" if body.strip() else ""
-        parts = (texts["system"].strip("\n"), block.strip("\n"))
-        return Rendered("\n\n".join(part for part in parts if part.strip()), texts.get("user"))
+        texts_of = (texts["system"].strip("\n"), block.strip("\n"))
+        own, block = (text if text.strip() else "" for text in texts_of)
+        system = "\n\n".join(part for part in (own, block) if part)
+        return Rendered(system, texts.get("user"), own, block)
 
 
 def prompt_file(path: str | os.PathLike[str]) -> PromptFile:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -193,16 +194,21 @@ class _Signature:
 
 # Making a model costs a millisecond, and a turn asks for every tool several times.
 _signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
+# By the function behind it: a bound method is a new object each time it is asked for.
+_method_signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
 
 
 def _signature(name: str, fn: Callable[..., Any]) -> _Signature:
+    known, key = _signatures, fn
+    if isinstance(fn, MethodType):
+        known, key = _method_signatures, fn.__func__
     try:
-        known = _signatures.get(fn)
+        found = known.get(key)
     except TypeError:  # not hashable, or takes no weak references
         return _read_signature(name, fn)
-    if known is None:
-        known = _signatures[fn] = _read_signature(name, fn)
-    return known
+    if found is None:
+        found = known[key] = _read_signature(name, fn)
+    return found
 
 
 def _read_signature(name: str, fn: Callable[..., Any]) -> _Signature:

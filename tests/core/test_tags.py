@@ -416,3 +416,17 @@ def test_a_whole_tree_may_be_a_callable():
 def test_what_is_not_a_list_of_contributions_cannot_be_aggregated(wrong):
     with pytest.raises(InvalidType, match=r"cannot aggregate .*; give a list of contributions"):
         aggregate(wrong)
+
+
+def test_values_of_lazy_types_are_left_to_the_door_like_callables():
+    @dataclass
+    class Later:
+        text: str
+
+    given = contribute("a", {"now": "x", "later": [Later("y")]}, (Later,))
+    assert [(call.path, call.function) for call in given.calls] == [("later[0]", Later("y"))]
+    again = given.fill([{"inner": Later("z")}])
+    assert [call.path for call in again.calls] == ["later[0].inner"]
+    assert aggregate([again.fill(["z"])]).render() == (
+        "<now>\nx\n</now>\n<later>\n<inner>z</inner>\n</later>"
+    )

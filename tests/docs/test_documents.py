@@ -20,7 +20,9 @@ def blocks(document: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_examples_run_and_print_what_the_document_says(document):
+def test_examples_run_and_print_what_the_document_says(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # files that an example makes are gone afterwards
+    (tmp_path / "tests").symlink_to(ROOT / "tests")  # recorded conversations
     names: dict[str, object] = {"__name__": document.stem}
     found = blocks(document)
     for (language, code), (next_language, expected) in pairwise([*found, ("", "")]):

@@ -52,7 +52,7 @@ class Load:
 
     `units` are in window order. `unread` are the messages where reading had stopped, `beyond` how
     many of them were really not looked at. `left_out` are messages that cannot be sent: (index,
-    reason, tokens).
+    reason, tokens). `start` is the message a history begins at, None for all other slots.
     """
 
     __slots__ = (
@@ -72,6 +72,7 @@ class Load:
         "seen",
         "size",
         "slot",
+        "start",
         "tokens",
         "units",
         "unread",
@@ -86,6 +87,7 @@ class Load:
         self.size = len(slot.messages)
         self.limit = 0
         self.until: int | None = None
+        self.start: int | None = None
         self.beyond = 0
         self.beyond_rank: int | None = None
         self.left_out: list[tuple[int, str, int]] = []
@@ -119,12 +121,18 @@ class Load:
 
 
 def load(
-    slot: Slot, limit: int, counter: Counter, *, leading: bool = True, until: int | None = None
+    slot: Slot,
+    limit: int,
+    counter: Counter,
+    *,
+    leading: bool = True,
+    until: int | None = None,
+    start: int = 0,
 ) -> Load:
     """Read the slot from its newest message back until what was read exceeds `limit`.
 
     With `leading`, the system messages that open it are read first: they stay longest. `until` is
-    the index of a message that must be read in any case.
+    the index of a message that must be read in any case; before `start` nothing else is.
     """
     result = Load(slot)
     items = slot.messages
@@ -143,7 +151,7 @@ def load(
     opening, result.units = result.units, []
     index = len(items)
     stop = index if until is None else until
-    while index > first and (total <= limit or index > stop):
+    while index > first and ((total <= limit and index > start) or index > stop):
         index -= 1
         item = items[index]
         message = item if item.__class__ is Message else _convert(item, slot, index)

@@ -1,8 +1,9 @@
 """The plan: the only place where decisions are taken.
 
-A pure function of slots, budget, tokenizer and profile. The rules, in the order they apply:
-order the slots; read what could fit; ceilings, to every slot; floors, unless they do not all fit
-(then fall back); trim by priority; flag what cannot be trimmed; render.
+A pure function of slots, budget, tokenizer, profile and the turn before. The rules, in the order
+they apply: order the slots; read what could fit, histories from their frontiers; ceilings, to every
+slot; floors, unless they do not all fit (then fall back); trim by priority; flag what cannot be
+trimmed; render; mark what providers may cache.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from muntin.core.allocate import allocate, limits
+from muntin.core.allocate import Limits, allocate, limits
+from muntin.core.breakpoints import mark_window
 from muntin.core.budget import Budget
+from muntin.core.frontier import Frontier
 from muntin.core.load import LOOK_BACK, Load, find, link, load, load_head, may_follow, role_of
 from muntin.core.message import Message
+from muntin.core.prefix import track
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.render import Join, Rendered, make_report, render
 from muntin.core.slot import TIERS, Group, Slot
+from muntin.core.step import Steps, high_marks
 from muntin.core.tokens import Counter
 from muntin.core.trim import Trimmer
 from muntin.core.window import Window
@@ -31,32 +36,44 @@ def plan(
     counter: Counter,
     tools: tuple[Mapping[str, Any], ...] = (),
     profile: Profile | None = None,
+    previous: Window | Frontier | None = None,
 ) -> Window:
     """Decide what goes into the window, and compose it."""
     available = budget.remaining_input_tokens
     tools_tokens = counter.tools(tools)
     room = max(0, available - tools_tokens)
     ordered = _ordered(slots)
-    planner = _Planner(ordered, room, counter)
-    rendered = planner.run()
+    caching = profile.caching if profile is not None else None
+    before = previous._past if isinstance(previous, Window) else previous
+    steps = Steps(ordered, before.starts if before else (), caching, tools_tokens)
+    planner, rendered = _run(ordered, room, counter, steps)
     lead = 0
     if profile is not None and profile.user_first and _wants_lead(rendered.messages):
         lead = counter.message(OMITTED)
         while lead and planner.goal >= planner.total > room - lead:
             # Give a little more, until the lead fits or is not needed any more.
-            planner = _Planner(ordered, room, counter, goal=planner.total - 1)
-            rendered = planner.run()
+            planner, rendered = _run(ordered, room, counter, steps, goal=planner.total - 1)
             lead = lead if _wants_lead(rendered.messages) else 0
     tokens = planner.total + lead + tools_tokens
     asked = any(each.units or each.beyond for each in planner.loads)
     over_budget = tokens > available or (asked and not available)
+    past, breakpoints = mark_window(
+        rendered,
+        profile,
+        before,
+        starts=steps.starts(planner.loads),
+        tools=tools,
+        tokens=tokens - lead,
+        counter=counter,
+    )
     return Window(
         messages=tuple(rendered.messages),
         tools=tools,
         tokens=tokens,
         over_budget=over_budget,
         origins=tuple(rendered.origins),
-        breakpoints=(),
+        breakpoints=breakpoints,
+        _past=past,
         _report=lambda: make_report(
             planner.loads,
             planner.joins,
@@ -67,7 +84,31 @@ def plan(
             tools_tokens=tools_tokens,
             lead_tokens=lead,
             tokenizer=counter.name,
+            prefix=None
+            if caching is None and before is None and not steps
+            else track(past, before, planner.loads, steps, tokens=tokens, caching=caching),
         ),
+    )
+
+
+def _run(
+    slots: Sequence[Slot], room: int, counter: Counter, steps: Steps, goal: int | None = None
+) -> tuple[_Planner, Rendered]:
+    """Plan; and again, from the new frontier, when a history had to give beyond its high mark."""
+    while True:
+        planner = _Planner(slots, room, counter, steps, goal)
+        rendered = planner.run()
+        if not steps.forced():
+            return planner, rendered
+
+
+def _limits(slot: Slot, room: int) -> Limits:
+    return limits(
+        room,
+        max_ratio=slot.max_ratio,
+        min_ratio=slot.min_ratio,
+        min_tokens=slot.min_tokens,
+        max_tokens=slot.max_tokens,
     )
 
 
@@ -92,9 +133,15 @@ class _Planner:
     trimmed to `goal`."""
 
     def __init__(
-        self, slots: Sequence[Slot], room: int, counter: Counter, goal: int | None = None
+        self,
+        slots: Sequence[Slot],
+        room: int,
+        counter: Counter,
+        steps: Steps,
+        goal: int | None = None,
     ) -> None:
         self.room = room
+        self.steps = steps
         self.goal = room if goal is None else goal
         self.counter = counter
         self.fallback = False
@@ -120,6 +167,9 @@ class _Planner:
         """Trim until it fits, as far as the rules allow, and put the messages together."""
         self._cap()
         self._hold()
+        for each in self.loads:
+            if each.start and each.slot.marker is not None:
+                self.trimmer.shrink(each, sys.maxsize)  # only to say what is missing
         if sum(self._need(load) for load in self.loads) > self.goal:
             self._fall_back()
         self.trimmer.capping = False
@@ -139,12 +189,33 @@ class _Planner:
         left = self.goal
         places = sorted(range(len(slots)), key=lambda n: (*self._safety(slots[n]), n), reverse=True)
         for place in places:
+            if slots[place] in self.steps:
+                continue  # what a history may have depends on all others
             loads[place] = each = self._load(slots[place], left)
             # Count only what is sure to stay as it is until everybody before it is gone.
             whole = each.fallback_cap is None or each.tokens <= each.fallback_cap
             if whole and each.slot.group is None and not each.pending:
                 left -= each.tokens
+        if self.steps:
+            loads |= self._load_histories(slots, list(loads.values()))
         return self._read_on([loads[place] for place in range(len(slots))])
+
+    def _load_histories(self, slots: Sequence[Slot], others: list[Load]) -> dict[int, Load]:
+        """Read the histories from their frontiers on; one that passes its high mark steps."""
+        places = [place for place, slot in enumerate(slots) if slot in self.steps]
+        room = self.steps.room(others, self.room)
+        caps = [_limits(slots[place], self.room).cap for place in places]
+        loads = {}
+        for place, high in zip(places, high_marks(caps, room.high), strict=True):
+            slot = slots[place]
+            step = self.steps[slot]
+            step.high = high
+            each = self._load(slot, 0, high, start=step.first)
+            if each.tokens > high or each.unread.stop > step.first:
+                self.steps.advance(each, high)
+                each = self._load(slot, 0, sys.maxsize, start=step.first)
+            loads[place] = each
+        return loads
 
     def _read_on(self, loads: list[Load]) -> list[Load]:
         """Read further where tool groups across slots may be torn, or leave room when they go."""
@@ -157,7 +228,7 @@ class _Planner:
             unread = [each.unread for each in loads]
             for place, each in enumerate(loads):
                 others = [other for other in loose if other is not each]
-                if each.beyond and others:
+                if each.beyond and others and each.start is None:
                     loads[place] = self._read_further(each, others, order, freed)
                     order[id(loads[place])] = place
             if unread == [each.unread for each in loads]:
@@ -197,24 +268,26 @@ class _Planner:
         return certain, slot.priority, slot.is_input
 
     def _load(
-        self, slot: Slot, left: int, most: int | None = None, until: int | None = None
+        self,
+        slot: Slot,
+        left: int,
+        most: int | None = None,
+        until: int | None = None,
+        start: int | None = None,
     ) -> Load:
-        allowed = limits(
-            self.room,
-            max_ratio=slot.max_ratio,
-            min_ratio=slot.min_ratio,
-            min_tokens=slot.min_tokens,
-            max_tokens=slot.max_tokens,
-        )
+        allowed = _limits(slot, self.room)
         keeps_oldest = slot.trim_behavior == "char" and slot.keep == "head"
         if most is None:
             most = self._most(slot, max(0, left, allowed.floor), allowed.cap)
         try:
-            result = (load_head if keeps_oldest else load)(slot, most, self.counter, until=until)
+            if keeps_oldest:
+                result = load_head(slot, most, self.counter, until=until)
+            else:
+                result = load(slot, most, self.counter, until=until, start=start or 0)
         except Exception as error:
             error.add_note(f"while reading slot {slot.name!r}")
             raise
-        result.limit = most
+        result.limit, result.start = most, start
         result.cap, result.floor = allowed.cap, allowed.floor
         result.fallback_cap = allowed.fallback_cap
         return result
@@ -266,6 +339,9 @@ class _Planner:
     def _cap(self) -> None:
         for each in self.loads:
             if each.cap is not None and each.tokens > each.cap:
+                if each.start is not None:
+                    self._step(each, each.cap)
+                    continue
                 self.trimmer.shrink(each, each.cap, cut_at=each.floor)
                 if each.slot.group in self.joins:
                     self._recount(self.joins[each.slot.group])
@@ -314,10 +390,21 @@ class _Planner:
         if each.slot.required:
             self.trimmer.unmark(each)  # all else stays
             return
+        if each.start is not None:
+            self._step(each, max(target, each.floor if floors else 0))
+            return
         if floors:
             self.trimmer.shrink(each, target, floor=each.floor, cut_at=each.floor)
         else:  # a slot that had a floor does not fall off a cliff
             self.trimmer.shrink(each, target, cut_at=max(target, 0) if each.floor else 0)
+
+    def _step(self, each: Load, most: int) -> None:
+        """Make a history give beyond its high mark; the plan is then made again from there."""
+        if each.tokens > most:
+            self.steps.advance(each, most, force=True)
+            for unit in each.units:
+                if not unit.system and unit.indices[0] < self.steps[each.slot].first:
+                    self.trimmer.drop(unit)
 
     def _fit_shared(self, batch: list[Load], over: int, floors: bool) -> None:
         """Divide what is left for these slots fairly among them."""
@@ -352,11 +439,15 @@ class _Planner:
         self.trimmer.joined -= join.counted
         self.trimmer.joined += join.recount()
 
+    def _stays(self, each: Load) -> bool:
+        """Beside a history that steps, whatever is gone next turn gives first."""
+        return not self.steps or each.slot.lasting or each.slot.is_input
+
     def _batches(self) -> Iterator[list[Load]]:
         """Yield the slots in the order they are trimmed, those that act together as one."""
         order = sorted(
             (each for each in self.loads if each.units),
-            key=lambda each: (each.priority, each.slot.is_input),
+            key=lambda each: (self._stays(each), each.priority, each.slot.is_input),
         )
         batches: list[list[Load]] = []
         shared: dict[Group, list[Load]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from muntin.core.caching import Caching, caching_of
 from muntin.core.exact import encoding_for_model
 from muntin.core.images import image_formula_for_model
 from muntin.core.message import Message
@@ -16,16 +17,24 @@ OMITTED = Message("user", "(earlier messages omitted)")
 # https://docs.claude.com/en/api/messages (alternating turns, user first)
 # https://ai.google.dev/api/caching#Content (a call follows a user turn)
 _USER_FIRST = ("anthropic", "google")
+# The same two take system text apart from the conversation, in front of it.
+_SYSTEM_FIRST = _USER_FIRST
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one model allows: how it counts, and what its conversations must begin with."""
+    """What one model allows: how it counts, what its conversations must begin with, what it caches.
+
+    `system_first` says that system messages are sent in front of all others; `caching` is None
+    where nothing is cached, or nothing is known of it.
+    """
 
     name: str
     user_first: bool = field(default=False, kw_only=True)
     image_formula: str = field(default="openai-tiles", kw_only=True)
     tokenizer: str | None = field(default=None, kw_only=True)
+    system_first: bool = field(default=False, kw_only=True)
+    caching: Caching | None = field(default=None, kw_only=True)
 
     @classmethod
     def for_model(cls, model: str) -> Profile:
@@ -43,6 +52,8 @@ class Profile:
             user_first=provider in _USER_FIRST,
             image_formula=image_formula_for_model(model),
             tokenizer=model,
+            system_first=provider in _SYSTEM_FIRST,
+            caching=caching_of(model),
         )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muntin.core.load import Load, Unit
 from muntin.core.message import Message, Role
-from muntin.core.report import Decision, Report, SlotReport, Status
-from muntin.core.slot import Group
+from muntin.core.report import Decision, Prefix, Report, SlotReport, Status
+from muntin.core.slot import Group, Slot
 from muntin.core.tokens import Counter
 
 
@@ -63,10 +63,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Messages in window order; `origins` is the index of each one's slot."""
+    """Messages in window order, each with its slot; `origins` is that slot's index.
+
+    Joined texts have no origin, and a slot that stands for all of theirs.
+    """
 
     messages: list[Message] = field(default_factory=list)
     origins: list[int | None] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
 
 
 def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
@@ -79,6 +83,7 @@ def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
             messages = load.kept()
             result.messages.extend(messages)
             result.origins.extend([load.slot.index] * len(messages))
+            result.slots.extend([load.slot] * len(messages))
         elif group not in done:
             done.add(group)
             if group in joins:
@@ -86,13 +91,22 @@ def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
                 if message is not None:
                     result.messages.append(message)
                     result.origins.append(None)
+                    result.slots.append(_together(group, joins[group].loads))
             else:
-                for message, index in _interleave(
-                    [each for each in loads if each.slot.group == group]
-                ):
+                members = [each for each in loads if each.slot.group == group]
+                slots = {each.slot.index: each.slot for each in members}
+                for message, index in _interleave(members):
                     result.messages.append(message)
                     result.origins.append(index)
+                    result.slots.append(slots[index])
     return result
+
+
+def _together(group: Group, loads: Sequence[Load]) -> Slot:
+    """Return a slot that stands for joined ones: the first, by the group's name."""
+    slots = [load.slot for load in loads]
+    mark = any(slot.mark for slot in slots)
+    return replace(slots[0], name=group.name, messages=(), mark=mark)
 
 
 def _interleave(loads: Sequence[Load]) -> list[tuple[Message, int]]:
@@ -145,6 +159,7 @@ def make_report(
     tools_tokens: int,
     lead_tokens: int,
     tokenizer: str,
+    prefix: Prefix | None,
 ) -> Report:
     """Tell what became of every slot and every group."""
     return Report(
@@ -157,6 +172,7 @@ def make_report(
         joined_tokens=sum(join.added for join in joins.values()),
         lead_tokens=lead_tokens,
         tokenizer=tokenizer,
+        prefix=prefix,
     )
 
 
@@ -209,7 +225,8 @@ def _decisions(load: Load) -> tuple[Decision, ...]:
             tokens_asked=unit.asked,
             tokens_kept=unit.tokens,
             rank=unit.rank,
-            fits_with=unit.fits_with or None,
+            # Below 0 where a marker came after it.
+            fits_with=max(0, unit.fits_with or 0) or None,
         )
         for unit in load.units
     ]
@@ -229,12 +246,13 @@ def _beyond(load: Load) -> Decision:
     taken = {index for unit in load.units for index in unit.indices}
     taken.update(index for index, _, _ in load.left_out)
     nearest = max((unit.fits_with or 0 for unit in read), default=0)
+    stepped = load.start is not None  # no more tokens would bring them back
     return Decision(
         first=next(index for index in load.unread if index not in taken),
         count=load.beyond,
         status="dropped",
-        reason="beyond_fit",
+        reason="stepped" if stepped else "beyond_fit",
         tokens_asked=estimate,
         rank=load.beyond_rank,
-        fits_with=nearest + estimate or None,
+        fits_with=None if stepped else nearest + estimate or None,
     )

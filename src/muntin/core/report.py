@@ -70,13 +70,47 @@ class NotCarried:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """Where this window departs from the turn before, although it was expected not to.
+
+    `message` is the first that differs, in the order they are sent; `slot` the one that caused it
+    (`(tools)` for tool schemas); `tokens` could have been read from the provider's cache. The
+    `reason` is `stepped`, `trimmed`, `lost` (the message at the frontier is gone), `added`,
+    `absent`, `tools` or `changed`.
+    """
+
+    message: int
+    slot: str
+    reason: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What of this window the provider may find again next turn.
+
+    `hash` is of all that is sent; `tokens` is the beginning that is expected to stay, 0 if it is
+    below the provider's minimum, and `share` its part of the window. `unstable` are slots whose
+    tier says stable but whose content changed since the turn before.
+    """
+
+    hash: str
+    tokens: int
+    share: float
+    moved: Moved | None = None
+    unstable: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Where every token of a window went.
 
     `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
     texts adds: separators, the message around them, tokens that merge at a seam) and
     `lead_tokens` (the user message that some providers want first). `not_carried` is what the
-    requests made of the window so far could not carry.
+    requests made of the window so far could not carry. `prefix` is None where neither the profile
+    prices caching nor a window before is known.
     """
 
     slots: tuple[SlotReport, ...]
@@ -89,6 +123,7 @@ class Report:
     lead_tokens: int = 0
     tokenizer: str = ""
     not_carried: tuple[NotCarried, ...] = ()
+    prefix: Prefix | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values; the keys are stable."""
@@ -98,6 +133,9 @@ class Report:
         lines = [self._headline(), "", *_table(self._rows())]
         if self.not_carried:
             lines += ["", "not carried", *(_lost(entry) for entry in self.not_carried)]
+        if self.prefix is not None:
+            told = list(_prefix_lines(self.prefix))
+            lines += ["", *told] if told else []
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -135,6 +173,23 @@ class Report:
 def _lost(entry: NotCarried) -> str:
     where = "" if entry.message is None else f" message {entry.message}:"
     return _escape(f"  {entry.provider}:{where} {entry.what}: {entry.reason}")
+
+
+def _prefix_lines(prefix: Prefix) -> Iterable[str]:
+    """Say what can be found again, what moved it, and what may."""
+    if prefix.tokens:
+        yield f"cacheable: {prefix.tokens:,} tokens ({prefix.share:.0%}), prefix {prefix.hash}"
+    if prefix.moved is not None:
+        moved = prefix.moved
+        slot = _escape(moved.slot)
+        yield (
+            f"the prefix moved at message {moved.message}: slot {slot} ({moved.reason}), "
+            f"{moved.tokens:,} tokens not read from the cache"
+        )
+    for slot in prefix.unstable:
+        yield f"slot {_escape(slot)} claims to be stable, but changed since the turn before"
+    for warning in prefix.warnings:
+        yield _escape(warning)
 
 
 def _why(slot: SlotReport) -> str:

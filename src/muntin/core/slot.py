@@ -22,11 +22,39 @@ Content: TypeAlias = (
 TrimBehavior: TypeAlias = Literal["message", "char", "slot"]
 Tier: TypeAlias = Literal["pinned", "stable", "slow-changing", "volatile"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
+VOLATILE: Tier = "volatile"
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
     """Trim just enough, every turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Trim rarely and far, so that what providers have cached stays the beginning of the window.
+
+    When a history passes its high mark it is cut to a low mark, at the beginning of a turn, and
+    then stays. `low` fixes the low mark as a share of the high one; without it, the cheapest is
+    chosen that keeps, on average, `retain` of the high mark.
+    """
+
+    low: float | None = None
+    retain: float = 0.75
+
+    def __post_init__(self) -> None:
+        for name, most in (("low", "below 1"), ("retain", "to 1")):
+            value = getattr(self, name)
+            if value is None and name == "low":
+                continue
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise InvalidType(f"Stepped.{name} must be a number, not {value!r}")
+            if not 0 <= value <= 1 or (name == "low" and value == 1):  # NaN is not
+                raise InvalidInput(f"Stepped.{name} must be from 0 {most}, got {value!r}")
+
+
+Trimming: TypeAlias = Exact | Stepped
+EXACT = Exact()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +100,9 @@ Marker: TypeAlias = Callable[[Cut], str]
 class Slot:
     """One declared slot: its messages and its rules, all checked.
 
-    `made` says that the one message was made here, from a text, an Input or attachments.
+    `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
+    that what it holds now is expected to stand in the next turn's window too. A slot with
+    `trimming=Stepped()` is a history; with `mark`, a provider is asked to cache up to its end.
     """
 
     name: str
@@ -93,6 +123,9 @@ class Slot:
     required: bool = False
     group: Group | None = None
     marker: Marker | None = None
+    trimming: Trimming = EXACT
+    lasting: bool = False
+    mark: bool = False
     excluded: str | None = None
     detail: str | None = None
 
@@ -135,11 +168,36 @@ def _check_options(slot: Slot) -> None:
         raise _wrong_choice(slot, "required", (False, True))
     if slot.marker is not None and not callable(slot.marker):
         raise _wrong_type(slot, "marker", "a callable")
+    if slot.mark is not True and slot.mark is not False:
+        raise _wrong_choice(slot, "mark", (False, True))
+    if slot.trimming is not EXACT:
+        _check_trimming(slot)
     if slot.group is not None:
         if not isinstance(slot.group, Group):
             raise _wrong_type(slot, "group", "a Group")
         if slot.group.join is not None:
             _check_joined(slot)
+
+
+def _check_trimming(slot: Slot) -> None:
+    if not isinstance(slot.trimming, Exact | Stepped):
+        raise _wrong_type(slot, "trimming", "Exact() or Stepped()")
+    if isinstance(slot.trimming, Stepped) and not may_step(slot):
+        raise InvalidInput(
+            f"slot {slot.name!r}: trimming=Stepped() is for a list of messages that is trimmed by "
+            "message; it is neither required, nor the current input, nor joined"
+        )
+
+
+def may_step(slot: Slot) -> bool:
+    """Say whether whole messages of this slot may go, from the oldest."""
+    return (
+        not slot.made
+        and not slot.required
+        and not slot.is_input
+        and slot.trim_behavior == "message"
+        and (slot.group is None or slot.group.join is None)
+    )
 
 
 def _check_ratio(slot: Slot, option: str) -> None:

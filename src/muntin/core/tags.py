@@ -73,10 +73,13 @@ def render_tagged_context(tree: object, indent: int = 0, escape: bool = True) ->
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A callable found in a tree, and the path of the key where its result belongs."""
+    """A callable found in a tree, and the path of the key where its result belongs.
+
+    It may also be an object of one of the types that `contribute` was told to leave to the door.
+    """
 
     path: str
-    function: Callable[..., Any]
+    function: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Contribution:
 
     author: str
     steps: tuple[Step, ...]
+    lazy: tuple[type, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -118,19 +122,20 @@ class Contribution:
         steps: list[Step] = []
         for step in self.steps:
             if isinstance(step, Call):
-                steps.extend(_read(next(rest), self.author, step.path))
+                steps.extend(_read(next(rest), self.author, step.path, self.lazy))
             else:
                 steps.append(step)
-        return Contribution(self.author, tuple(steps))
+        return Contribution(self.author, tuple(steps), self.lazy)
 
 
-def contribute(author: str, tree: object) -> Contribution:
+def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contribution:
     """Read an author's tree: a mapping, a dataclass, or a list of them that merge.
 
-    Names and values are checked at every depth, callables are noted as `calls`. Later changes to
-    the tree have no effect.
+    Names and values are checked at every depth, callables are noted as `calls`, and so are values
+    of the types `lazy`. Later changes to the tree have no effect.
     """
-    return Contribution(check_text(author, "the author"), tuple(_read(tree, author)))
+    check_text(author, "the author")
+    return Contribution(author, tuple(_read(tree, author, "", lazy)), lazy)
 
 
 class _Where(NamedTuple):
@@ -160,7 +165,7 @@ _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 )
 
 
-def _read(tree: object, author: str, base: str = "") -> Iterator[Step]:
+def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Iterator[Step]:
     """Yield the steps of a tree, depth first."""
     inside: set[int] = set()
     todo: list[_At | _Leave | Step] = [_At(tree, _Where(None, base))]
@@ -170,6 +175,8 @@ def _read(tree: object, author: str, base: str = "") -> Iterator[Step]:
             inside.remove(id(item.value))
         elif not isinstance(item, _At):
             yield item
+        elif isinstance(item.value, lazy):
+            yield Call(_path(item.where), item.value)
         elif (parts := _parts(item, author)) is None:
             yield from _leaf(item, author)
         elif id(item.value) in inside:

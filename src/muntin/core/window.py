@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from muntin.core.frontier import Frontier, Past
 from muntin.core.message import Message
 from muntin.core.parts import File
 from muntin.core.report import NotCarried, Report
@@ -40,12 +41,18 @@ class Window:
     origins: tuple[int | None, ...] = field(repr=False)
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     _report: Report | Callable[[], Report] = field(repr=False, compare=False)
+    _past: Past | Frontier = field(default=Frontier(), repr=False, compare=False)
 
     @cached_property
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most turns are sent without anyone reading it.
         return self._report if isinstance(self._report, Report) else self._report()
+
+    @property
+    def frontier(self) -> Frontier:
+        """What the next turn must know of this one; store it with the session."""
+        return self._past if isinstance(self._past, Frontier) else self._past.frontier
 
     def openai(
         self,
@@ -107,4 +114,5 @@ class Window:
             self.origins,
             self.breakpoints,
             self.report,
+            self.frontier,
         )

@@ -100,9 +100,15 @@ class Prompt:
         tokenizer: TokenizerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
+        ctx: Any = None,
     ) -> Resolution:
-        """Put the prompt together for this input; nothing is sent."""
-        made = await self._make(input, provider, model_id, token_budget, tokenizer, settings, tools)
+        """Put the prompt together for this input; nothing is sent.
+
+        `ctx` is what resolvers that take one are given: the runtime's, None outside of it.
+        """
+        made = await self._make(
+            input, provider, model_id, token_budget, tokenizer, settings, tools, ctx
+        )
         return Resolution(
             system=made.system_text,
             prompt=made.resolved.prompt,
@@ -140,6 +146,7 @@ class Prompt:
         tokenizer: TokenizerLike | None,
         settings: Mapping[str, Any] | None,
         tools: Sequence[ToolLike],
+        ctx: Any = None,
     ) -> _Made:
         if token_budget is not None:
             check_size(token_budget, "token_budget")
@@ -151,10 +158,10 @@ class Prompt:
         if own is not None:  # the prompt's own fields win
             given.update(dict(own))
         merged, inputs = merge(given, own, self.reached)
-        active, excluded = activate(self.use, given, merged, inputs)
+        active, excluded = activate(self.use, given, merged, inputs, ctx)
         chosen = gather_tools(self.tools, active, as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
-        resolved = await resolve_texts(self, own if own is not None else merged, active)
+        resolved = await resolve_texts(self, own if own is not None else merged, active, ctx)
         resolved = adaptation.apply(f"adaptation:{key}", resolved)
         force = defaults()
         counter = Counter(force.tokenizer if tokenizer is None else tokenizer)
@@ -257,6 +264,7 @@ def _compose(
                 required=part.pinned,
                 trim_behavior="slot",
                 group=_SYSTEM,
+                mark=part.mark,
             )
         for source, reason, detail in excluded:
             made.exclude(source, reason=reason, detail=detail)

@@ -31,13 +31,14 @@ Excluded: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One piece of the system text."""
+    """One piece of the system text; with `mark`, providers are asked to cache up to its end."""
 
     source: str
     text: str
     priority: int
     pinned: bool
     answer: Answer | None = field(default=None)
+    mark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class _Walk:
     given: Mapping[str, Any]
     merged: MergedInput
     inputs: Seen
+    ctx: Any = None
     active: list[Active] = field(default_factory=list)
     # By context, so that one that is there after all is not listed; else by name.
     excluded: dict[int | str, Excluded] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class _Walk:
     def match(self, use: Match, source: str) -> None:
         """Choose a case."""
         what = f"match() ({source})"
-        value = call(use.on, what, self.merged, None)
+        value = call(use.on, what, self.merged, self.ctx)
         refuse_awaitable(value, what)
         try:
             case = use.cases.get(value, use.default)
@@ -134,7 +136,7 @@ class _Walk:
 
     def holds(self, predicate: Callable[..., Any], what: str, value: Any) -> bool:
         """Ask a predicate."""
-        answer = call(predicate, what, value, None)
+        answer = call(predicate, what, value, self.ctx)
         refuse_awaitable(answer, what)
         return bool(answer)
 
@@ -155,10 +157,14 @@ def _called(fn: Callable[..., Any]) -> str:
 
 
 def activate(
-    uses: Sequence[Use], given: Mapping[str, Any], merged: MergedInput, inputs: Seen
+    uses: Sequence[Use],
+    given: Mapping[str, Any],
+    merged: MergedInput,
+    inputs: Seen,
+    ctx: Any = None,
 ) -> tuple[list[Active], list[Excluded]]:
     """Return the contexts that take part, in order, and (source, reason, detail) of the others."""
-    walk = _Walk(given, merged, inputs)
+    walk = _Walk(given, merged, inputs, ctx)
     walk.all(uses, "")
     return walk.active, list(walk.excluded.values())
 
@@ -185,7 +191,9 @@ def gather_tools(
     return tuple({**tools, **winners}.values())
 
 
-async def resolve_texts(prompt: Prompt, own: Any, active: Sequence[Active]) -> Resolved:
+async def resolve_texts(
+    prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any = None
+) -> Resolved:
     """Ask everyone for his text; those who take their time are waited for together."""
     asked: list[tuple[str, Any]] = []
     try:
@@ -194,10 +202,10 @@ async def resolve_texts(prompt: Prompt, own: Any, active: Sequence[Active]) -> R
             ("the prompt text", prompt.prompt),
             ("the messages of the prompt", prompt.messages),
         ):
-            asked.append((what, _ask(resolver, what, own)))
+            asked.append((what, _ask(resolver, what, own, ctx)))
         for each in active:
             what = f"the system text of {each.source}"
-            asked.append((what, _ask_context(each)))
+            asked.append((what, _ask_context(each, ctx)))
     except BaseException:
         for _, value in asked:
             if inspect.iscoroutine(value):
@@ -208,7 +216,9 @@ async def resolve_texts(prompt: Prompt, own: Any, active: Sequence[Active]) -> R
     for each, answer in zip(active, texts, strict=True):
         known = answer if isinstance(answer, Answer) else None
         text = _text(known.text if known else answer, f"the system text of {each.source}")
-        parts.append(Part(each.source, text, each.context.priority, each.context.pinned, known))
+        context = each.context
+        mark = context.cache is not None and context.cache.provider
+        parts.append(Part(each.source, text, context.priority, context.pinned, known, mark))
     return Resolved(
         parts=tuple(parts),
         prompt=None if prompt.prompt is None else _text(said, "the prompt text"),
@@ -216,15 +226,15 @@ async def resolve_texts(prompt: Prompt, own: Any, active: Sequence[Active]) -> R
     )
 
 
-def _ask(resolver: Any, what: str, value: Any) -> Any:
-    return call(resolver, what, value, None) if callable(resolver) else resolver
+def _ask(resolver: Any, what: str, value: Any, ctx: Any = None) -> Any:
+    return call(resolver, what, value, ctx) if callable(resolver) else resolver
 
 
-def _ask_context(each: Active) -> Any:
+def _ask_context(each: Active, ctx: Any) -> Any:
     use = each.context
     what = f"the system text of {each.source}"
     if use.cache is None or not callable(use.system):
-        return _ask(use.system, what, each.input)
+        return _ask(use.system, what, each.input, ctx)
     declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
     key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
     return defaults().cache.get(

@@ -1,0 +1,1 @@
+"""The runtime: App, conversations, entities, generators; ctx, which they are all given."""

@@ -1,0 +1,194 @@
+"""Flows: what a session's users can do, each an action that runs a block in a turn of its own.
+
+Owns the order: the input is checked, the user's message is recorded, the block runs. What a block
+does is its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from muntin.calls import arity, call, note, settle
+from muntin.core.checks import check_text
+from muntin.core.message import Input, Message
+from muntin.core.slot import Trimming
+from muntin.errors import InvalidInput, InvalidType
+from muntin.history import Tokens, Turns
+from muntin.prompts.context import check_model
+from muntin.providers.reply import Event
+from muntin.runtime.app import App
+from muntin.runtime.authored import ask
+from muntin.runtime.ctx import Ctx
+from muntin.runtime.generators import HIDDEN, Generator, home, valid_input
+from muntin.runtime.spoken import messages_of
+from muntin.runtime.work import Work, queue, settling
+from muntin.session import DEFAULT_WINDOW
+from muntin.store.items import Draft, draft_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something a user can do in a flow.
+
+    `block` is a generator or an async function of `(input, ctx)`. `user_message` gives, from the
+    input, what is recorded as the user's message before the block runs.
+    """
+
+    block: Generator | Callable[..., Awaitable[Any]]
+    input: type[BaseModel] | None = field(default=None, kw_only=True)
+    user_message: Callable[..., Any] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.block, Generator):
+            if not inspect.iscoroutinefunction(self.block):
+                raise InvalidType(
+                    "Action.block must be a generator or an async function of (input, ctx), "
+                    f"not {self.block!r}"
+                )
+            arity(self.block, "Action.block")
+        check_model(self.input, "Action.input")
+        if self.user_message is not None:
+            if not callable(self.user_message):
+                raise InvalidType(
+                    f"Action.user_message must be a function, not {self.user_message!r}"
+                )
+            if arity(self.user_message, "Action.user_message") > 1:
+                raise InvalidType("Action.user_message must take () or (input)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """Actions on one kind of session; made by `flow()`."""
+
+    kind: str
+    actions: Mapping[str, Action]
+    history_window: Turns | Tokens
+    trimming: Trimming | None
+    # Where sessions live that are used without an app.
+    _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
+
+    async def run(
+        self,
+        action: str,
+        input: Any = None,
+        *,
+        session: str | None = None,
+        app: App | None = None,
+    ) -> Any:
+        """Do an action: return the Reply of a generator, or what a function returned.
+
+        Without an app the session is kept in memory.
+        """
+        chosen, valid = self._checked(action, input)
+        work = await self._begin(action, chosen, valid, session, app)
+        block = chosen.block
+        async with work.settled():
+            if isinstance(block, Generator):
+                return await block._run_in(work, valid)
+            return await ask(block, self._what(action), await self._ctx(work, valid))
+
+    async def stream(
+        self,
+        action: str,
+        input: Any = None,
+        *,
+        session: str | None = None,
+        app: App | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Do an action whose block is a generator, and yield what happens."""
+        chosen, valid = self._checked(action, input)
+        block = chosen.block
+        if not isinstance(block, Generator):
+            raise InvalidInput(f"{self._what(action)} is a function: only generators can stream")
+        work = await self._begin(action, chosen, valid, session, app)
+        events = block._events(work, block.validate(valid), streaming=True)
+        async with aclosing(settling(work, events)) as settled:
+            async for event in settled:
+                yield event
+
+    def _checked(self, name: str, input: Any) -> tuple[Action, Any]:
+        """Return the action and its input, which both the action and its generator accept."""
+        if name not in self.actions:
+            known = ", ".join(self.actions)
+            raise InvalidInput(f"flow {self.kind!r} has no action {name!r}; it has: {known}")
+        action = self.actions[name]
+        valid = valid_input(action.input, input, self._what(name))
+        if isinstance(action.block, Generator):
+            inner = action.block.validate(valid)
+            valid = valid if action.input is not None else inner
+        return action, valid
+
+    async def _begin(
+        self, name: str, action: Action, valid: Any, session: str | None, app: App | None
+    ) -> Work:
+        """Begin a turn with the user's message, where there is one."""
+        message = await self._user_message(name, action, valid)
+        meta = {"flow": self.kind, "action": name}
+        if message is None:
+            payload = {"type": "action", "payload": meta}
+            draft = Draft("signal", payload=payload, visibility=HIDDEN)
+        else:
+            draft = draft_of(message, meta=meta)
+        place = home(app, session, self.kind, self._memory, self.history_window)
+        work = await queue(*place, draft)
+        work.trimming = self.trimming
+        return work
+
+    async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
+        if action.user_message is None:
+            return None
+        what = f"user_message of {self._what(name)}"
+        try:
+            given = await settle(call(action.user_message, what, valid, None))
+        except Exception as error:
+            note(error, what)
+            raise
+        messages = messages_of(given, what)
+        if messages and messages[0].role != "user":
+            raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
+        return messages[0] if messages else None
+
+    async def _ctx(self, work: Work, valid: Any) -> Ctx:
+        items = await work.items()
+        asked = items[0].message
+        return Ctx(
+            work,
+            door=f"flow {self.kind!r}",
+            input=valid,
+            message=Input(asked.text, asked.attachments) if asked else None,
+        )
+
+    def _what(self, action: str) -> str:
+        return f"action {action!r} of flow {self.kind!r}"
+
+
+def flow(
+    kind: str,
+    *,
+    actions: Mapping[str, Action],
+    history_window: Turns | Tokens = DEFAULT_WINDOW,
+    trimming: Trimming | None = None,
+) -> Flow:
+    """Define a flow. `history_window` is the most any of its generators can see of the past,
+    `trimming` how they trim it unless they say otherwise."""
+    if not check_text(kind, "flow: kind"):
+        raise InvalidInput("flow: kind must not be empty")
+    what = f"flow {kind!r}"
+    if not isinstance(actions, Mapping) or not actions:
+        raise InvalidType(f"{what}: actions must map names to Action(...), not {actions!r}")
+    for name, action in actions.items():
+        check_text(name, f"{what}: the name of an action")
+        if not isinstance(action, Action):
+            raise InvalidType(f"{what}: actions[{name!r}] must be an Action, not {action!r}")
+    if not isinstance(history_window, Turns | Tokens):
+        raise InvalidType(
+            f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
+        )
+    return Flow(kind, dict(actions), history_window, trimming)

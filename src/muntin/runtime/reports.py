@@ -1,0 +1,167 @@
+"""Reports kept beside the timeline, with what is needed to plan the same window again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from muntin.core.message import Message, as_message
+from muntin.core.parts import compact_json
+from muntin.core.slot import Group, Slot
+from muntin.core.slots import Slots
+from muntin.core.tokens import TokenizerLike, as_tokenizer
+from muntin.core.window import Window
+from muntin.errors import InvalidInput
+from muntin.runtime.markers import read_marker, write_marker
+from muntin.store.items import Record
+
+if TYPE_CHECKING:
+    from muntin.session import Session
+
+# For each token of the budget: about twice what a window can hold, for looking at larger ones.
+_CHARACTERS = 8
+
+_RULES = (
+    "priority",
+    "max_ratio",
+    "min_ratio",
+    "min_tokens",
+    "position",
+    "role",
+    "trim_behavior",
+    "max_tokens",
+    "tier",
+    "keep",
+    "required",
+    "made",
+    "is_input",
+    "excluded",
+    "detail",
+)
+
+
+def keep_report(
+    session: Session,
+    turn: int,
+    step: int,
+    slots: Slots,
+    window: Window,
+    keep: int,
+    states: Mapping[str, str] | None = None,
+) -> None:
+    """Write the report of a window, the plan to compose it again, and states of the session."""
+    contents: dict[str, str] = {}
+    planned = write_plan(slots, contents)
+    record = Record(
+        turn, step, datetime.now(UTC), compact_json(window.report.to_dict()), compact_json(planned)
+    )
+    session.store.put_report(session.id, record, contents, keep=keep, states=states)
+
+
+def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:
+    """Return slots as JSON that names contents by hash, and put the contents into `contents`."""
+    defaults = Slot("", 0)
+    most = slots.budget.remaining_input_tokens * _CHARACTERS
+    written = []
+    for slot in slots.declared:
+        rules = {
+            name: getattr(slot, name)
+            for name in _RULES
+            if getattr(slot, name) != getattr(defaults, name)
+        }
+        if slot.group is not None:
+            group = slot.group
+            rules["group"] = [group.name, group.join, group.interleave, group.share]
+        marker = write_marker(slot.marker)
+        if marker is not None:
+            rules["marker"] = marker
+        messages = []
+        for message in _shown(slot, most):
+            key, text = _content(message)
+            contents[key] = text
+            messages.append(key)
+        written.append({"name": slot.name, "messages": messages, **rules})
+    return {
+        "budget": slots.budget.remaining_input_tokens,
+        "tokenizer": slots.counter.name,
+        "profile": slots.profile.name if slots.profile else None,
+        "tools": [_put(dict(tool), contents) for tool in slots.tools],
+        "slots": written,
+    }
+
+
+def _shown(slot: Slot, characters: int) -> list[Message]:
+    """Return the messages of a slot that a window could show; of a long list the newest."""
+    newest: list[Message] = []
+    for each in reversed(slot.messages):
+        if characters < 0:
+            break
+        newest.append(as_message(each))
+        characters -= len(newest[-1].text) + 1
+    return newest[::-1]
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _content(message: Message) -> tuple[str, str]:
+    return _named(message.to_dict())
+
+
+def _named(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a content as JSON, and the name under which it is kept."""
+    text = compact_json(data)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(), text
+
+
+def _put(data: Mapping[str, Any], contents: dict[str, str]) -> str:
+    key, text = _named(data)
+    contents[key] = text
+    return key
+
+
+def read_plan(
+    written: Mapping[str, Any],
+    content: Callable[[str], str | None],
+    budget: int | None = None,
+    *,
+    tokenizer: TokenizerLike | None = None,
+) -> Slots:
+    """Return the slots of a kept plan, to be rendered at its own budget or at another.
+
+    Without `tokenizer` the one that counted then is used, or the estimate if it has no name by
+    which it could be found again.
+    """
+
+    def get(key: str) -> Any:
+        text = content(key)
+        if text is None:
+            raise InvalidInput(f"the content {key!r} of this plan is no longer kept")
+        return json.loads(text)
+
+    slots = Slots(
+        written["budget"] if budget is None else budget,
+        tokenizer=_tokenizer(written["tokenizer"]) if tokenizer is None else tokenizer,
+        profile=written["profile"],
+        tools=[get(key) for key in written["tools"]],
+    )
+    for index, each in enumerate(written["slots"]):
+        rules = {name: each[name] for name in _RULES if name in each}
+        group = None
+        if "group" in each:
+            name, join, interleave, share = each["group"]
+            group = Group(name, join=join, interleave=interleave, share=share)
+        marker = read_marker(each["marker"]) if "marker" in each else None
+        messages = [Message.from_dict(get(key)) for key in each["messages"]]
+        slots.take(Slot(each["name"], index, tuple(messages), group=group, marker=marker, **rules))
+    return slots
+
+
+def _tokenizer(name: str) -> str:
+    try:
+        as_tokenizer(name)
+    except InvalidInput:
+        return "estimate"
+    return name

@@ -1,0 +1,305 @@
+"""Work: one turn of one session while it is worked on.
+
+Owns the lease, what is recorded when, and the reports that are kept. All doors write through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from muntin.agent import MAX_STEPS, PARALLEL, Run, to_the_end
+from muntin.core.frontier import Frontier
+from muntin.core.message import Message
+from muntin.core.parts import compact_json
+from muntin.core.slot import Stepped, Trimming
+from muntin.core.slots import Slots
+from muntin.core.window import Window
+from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, StoreError, TurnLost
+from muntin.providers.reply import Event, Finished, Model, Reply
+from muntin.runtime.reports import keep_report
+from muntin.session import LEASE, Session
+from muntin.store.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
+from muntin.store.memory import MemoryStore
+from muntin.store.owner import done, new_owner
+from muntin.timeline import project
+from muntin.tools import ToolLike
+
+if TYPE_CHECKING:
+    from muntin.runtime.app import App
+
+T = TypeVar("T")
+
+# How often to look whether an earlier turn is done.
+_POLL = 0.05
+
+# Makes the slots of the next step from the messages of the run so far.
+Compose: TypeAlias = Callable[[tuple[Message, ...]], Slots | Awaitable[Slots]]
+
+
+async def in_store(session: Session, work: Callable[[], T]) -> T:
+    """Do something with a store without holding up the event loop."""
+    if isinstance(session.store, MemoryStore):
+        return work()
+    return await asyncio.to_thread(work)
+
+
+async def queue(app: App, session: Session, draft: Draft) -> Work:
+    """Append what begins a turn, which waits for those before it."""
+    owner = new_owner()
+    opening = session._opening(draft, "queue")
+    until = datetime.now(UTC) + LEASE
+    append = partial(session.store.append, session.id, [opening], owner=owner, until=until)
+    (item,) = await to_the_end(in_store(session, append))
+    work = Work(app, session, item.turn, owner)
+    work.first = item.position
+    return work
+
+
+# Under which name the frontier of a line of windows is kept.
+_STATE = "frontier:"
+
+
+def _remembers(slots: Slots) -> bool:
+    """Say whether the next window depends on this one, or is compared with it."""
+    caching = slots.profile is not None and slots.profile.caching is not None
+    return caching or any(
+        each.tier is not None or isinstance(each.trimming, Stepped) for each in slots.declared
+    )
+
+
+class Work:
+    """A turn in progress: its session, its number, and who holds it."""
+
+    def __init__(self, app: App, session: Session, turn: int, owner: str) -> None:
+        self.app = app
+        self.session = session
+        self.turn = turn
+        self.owner = owner
+        self.first = 0
+        # How the flow, if it is one's turn, wants histories trimmed.
+        self.trimming: Trimming | None = None
+        self.replies: list[Reply] = []
+        # The error that a run has recorded: the turn need not record it again.
+        self.recorded: BaseException | None = None
+        # What the functions of capabilities gave this turn, by capability.
+        self.cap: dict[Any, Any] = {}
+        self._step = 0
+        # The newest window of each line of windows.
+        self._windows: dict[str, Window | Frontier] = {}
+        # Runs an earlier attempt at this turn has begun: (item, its children), not yet resumed.
+        self._begun: list[tuple[Item, list[Item]]] = []
+
+    async def wait(self) -> None:
+        """Wait until the turns before this one are over."""
+        session = self.session
+        while True:
+            until = datetime.now(UTC) + LEASE
+            take = partial(session.store.take, session.id, self.owner, until, number=self.turn)
+            if await in_store(session, take) is not None:
+                return
+            await asyncio.sleep(_POLL)
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Wait for the turn, hold it, and settle it at the end of the block."""
+        try:
+            async with self.held():
+                await self.wait()
+                yield
+            await self.finish("completed")
+        except BaseException as error:
+            try:
+                await to_the_end(self.finish("failed"))
+            except StoreError as lost:
+                error.add_note(f"and the turn could not be marked failed: {lost}")
+            raise
+
+    async def append(self, *entries: Draft | Message) -> list[Item]:
+        """Append to the turn, and return the items when they are durable."""
+        drafts = [replace(self.session._draft(entry), turn=self.turn) for entry in entries]
+        until = datetime.now(UTC) + LEASE
+        append = self.session.store.append
+        return await in_store(
+            self.session, lambda: append(self.session.id, drafts, owner=self.owner, until=until)
+        )
+
+    def append_now(self, draft: Draft) -> Item:
+        """Append one draft to the turn, without giving way to anything else."""
+        given = replace(self.session._draft(draft), turn=self.turn)
+        until = datetime.now(UTC) + LEASE
+        append = self.session.store.append
+        return append(self.session.id, [given], owner=self.owner, until=until)[0]
+
+    async def items(self) -> list[Item]:
+        """Return all items of the turn."""
+        read = self.session.store.read
+        return await in_store(
+            self.session,
+            lambda: read(self.session.id, first_turn=self.turn, last_turn=self.turn),
+        )
+
+    def resume(self, items: Sequence[Item]) -> None:
+        """Remember which runs an earlier attempt at this turn has begun."""
+        self._begun = [
+            (item, [each for each in items if each.run == item.position])
+            for item in items
+            if item.kind == "run" and item.run is None
+        ]
+        self._step = sum(len(children) for _, children in self._begun)
+
+    @property
+    def begun(self) -> set[int]:
+        """Where the runs stand that an earlier attempt has begun and this one not yet resumed."""
+        return {item.position for item, _ in self._begun}
+
+    async def finish(self, status: Status) -> None:
+        """Settle the turn; nothing happens if it is no longer ours."""
+        settle, id = self.session.store.settle, self.session.id
+        try:
+            await in_store(self.session, lambda: settle(id, self.turn, status, by=self.owner))
+        finally:
+            done(self.owner)  # not before: who waits would take an open turn for given up
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Renew the lease while the block runs; cancel it when the turn was lost."""
+        task = asyncio.current_task()
+        renewing = asyncio.create_task(self._renew(task))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if renewing.done() and not renewing.cancelled() and renewing.exception() is None:
+                raise TurnLost(self.session.id, self.turn) from None
+            raise
+        finally:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError, MuntinError):
+                await renewing
+
+    async def _renew(self, task: asyncio.Task[Any] | None) -> None:
+        store, id = self.session.store, self.session.id
+        while True:
+            await asyncio.sleep(LEASE.total_seconds() / 3)
+            until = datetime.now(UTC) + LEASE
+            renew = partial(store.renew, id, self.turn, self.owner, until)
+            try:
+                ours = await in_store(self.session, renew)
+            except MuntinError:
+                continue  # the store may come back before the lease runs out
+            if not ours and task is not None:
+                task.cancel()
+                return
+
+    async def events(
+        self,
+        compose: Compose,
+        model: Model,
+        *,
+        tools: Sequence[ToolLike] = (),
+        settings: Mapping[str, Any] | None = None,
+        max_steps: int = MAX_STEPS,
+        visibility: Visibility = VISIBLE,
+        label: Mapping[str, Any] | None = None,
+        line: str = "window",
+        streaming: bool = False,
+    ) -> AsyncGenerator[Event, None]:
+        """Run an agent in this turn: every step is recorded, its window's report kept.
+
+        A run that an earlier attempt at the turn has begun goes on where it stopped.
+        """
+        payload = dict(label or {})
+        mine = next((each for each in self._begun if each[0].payload == payload), None)
+        if mine is not None:
+            self._begun.remove(mine)
+            item, children = mine
+        else:
+            draft = Draft("run", payload=payload, visibility=visibility)
+            (item,), children = await self.append(draft), []
+        past = project(children) if children else []
+
+        async def record(messages: tuple[Message, ...]) -> None:
+            drafts = [
+                draft_of(message, run=item.position, visibility=visibility) for message in messages
+            ]
+            await self.append(*drafts)
+
+        async def window(messages: tuple[Message, ...]) -> Window:
+            made = compose(messages)
+            slots = made if isinstance(made, Slots) else await made
+            slots.previous = await self._previous(line, slots)
+            rendered = slots.render()
+            if _remembers(slots):
+                self._windows[line] = rendered
+            await self._keep(slots, rendered, line)
+            if rendered.over_budget:
+                raise BudgetExceeded(rendered.tokens, rendered.report.budget, rendered.report)
+            return rendered
+
+        tokenizer = self.session.counter.tokenizer
+        run = Run(model, window, tools, record, past, max_steps, settings, tokenizer, PARALLEL)
+        try:
+            async with aclosing(run.events(streaming=streaming)) as events:
+                async for event in events:
+                    yield event
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".partition("\n")[0][:500]
+            draft = Draft("error", payload=text, run=item.position, visibility=visibility)
+            with suppress(MuntinError):  # what went wrong first is what counts
+                await self.append(draft)
+                self.recorded = error
+            raise
+
+    async def _previous(self, line: str, slots: Slots) -> Window | Frontier | None:
+        """Return what the window before left to this one, of this line of windows."""
+        if line not in self._windows and _remembers(slots):
+            state = self.session.store.state
+            text = await in_store(self.session, partial(state, self.session.id, _STATE + line))
+            with suppress(InvalidInput, ValueError):  # of another version: begin anew
+                if text is not None:
+                    self._windows[line] = Frontier.from_dict(json.loads(text))
+        return self._windows.get(line)
+
+    async def _keep(self, slots: Slots, window: Window, line: str) -> None:
+        """Keep the report of a window, and what it leaves to the next."""
+        self._step += 1
+        session, keep = self.session, self.app.keep_reports
+        states = {}
+        if _remembers(slots):
+            states[_STATE + line] = compact_json(window.frontier.to_dict())
+        if keep:
+            work = partial(keep_report, session, self.turn, self._step, slots, window, keep, states)
+            await in_store(session, work)
+        elif states:
+            await in_store(session, partial(session.store.put_states, session.id, states))
+
+
+async def settling(work: Work, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """Yield the events of a turn's only run; the turn is settled before the last of them."""
+    finished = None
+    async with work.settled(), aclosing(events):
+        async for event in events:
+            if isinstance(event, Finished):
+                finished = event
+            else:
+                yield event
+    if finished is not None:
+        yield finished
+
+
+async def last(events: AsyncGenerator[Event, None]) -> Reply:
+    """Read a run to its end, and return its reply."""
+    reply = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Finished):
+                reply = event.reply
+    if reply is None:
+        raise MuntinError("the run ended without an answer")
+    return reply

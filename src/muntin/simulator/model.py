@@ -1,0 +1,169 @@
+"""The cache model: what a provider reads from its cache, writes to it, and charges.
+
+A model of the published rules. It knows blocks, tokens and times that it is given; no messages, no
+windows, no clock. https://platform.claude.com/docs/en/build-with-claude/prompt-caching and
+https://developers.openai.com/api/docs/guides/prompt-caching are what it models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from muntin.core.caching import Caching
+from muntin.errors import InvalidInput
+
+# Where a match must lie exactly at a mark, the latest 80 marks of a request are looked at:
+# https://developers.openai.com/api/docs/api-reference/chat/create (prompt_cache_options)
+LATEST_MARKS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a request as the provider hashes it; equal keys stand for identical bytes.
+
+    `run` says that it shares one position of the look-back with the block before it (results of
+    tools that follow each other). `source` is the slot it comes from.
+    """
+
+    key: Hashable
+    tokens: int
+    source: str = field(default="messages", kw_only=True)
+    run: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent at one time: its blocks in the order that is hashed, and where it is marked.
+
+    A mark is the number of blocks before it; `at` is in seconds.
+    """
+
+    blocks: tuple[Block, ...]
+    marks: tuple[int, ...] = field(default=(), kw_only=True)
+    at: float = field(default=0.0, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Where the tokens of a request went; `cost` is in tokens of plain input."""
+
+    read: int
+    written: int
+    uncached: int
+    cost: float
+
+    @property
+    def tokens(self) -> int:
+        """All that was sent."""
+        return self.read + self.written + self.uncached
+
+
+def charge(rules: Caching, tokens: int, read: int, cached: int) -> Usage:
+    """Return the usage when `read` of `tokens` were found and the first `cached` are kept."""
+    written = max(0, cached - read)
+    uncached = tokens - read - written
+    cost = read * rules.read + written * rules.write + uncached
+    return Usage(read, written, uncached, cost)
+
+
+def cacheable(rules: Caching, tokens: int) -> int:
+    """Return how much of a prefix of so many tokens can be cached: nothing below the minimum."""
+    if tokens < rules.min_prefix:
+        return 0
+    return tokens - (tokens - rules.min_prefix) % rules.granularity
+
+
+class Cache:
+    """The provider's memory of the requests that were sent, in the order of their times."""
+
+    def __init__(self, rules: Caching) -> None:
+        self._rules = rules
+        # A prefix is known by the prefix it extends and its last block.
+        self._names: dict[tuple[int, Hashable], int] = {}
+        self._used: dict[int, float] = {}
+
+    def send(self, request: Request) -> Usage:
+        """Send a request: find its longest cached prefix, and remember what it leaves."""
+        names = self._prefixes(request.blocks)
+        ends = list(accumulate(block.tokens for block in request.blocks))
+        tokens = ends[-1] if ends else 0
+        if self._rules.marks:
+            return self._send_marked(request, names, ends, tokens)
+        known = 0
+        while known < len(names) and self._is_alive(names[known], request.at):
+            known += 1
+        if tokens >= self._rules.min_prefix:
+            self._used.update((name, request.at) for name in names)
+        read = cacheable(self._rules, ends[known - 1] if known else 0)
+        return charge(self._rules, tokens, read, cacheable(self._rules, tokens))
+
+    def _send_marked(
+        self, request: Request, names: list[int], ends: list[int], tokens: int
+    ) -> Usage:
+        """Only what is marked is written, and only what was written is found."""
+        marks = self._checked(request)
+        written = [m for m in marks[-self._rules.marks :] if ends[m - 1] >= self._rules.min_prefix]
+        found = self._find(request, marks, names)
+        alive = [m for m in marks if m < found and self._is_alive(names[m - 1], request.at)]
+        for mark in {*written, *alive, found} - {0}:
+            self._used[names[mark - 1]] = request.at
+        read = cacheable(self._rules, ends[found - 1] if found else 0)
+        cached = cacheable(self._rules, ends[written[-1] - 1] if written else 0)
+        return charge(self._rules, tokens, read, cached)
+
+    def _checked(self, request: Request) -> list[int]:
+        marks = sorted(set(request.marks))
+        size = len(request.blocks)
+        if marks and not 0 < marks[0] <= marks[-1] <= size:
+            raise InvalidInput(f"marks {marks} lie outside of a request of {size} blocks")
+        if self._rules.lookback is not None and len(marks) > self._rules.marks:
+            raise InvalidInput(
+                f"a request has {len(marks)} cache marks; the provider takes {self._rules.marks}"
+            )
+        return marks
+
+    def _find(self, request: Request, marks: Sequence[int], names: Sequence[int]) -> int:
+        """Return how many blocks are found in the cache, looking back from every mark."""
+        return max(
+            (
+                place
+                for place in _looked_at(request.blocks, marks, self._rules.lookback)
+                if self._is_alive(names[place - 1], request.at)
+            ),
+            default=0,
+        )
+
+    def _is_alive(self, name: int, at: float) -> bool:
+        used = self._used.get(name)
+        return used is not None and at - used <= self._rules.ttl
+
+    def _prefixes(self, blocks: Iterable[Block]) -> list[int]:
+        """Name the prefix that ends with each block."""
+        names: list[int] = []
+        name = 0
+        for block in blocks:
+            name = self._names.setdefault((name, block.key), len(self._names) + 1)
+            names.append(name)
+        return names
+
+
+def _looked_at(
+    blocks: Sequence[Block], marks: Sequence[int], lookback: int | None
+) -> Iterable[int]:
+    """Yield the places (numbers of blocks) at which the provider looks for a cached prefix.
+
+    At most `lookback` positions per mark, the mark itself being the first; blocks of a run of tool
+    calls, or of their results, count as one position together.
+    """
+    if lookback is None:
+        yield from marks[-LATEST_MARKS:]
+        return
+    for mark in marks:
+        position = 1
+        for place in range(mark, 0, -1):
+            yield place
+            position += not blocks[place - 1].run
+            if position > lookback:
+                break

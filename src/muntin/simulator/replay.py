@@ -1,0 +1,170 @@
+"""Replaying a recorded conversation: who would have sent what, request by request.
+
+Owns what a policy is and how a trace is cut into requests. Prices are the cache model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from muntin.core.message import Message, as_message
+from muntin.core.profile import Profile
+from muntin.core.slot import MessageLike, Trimming
+from muntin.core.slots import Slots
+from muntin.core.tokens import TokenizerLike
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, InvalidType
+
+SLOTS = ("system", "history", "retrieval")
+# What a volatile slot may have without a ceiling of its own, as in the planner.
+VOLATILE_RATIO = 0.25
+
+UserPolicy: TypeAlias = Callable[[Sequence[Message], int], Sequence[MessageLike]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The conversation as it stands when a request is made.
+
+    `turn` counts users' turns. `volatile` is new every turn; it stands last and moves nothing.
+    """
+
+    turn: int
+    system: Sequence[Message]
+    said: Sequence[Message]
+    volatile: Message | None
+
+    def messages(self, first: int = 0) -> list[Message]:
+        """Return what is sent when the history begins with its message `first`."""
+        volatile = [] if self.volatile is None else [self.volatile]
+        return [*self.system, *self.said[first:], *volatile]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A recorded conversation: its system text, and what was said."""
+
+    system: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    turns: tuple[int, ...] = field(kw_only=True)
+    volatile: tuple[Message | None, ...] = field(default=(), kw_only=True)
+
+    def moments(self, *, steps: bool) -> Iterator[Moment]:
+        """Yield the moments at which a request was made: one a turn, or one a tool step."""
+        bounds = [*self.turns, len(self.messages)]
+        for turn, begin in enumerate(self.turns):
+            volatile = self.volatile[turn % len(self.volatile)] if self.volatile else None
+            for end in self._ends(begin, bounds[turn + 1], steps):
+                yield Moment(turn, self.system, self.messages[:end], volatile)
+
+    def _ends(self, begin: int, after: int, steps: bool) -> Iterator[int]:
+        """Yield where a request of this turn ends: before each answer, or before the first."""
+        answers = [n for n in range(begin, after) if self.messages[n].role == "assistant"]
+        if not answers:
+            yield after
+        else:
+            yield from answers if steps else answers[:1]
+
+
+def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = ()) -> Trace:
+    """Read a recorded conversation; the system messages that open it are its system text."""
+    if isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Sequence):
+        raise InvalidType(f"a trace must be a list of messages, not {type(messages).__name__}")
+    read = [_message(number, each) for number, each in enumerate(messages)]
+    opening = next((n for n, each in enumerate(read) if each.role != "system"), len(read))
+    said = tuple(read[opening:])
+    turns = [
+        n
+        for n, each in enumerate(said)
+        if each.role == "user" and (n == 0 or said[n - 1].role != "user")
+    ]
+    if not turns:
+        raise InvalidInput("a trace needs at least one user message")
+    texts = tuple(None if not text else Message("user", text) for text in volatile)
+    # What stands before the first user message belongs to the first turn's past.
+    return Trace(tuple(read[:opening]), said, turns=tuple(turns), volatile=texts)
+
+
+def _message(number: int, value: MessageLike) -> Message:
+    try:
+        return as_message(value)
+    except InvalidInput as error:
+        raise type(error)(f"message {number} of the trace: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a policy sends: messages, the slot each comes from, and a window if there is one."""
+
+    messages: Sequence[Message]
+    sources: Sequence[str]
+    window: Window | None = None
+
+
+Policy: TypeAlias = Callable[[Moment], Sent]
+
+
+def slots_policy(
+    trimming: Trimming,
+    budget: int,
+    *,
+    profile: Profile | None,
+    tokenizer: TokenizerLike | None,
+    tools: Sequence[Mapping[str, Any]],
+) -> Policy:
+    """Return the policy that composes every request with Muntin, remembering the window before."""
+    previous: Window | None = None
+
+    def compose(moment: Moment) -> Sent:
+        nonlocal previous
+        slots = Slots(
+            budget,
+            tokenizer=tokenizer,
+            tools=tools,
+            profile=profile,
+            trimming=trimming,
+            previous=previous,
+        )
+        slots.add("system", moment.system, tier="pinned")
+        slots.add("history", moment.said)
+        if moment.volatile is not None:
+            slots.add("retrieval", moment.volatile.text, max_ratio=VOLATILE_RATIO)
+        previous = window = slots.render()
+        return Sent(window.messages, [SLOTS[origin or 0] for origin in window.origins], window)
+
+    return compose
+
+
+def full_policy(moment: Moment) -> Sent:
+    """Send everything, whatever the budget."""
+    return _sent(moment, moment.messages())
+
+
+def user_policy(policy: UserPolicy, budget: int) -> Policy:
+    """Return a policy that hands the whole conversation and the budget to a function."""
+
+    def call(moment: Moment) -> Sent:
+        return _sent(moment, [as_message(each) for each in policy(moment.messages(), budget)])
+
+    return call
+
+
+def frontier_policy(frontiers: Sequence[int]) -> Policy:
+    """Return the policy whose history begins at these messages, one a request."""
+    starts = iter(frontiers)
+
+    def cut(moment: Moment) -> Sent:
+        return _sent(moment, moment.messages(next(starts)))
+
+    return cut
+
+
+def _sent(moment: Moment, messages: Sequence[Message]) -> Sent:
+    """Name the source of each message: the volatile text, system text, or the history."""
+    sources = [
+        "retrieval" if each == moment.volatile else "system" if each.role == "system" else "history"
+        for each in messages
+    ]
+    return Sent(messages, sources)

@@ -1,0 +1,157 @@
+"""Requests: messages and windows as the blocks a provider hashes, in its order, with marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.core.breakpoints import user_marks, wire_order
+from muntin.core.caching import Caching
+from muntin.core.frontier import digest
+from muntin.core.message import Message
+from muntin.core.parts import compact_json
+from muntin.core.profile import OMITTED, Profile
+from muntin.core.tokens import Counter, TokenizerLike
+from muntin.core.window import Window
+from muntin.simulator.model import Block
+
+# Without marks of its own, a request to OpenAI is looked up at up to 20 earlier message endings:
+# https://developers.openai.com/api/docs/guides/prompt-caching
+_MESSAGE_ENDINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The blocks of a request; `places` says of each the place of its message in the window.
+
+    A tool's schema, and what the wire adds in front, has the place -1.
+    """
+
+    blocks: tuple[Block, ...]
+    places: tuple[int, ...]
+
+
+class Blocks:
+    """Makes blocks of messages, each message once."""
+
+    def __init__(self, profile: Profile | None, tokenizer: TokenizerLike | None = None) -> None:
+        self._system_first = profile.system_first if profile else False
+        self._user_first = profile.user_first if profile else False
+        if tokenizer is None and profile is not None:
+            tokenizer = profile.tokenizer
+        formula = profile.image_formula if profile else "openai-tiles"
+        self.counter = Counter(tokenizer, image_formula=formula)
+        # By identity: comparing long messages would cost more than making their blocks. The message
+        # is kept beside them, so that no other can take its identity.
+        self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
+
+    def of_window(self, window: Window) -> Made:
+        """Return the blocks of a window, named by its slots."""
+        names = [slot.name for slot in sorted(window.report.slots, key=lambda s: s.index)]
+        sources = ["joined" if origin is None else names[origin] for origin in window.origins]
+        return self.of(window.messages, sources, window.tools)
+
+    def of(
+        self,
+        messages: Sequence[Message],
+        sources: Sequence[str],
+        tools: Iterable[Mapping[str, Any]] = (),
+    ) -> Made:
+        """Return the blocks of messages that come from `sources`, behind those of the tools."""
+        blocks = [self._tool(schema) for schema in tools]
+        places = [-1] * len(blocks)
+        answered = {message.tool_call_id for message in messages}
+        before = "system"
+        for place in wire_order(messages, self._system_first):
+            message, role = messages[place], messages[place].role
+            if self._user_first and before == "system" and role not in ("system", "user"):
+                blocks.append(Block("lead", self.counter.message(OMITTED), source="lead"))
+                places.append(-1)
+            follows = before == "tool" == role
+            made = self._message(message, sources[place], follows)
+            if message.tool_calls and not all(call.id in answered for call in message.tool_calls):
+                made = (*made, *self._missing(message, sources[place], answered))
+            blocks += made
+            places += [place] * len(made)
+            before = role
+        return Made(tuple(blocks), tuple(places))
+
+    def tokens(self, message: Message) -> int:
+        """Count a message, as its blocks are counted."""
+        return sum([block.tokens for block in self._message(message, "history", False)])
+
+    def _message(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
+        key = id(message), source, follows
+        found = self._made.get(key)
+        if found is None:
+            name = digest(message)
+            blocks = tuple(
+                Block((name, number), tokens, source=source, run=follows and not number)
+                for number, tokens in enumerate(self._sizes(message))
+            )
+            found = self._made[key] = message, blocks
+        return found[1]
+
+    def _sizes(self, message: Message) -> list[int]:
+        """Return the tokens of each block: every part is one, and all calls together."""
+        parts = message.content if isinstance(message.content, tuple) else ()
+        overhead = self.counter.overhead
+        sizes = [self.counter.message(Message(message.role, (part,))) - overhead for part in parts]
+        if not parts and (message.content or not message.tool_calls):
+            sizes.append(0)
+        if message.tool_calls:
+            count = self.counter.text
+            sizes.append(
+                sum(count(call.name) + count(call.arguments) for call in message.tool_calls)
+            )
+        # The first block carries what is nobody's: the overhead, a name, attachments.
+        sizes[0] += self.counter.message(message) - sum(sizes)
+        return sizes
+
+    def _missing(self, message: Message, source: str, answered: set[str | None]) -> list[Block]:
+        """Return the fixed results that the wire adds for calls without one."""
+        tokens = self.counter.missing_result()
+        missing = [call.id for call in message.tool_calls if call.id not in answered]
+        return [
+            Block(("no result", name), tokens, source=source, run=name != missing[0])
+            for name in missing
+        ]
+
+    def _tool(self, schema: Mapping[str, Any]) -> Block:
+        text = compact_json(schema)
+        return Block(text, self.counter.overhead + self.counter.text(text), source="tools")
+
+
+def marks_of(window: Window, made: Made) -> tuple[int, ...]:
+    """Return the marks of a window: its breakpoints, and those its messages carry."""
+    ends = {place: number for number, place in enumerate(made.places, 1)}
+    after = [each.after for each in window.breakpoints] + user_marks(window.messages)
+    return tuple(sorted({ends[place - 1] for place in after}))
+
+
+def usual_marks(made: Made, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
+    """Return where a request is marked that says nothing of it, as by automatic caching.
+
+    At the end of the system text and of the first `stable` blocks (of all, if None); what marks are
+    left reach back from there, in steps of the look-back.
+    """
+    blocks, places = made.blocks, made.places
+    end = len(blocks) if stable is None else stable
+    if not rules.marks or not blocks:
+        return ()
+    head = sum([block.source in ("tools", "system") for block in blocks[:end]])
+    marks = {head, end} - {0}
+    if rules.lookback is None:
+        ends = [n for n in range(1, end) if places[n] != places[n - 1]]
+        return tuple(sorted(marks | set(ends[-_MESSAGE_ENDINGS:])))
+    place = end
+    while len(marks) < rules.marks:
+        positions = 0
+        while place > head and positions < rules.lookback - 1:
+            place -= 1
+            positions += not blocks[place].run
+        if place <= head:
+            break
+        marks.add(place)
+    return tuple(sorted(marks))

@@ -1,0 +1,343 @@
+"""Running policies against the cache model: the functions people call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+from muntin.core.budget import Budget, as_budget
+from muntin.core.caching import Caching
+from muntin.core.profile import Profile, as_profile
+from muntin.core.slot import Exact, MessageLike, Stepped, Trimming
+from muntin.core.tokens import TokenizerLike
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, InvalidType
+from muntin.models import caching_for
+from muntin.simulator.model import Block, Cache, Request
+from muntin.simulator.optimum import Optimum, Point, optimum
+from muntin.simulator.replay import (
+    VOLATILE_RATIO,
+    Policy,
+    Sent,
+    Trace,
+    UserPolicy,
+    full_policy,
+    slots_policy,
+    trace_of,
+    user_policy,
+)
+from muntin.simulator.requests import Blocks, Made, marks_of, usual_marks
+from muntin.simulator.result import Run, Simulation, Step
+
+PolicyLike: TypeAlias = str | Trimming | UserPolicy
+
+# What a request has beside the conversation itself.
+_BESIDE = frozenset({"tools", "system", "lead", "retrieval", "joined"})
+PAUSE = 30.0
+_NEAR = 0.9
+
+
+def simulate(
+    windows: Iterable[Window],
+    profile: Profile | str,
+    *,
+    caching: Caching | None = None,
+    tokenizer: TokenizerLike | None = None,
+    pause: float = PAUSE,
+    history: Sequence[str] = ("history", "input"),
+) -> Simulation:
+    """Tell what the provider would have read from its cache and charged for these windows.
+
+    They are sent one after another, `pause` seconds apart. `history` names the slots that hold the
+    conversation. Windows without breakpoints are marked as by automatic caching.
+    """
+    profile, rules = _known(profile, caching)
+    blocks = Blocks(profile, tokenizer)
+    told = _Teller(rules, pause)
+    for turn, window in enumerate(windows):
+        made = blocks.of_window(window)
+        marks = marks_of(window, made) or usual_marks(made, rules)
+        retained = sum(block.tokens for block in made.blocks if block.source in history)
+        told.send(turn, made, marks, retained)
+    run = Run("windows", tuple(told.steps))
+    return Simulation((run,), rules, model=profile.name, dollars=input_price(profile.name))
+
+
+def simulate_trace(
+    messages: Sequence[MessageLike],
+    *,
+    budget: Budget | int,
+    model: Profile | str,
+    policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] = ("exact", "stepped", "full"),
+    steps: bool = False,
+    volatile: Sequence[str | None] = (),
+    tools: Sequence[Mapping[str, Any]] = (),
+    caching: Caching | None = None,
+    tokenizer: TokenizerLike | None = None,
+    pause: float = PAUSE,
+    best: bool = True,
+) -> Simulation:
+    """Replay a recorded conversation under several policies, side by side.
+
+    A policy is `"exact"`, `"stepped"`, `"full"`, a trimming such as `Stepped(low=0.6)`, or a
+    function of the whole conversation and the budget that returns the messages to send. One request
+    is sent a turn, or with `steps` one before each answer of the model. `volatile` are texts, one a
+    turn and then over again, that stand behind the conversation and are forgotten after it. With
+    `best`, every cost is held against the offline optimum.
+    """
+    trace = trace_of(messages, volatile)
+    profile, rules = _known(model, caching)
+    tokens = as_budget(budget).remaining_input_tokens
+    replay = Replay(
+        trace,
+        tokens,
+        profile=profile,
+        rules=rules,
+        tokenizer=tokenizer,
+        tools=tools,
+        steps=steps,
+        pause=pause,
+    )
+    named = policies if isinstance(policies, Mapping) else _named(policies)
+    runs = []
+    for name, policy in named.items():
+        run = replay.run(name, replay.policy(policy))
+        limited = best and policy != "full"
+        runs.append(replay.with_best(run) if limited else run)
+    return Simulation(
+        tuple(runs),
+        rules,
+        model=profile.name,
+        budget=tokens,
+        dollars=input_price(profile.name),
+    )
+
+
+class Replay:
+    """A trace made ready: its requests, and what they would be for any policy."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        budget: int,
+        *,
+        profile: Profile,
+        rules: Caching,
+        tokenizer: TokenizerLike | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        steps: bool = False,
+        pause: float = PAUSE,
+    ) -> None:
+        self.trace = trace
+        self.rules = rules
+        self.budget = budget
+        self.blocks = Blocks(profile, tokenizer)
+        self._profile = profile
+        self._tokenizer = tokenizer
+        self._tools = tuple(tools)
+        self._pause = pause
+        self.moments = list(trace.moments(steps=steps))
+        tools_tokens = self.blocks.counter.tools(self._tools)
+        self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
+        self._ends = [0, *accumulate(map(self.blocks.tokens, trace.messages))]
+        # Ceilings are shares of what the tools leave.
+        ceiling = int((budget - tools_tokens) * VOLATILE_RATIO) if any(trace.volatile) else 0
+        self.history_budget = max(1, budget - self.head - ceiling)
+        for number, text in enumerate(trace.volatile):
+            if text is not None and self.blocks.tokens(text) > ceiling:
+                raise InvalidInput(
+                    f"volatile text {number} has {self.blocks.tokens(text):,} tokens, but only a "
+                    f"quarter of the budget ({ceiling:,}) is kept for it; shorten it"
+                )
+
+    def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
+        """Return the policy that `policy` stands for; `budget` is the replay's if not given."""
+        budget = self.budget if budget is None else budget
+        if policy == "full":
+            return full_policy
+        if isinstance(policy, str):
+            policy = _trimming(policy)
+        if not callable(policy):
+            return slots_policy(
+                policy,
+                budget,
+                profile=self._profile,
+                tokenizer=self._tokenizer,
+                tools=self._tools,
+            )
+        return user_policy(policy, budget)
+
+    def run(self, name: str, policy: Policy) -> Run:
+        """Send what the policy sends, request by request."""
+        told = _Teller(self.rules, self._pause)
+        for moment in self.moments:
+            sent = policy(moment)
+            made = self.blocks.of(sent.messages, sent.sources, self._tools)
+            stable = sum([block.source != "retrieval" for block in made.blocks])
+            retained = sum([b.tokens for b in made.blocks if b.source not in _BESIDE])
+            most = min(self.history_budget, self._ends[len(moment.said)])
+            told.send(
+                moment.turn,
+                made,
+                self._marks(sent, made, stable),
+                retained,
+                min(1.0, retained / max(1, most)),
+                stable,
+            )
+        return Run(name, tuple(told.steps))
+
+    def with_best(self, run: Run) -> Run:
+        """Hold a run against the offline optimum at its retention, if that can be had."""
+        best = self.optimum(run.retained)
+        # Whole turns cannot always keep as much as single messages, and a policy of the user's own
+        # may keep more than the history's budget.
+        equal = best.retained >= _NEAR * run.retained
+        return Run(run.policy, run.steps, best=best.cost if equal else None)
+
+    def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
+        """Return the offline optimum that retains as many tokens on average.
+
+        It has the history's budget and no more; with `lend`, also what volatile text leaves.
+        """
+        return optimum(self.points(lend=lend), self._starts(), self.head, self.rules, retained)
+
+    def points(self, *, lend: bool = False) -> list[Point]:
+        """Return the requests as the optimum sees them."""
+        points: list[Point] = []
+        shared = 0
+        for moment in self.moments:
+            said = self._ends[len(moment.said)]
+            extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
+            sent = self.head + said + extra
+            # Without marks the provider keeps all of it.
+            cached = self.head + said if self.rules.marks else sent
+            expired = self._pause > self.rules.ttl
+            limit = self.budget if lend else self.head + self.history_budget + extra
+            points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))
+            shared = self.head + said
+        return points
+
+    def frontiers(self, best: Optimum) -> list[int]:
+        """Return the messages at which the optimum's histories begin."""
+        return [self.trace.turns[turn] if turn else 0 for turn in best.frontiers]
+
+    def _starts(self) -> list[int]:
+        return [self._ends[turn] if number else 0 for number, turn in enumerate(self.trace.turns)]
+
+    def _marks(self, sent: Sent, made: Made, stable: int) -> tuple[int, ...]:
+        if sent.window is not None and sent.window.breakpoints:
+            return marks_of(sent.window, made)
+        return usual_marks(made, self.rules, stable)
+
+
+class _Teller:
+    """Sends requests and tells each one's story."""
+
+    def __init__(self, rules: Caching, pause: float) -> None:
+        if not isinstance(pause, int | float) or not pause >= 0:  # NaN is not
+            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {pause!r}")
+        self.steps: list[Step] = []
+        self._cache = Cache(rules)
+        self._rules = rules
+        self._pause = pause
+        self._before: Sequence[Block] = ()
+
+    def send(
+        self,
+        turn: int,
+        made: Made,
+        marks: tuple[int, ...],
+        retained: int,
+        share: float | None = None,
+        stable: int | None = None,
+    ) -> None:
+        """Send one request and remember what became of it; only `stable` blocks may come again."""
+        at = len(self.steps) * self._pause
+        usage = self._cache.send(Request(made.blocks, marks=marks, at=at))
+        diverged, cause = _divergence(self._before, made)
+        if cause is None and self.steps and not usage.read:
+            cause = "expired" if self._pause > self._rules.ttl else "not cached"
+        self.steps.append(
+            Step(
+                turn,
+                usage.tokens,
+                usage.read,
+                usage.written,
+                usage.uncached,
+                usage.cost,
+                retained,
+                share,
+                diverged,
+                cause,
+            )
+        )
+        self._before = made.blocks[:stable]
+
+
+def _divergence(before: Sequence[Block], made: Made) -> tuple[int | None, str | None]:
+    """Return the first message that differs from the request before, and why."""
+    for place, (old, new) in enumerate(zip(before, made.blocks, strict=False)):
+        if old.key != new.key:
+            moved = any(block.key == new.key for block in before[place:])
+            return made.places[place], f"{old.source} {'trimmed' if moved else 'changed'}"
+    if len(made.blocks) < len(before):
+        source = before[len(made.blocks)].source
+        return max(made.places, default=-1) + 1, f"{source} trimmed"
+    return None, None
+
+
+def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
+    if isinstance(policies, str) or not isinstance(policies, Sequence):
+        raise InvalidType(f"policies must be a list or a mapping, not {policies!r}")
+    named: dict[str, PolicyLike] = {}
+    for policy in policies:
+        name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
+        if name in named:
+            raise InvalidInput(f"two policies are called {name!r}; give a mapping of names")
+        named[name] = policy
+    return named
+
+
+_TRIMMINGS: dict[str, Trimming] = {"exact": Exact(), "stepped": Stepped()}
+
+
+def _trimming(name: str) -> Trimming:
+    if name not in _TRIMMINGS:
+        raise InvalidInput(
+            f"unknown policy {name!r}; use 'exact', 'stepped', 'full', a trimming or a function"
+        )
+    return _TRIMMINGS[name]
+
+
+def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Caching]:
+    """Return the profile and its rules: those given, or the profile's, or the model's by name."""
+    profile = as_profile(model)
+    if profile is None:
+        raise InvalidType("a simulation needs a Profile or a model such as 'openai/gpt-5'")
+    if caching is None:
+        caching = caching_for(model) if isinstance(model, str) else profile.caching
+    if caching is None:
+        raise InvalidInput(
+            f"no caching rules are known for {profile.name!r}; pass caching=Caching(...)"
+        )
+    return replace(profile, caching=caching), caching
+
+
+def input_price(model: str) -> float | None:
+    """Return the dollars of a million tokens of plain input today; None if they are not known."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    provider, _, name = model.partition("/")
+    try:
+        _, info = get_snapshot().find_provider_model(name, None, provider, None)
+    except LookupError:
+        return None
+    price: Any = info.get_prices(datetime.now(UTC)).input_mtok
+    # A tiered price: the tiers begin far beyond the windows that are worth trimming to.
+    base = getattr(price, "base", price)
+    return None if base is None else float(base)

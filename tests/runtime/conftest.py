@@ -1,0 +1,122 @@
+"""Apps on each of the three stores, and short words for what the tests of the runtime say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from muntin import Message, ToolCall, Window
+from muntin.runtime.app import App
+from muntin.runtime.ctx import Ctx
+from muntin.store.items import Item
+from muntin.store.memory import MemoryStore
+from muntin.testing import ScriptedModel
+from tests.store.conftest import server, store, store_url  # noqa: F401
+
+T = TypeVar("T")
+Handled = Callable[[Ctx], Awaitable[Any]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def run(work: Awaitable[T], within: float = 30) -> T:
+    """Run to the end; what hangs fails."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(within):
+            return await work
+
+    return asyncio.run(limited())
+
+
+def call(name: str, id: str = "c1", **arguments: Any) -> ToolCall:
+    return ToolCall(id, name, json.dumps(arguments))
+
+
+def texts(messages: Window | Sequence[Message]) -> list[str]:
+    found = messages.messages if isinstance(messages, Window) else messages
+    return [message.text for message in found]
+
+
+def said(items: Sequence[Item]) -> list[str]:
+    return [item.message.text for item in items if item.message is not None]
+
+
+def statuses(app: App, session: str) -> list[str]:
+    """Return how the turns of a session stand, the oldest first."""
+    return [turn.status for turn in reversed(app.store.turns(session))]
+
+
+def memory(**given: Any) -> App:
+    """Return an app in memory, whose tokens are characters."""
+    return App(MemoryStore(), tokenizer=len, **given)
+
+
+async def wakes(app: App, handler: Handled, *payloads: Any, entity: str = "e/1") -> list[Any]:
+    """Register a handler of ctx, wake it with each payload in turn, and return what it gave."""
+    results: list[Any] = []
+
+    @app.entity(entity.partition("/")[0])
+    async def handle(ctx: Ctx, wake: Any) -> None:
+        results.append(await handler(ctx))
+
+    for payload in payloads:
+        await app.ask(entity, payload)
+    await app.close()
+    return results
+
+
+async def window_of(
+    app: App, *payloads: Any, sources: dict[str, Any], source_budget: int, **agent: Any
+) -> list[Window]:
+    """Return the window of each wake of an agent with these sources."""
+    model = ScriptedModel(lambda window: "ok")
+
+    async def handler(ctx: Ctx) -> None:
+        made = {
+            name: source(ctx) if getattr(source, "__name__", "") == "of_ctx" else source
+            for name, source in sources.items()
+        }
+        ctx.use_context(source_budget=source_budget, sources=made)
+        ctx.use_agent(model=model, **agent)
+        await ctx.agent.run()
+
+    await wakes(app, handler, *payloads)
+    return model.windows
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return what starts a worker; those that still run are killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(work: str, **given: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker.py")), work, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        with process:  # closes its pipes and waits for its end
+            pass
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lasting_url(request, tmp_path) -> str:
+    """Return the address of an empty store that several processes can open."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    running = request.getfixturevalue("server")
+    return str(running.url(running.new_database()))

@@ -1,0 +1,257 @@
+"""Reports are kept beside the timeline, bounded, and can be planned again at another budget."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muntin import Slots, Window, assistant, user
+from muntin.core.tokens import CharsPerToken
+from muntin.runtime.app import App
+from muntin.runtime.ctx import Ctx
+from muntin.runtime.reports import read_plan
+from muntin.runtime.sources import Source
+from muntin.store.items import Record
+from muntin.testing import ScriptedModel
+from tests.runtime.conftest import call, memory, run, texts, wakes
+
+
+def plans(app: App, session: str) -> list[dict[str, Any]]:
+    return [json.loads(record.plan) for record in app.store.reports(session)]
+
+
+def again(app: App, session: str, record: Record, budget: int | None = None) -> Window:
+    """Plan a kept window again."""
+    plan = json.loads(record.plan)
+    return read_plan(plan, lambda key: app.store.content(session, key), budget).render()
+
+
+def look(n: int) -> str:
+    """Look up."""
+    return "found " * n
+
+
+async def talk(app: App, *words: str, **given: Any) -> None:
+    chat = app.conversation("c", **given)
+    for word in words:
+        await chat.send(word)
+
+
+def test_every_window_leaves_a_report_with_turn_and_step(store_url):
+    model = ScriptedModel([call("look", n=3), "one", "two"])
+
+    async def work() -> None:
+        async with App(store_url, model=model) as app:
+            await talk(app, "first", "second", tools=[look])
+            records = app.store.reports("c")
+            assert [record.turn for record in records] == [1, 1, 2]
+            assert len({(record.turn, record.step) for record in records}) == 3
+            for record, window in zip(records, model.windows, strict=True):
+                kept = json.loads(record.report)
+                assert kept == json.loads(json.dumps(window.report.to_dict()))
+            assert app.store.reports("c", first=2) == records[2:]
+
+    run(work())
+
+
+def test_an_entitys_windows_leave_reports_too():
+    app = memory()
+    model = ScriptedModel(["ok"])
+
+    async def handler(ctx: Ctx) -> None:
+        ctx.use_context(source_budget=100, sources={"docs": Source("text", max=10, cache="stable")})
+        ctx.use_agent(model=model)
+        await ctx.agent.run()
+
+    run(wakes(app, handler, "wake"))
+    (record,) = app.store.reports("e/1")
+    names = [slot["name"] for slot in json.loads(record.report)["slots"]]
+    assert "docs" in names
+
+
+def test_the_report_of_a_window_that_could_not_be_sent_is_kept():
+    from muntin import BudgetExceeded
+
+    app = memory(model=ScriptedModel([]), budget=50)
+    with pytest.raises(BudgetExceeded):
+        run(talk(app, "hello", tools=[look]))
+    (record,) = app.store.reports("c")
+    assert json.loads(record.report)["over_budget"] is True
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_no_more_are_kept_than_asked_for_and_the_newest(keep, store_url):
+    async def work() -> None:
+        app = App(store_url, model=ScriptedModel(lambda w: "ok"), keep_reports=keep)
+        async with app:
+            await talk(app, *(f"m{n}" for n in range(6)))
+            assert [r.turn for r in app.store.reports("c")] == list(range(7 - keep, 7))
+            for record in app.store.reports("c"):  # whose contents are still there
+                assert texts(again(app, "c", record))[-1] == f"m{record.turn - 1}"
+
+    run(work())
+
+
+def test_contents_no_report_names_are_forgotten_and_those_still_named_are_not(store_url):
+    async def work() -> None:
+        app = App(store_url, model=ScriptedModel(lambda w: "ok"), keep_reports=1)
+        shared = SimpleNamespace(
+            on_context_build=lambda ctx: ctx.slots.add("rules", "the rules", role="system")
+        )
+        async with app:
+            chat = app.conversation("c", strategy=shared)
+            await chat.send("first")
+            (plan,) = plans(app, "c")
+            keys = {key for slot in plan["slots"] for key in slot["messages"]}
+            for n in range(4):
+                await chat.send(f"more {n}")
+            (plan,) = plans(app, "c")
+            still = {key for slot in plan["slots"] for key in slot["messages"]}
+            assert keys & still  # the rules
+            for key in still:
+                assert app.store.content("c", key) is not None
+            if not store_url.startswith("memory"):
+                gone = keys - still
+                assert gone
+                assert all(app.store.content("c", key) is None for key in gone)
+
+    run(work())
+
+
+def test_zero_switches_it_off(store_url):
+    async def work() -> None:
+        app = App(store_url, model=ScriptedModel(["ok"]), keep_reports=0)
+        async with app:
+            await talk(app, "hello")
+            assert app.store.reports("c") == []
+
+    run(work())
+
+
+def test_reports_do_not_reach_other_sessions_and_go_with_theirs():
+    app = memory(model=ScriptedModel(lambda w: "ok"))
+    run(talk(app, "hello"))
+    assert app.store.reports("other") == []
+    app.store.delete("c")
+    assert app.store.reports("c") == []
+
+
+def test_content_is_kept_once_however_many_windows_show_it():
+    app = memory(model=ScriptedModel(lambda w: "ok"))
+    run(talk(app, *(f"message {n}" for n in range(10))))
+    keys = [key for plan in plans(app, "c") for slot in plan["slots"] for key in slot["messages"]]
+    # ten windows of 1, 3, 5 ... 19 messages, of 20 different ones but the last answer
+    assert len(keys) == 100
+    kept = {app.store.content("c", key) for key in set(keys)}
+    assert len(kept) == len(set(keys))
+    assert sum("message 0" in (text or "") for text in kept) <= 2
+
+
+# Planning again.
+
+
+def declare(slots: Slots) -> None:
+    slots.add("system", "You are brief.", priority=9, tier="pinned")
+    slots.add("notes", "note " * 60, role="system", priority=2, max_ratio=0.3, trim_behavior="char")
+    past = [
+        m for n in range(12) for m in (user(f"q{n} " + "x" * 40), assistant(f"a{n}" + "y" * 40))
+    ]
+    slots.add("history", past, priority=1, max_ratio=0.6, min_tokens=10)
+    slots.add("input", "what now?", priority=8)
+
+
+@pytest.mark.parametrize("budget", [None, 40, 80, 150, 300, 1_000])
+def test_planned_again_it_is_what_the_same_slots_give_at_that_budget(budget):
+    """The strategy's own slots, rendered directly, against the kept plan."""
+    app = App("memory:", model=ScriptedModel(["ok"]), budget=300)
+    strategy = SimpleNamespace(on_context_build=lambda ctx: declare(ctx.slots))
+    run(talk(app, "what now?", strategy=strategy))
+    (record,) = app.store.reports("c")
+    planned = again(app, "c", record, budget)
+    direct = Slots(budget or 300)
+    declare(direct)
+    expected = direct.render()
+    assert planned.messages == expected.messages
+    assert planned.tokens == expected.tokens
+    assert planned.report.to_dict() == expected.report.to_dict()
+
+
+@pytest.mark.parametrize("budget", [1_100, 1_300, 1_600, 4_000])
+def test_a_window_of_sources_is_planned_again_at_its_own_budget_and_others(budget):
+    app = App("memory:")
+    app.session("e/1").append(*(user(f"past {n} " + "x " * 30) for n in range(30)))
+    app.session("e/1").insert_context("n", name="Name", content="Ada")
+    model = ScriptedModel(["ok"])
+
+    async def handler(ctx: Ctx) -> None:
+        sources = {
+            "docs": Source("doc " * 50, max=200, cache="stable"),
+            "found": Source("found " * 20, max=100),
+            "chat": Source(ctx.timeline_messages, max=5_000),
+        }
+        ctx.use_context(source_budget=6_000, sources=sources)
+        ctx.use_agent(model=model, system_prompt="You are Horton.")
+        await ctx.agent.run()
+
+    run(wakes(app, handler, "wake"))
+    (record,) = app.store.reports("e/1")
+    assert again(app, "e/1", record).messages == model.windows[0].messages
+    smaller = again(app, "e/1", record, budget)
+    assert smaller.tokens <= budget
+    shown = texts(smaller)
+    assert shown[0] == "You are Horton."
+    assert shown[-1] == "wake"
+    assert sum("context-entry" in text for text in shown) == 1
+
+
+def test_a_window_with_markers_is_planned_again_as_it_was():
+    app = App("memory:")
+    model = ScriptedModel(["ok"])
+
+    async def handler(ctx: Ctx) -> None:
+        sources = {"docs": Source("doc " * 900, max=200, cache="stable")}
+        ctx.use_context(source_budget=600, sources=sources)
+        ctx.use_agent(model=model)
+        await ctx.agent.run()
+
+    run(wakes(app, handler, "wake"))
+    (record,) = app.store.reports("e/1")
+    assert "load_source_range" in texts(model.windows[0])[0]
+    planned = again(app, "e/1", record)
+    assert planned.messages == model.windows[0].messages
+
+
+@pytest.mark.parametrize("tokenizer", ["estimate", CharsPerToken(4), len])
+def test_a_plan_can_be_read_whatever_counted_it(tokenizer):
+    app = App("memory:", model=ScriptedModel(["ok"]), tokenizer=tokenizer, budget=500)
+    run(talk(app, "hello"))
+    (record,) = app.store.reports("c")
+    assert texts(again(app, "c", record)) == ["hello"]
+
+
+def test_a_plan_keeps_tools_and_the_models_profile():
+    model = ScriptedModel(["ok"], name="anthropic/claude-sonnet-4-5")
+    app = App("memory:", model=model, budget=5_000)
+    run(talk(app, "hello", tools=[look]))
+    (record,) = app.store.reports("c")
+    planned = again(app, "c", record)
+    assert planned.tools == model.windows[0].tools
+    assert planned.tokens == model.windows[0].tokens
+
+
+def test_attachments_and_tool_traffic_survive_the_plan():
+    from muntin import Attachment
+
+    model = ScriptedModel([call("look", n=1), "ok"])
+    app = App("memory:", model=model)
+
+    async def work() -> None:
+        chat = app.conversation("c", tools=[look])
+        await chat.send("see", attachments=[Attachment("a", "a.png", 5, "image")])
+
+    run(work())
+    *_, record = app.store.reports("c")
+    assert again(app, "c", record).messages == model.windows[-1].messages

@@ -1,0 +1,59 @@
+"""A check over all tests: whoever moves the beginning of a window must say why.
+
+It compares messages itself, not by the digests that the report goes by.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+
+from muntin.core.frontier import Frontier, digest
+from muntin.core.message import Message
+from muntin.core.profile import Profile
+from muntin.core.window import Window
+
+
+def unexplained_move(
+    window: Window, previous: Window | Frontier, profile: Profile | None
+) -> str | None:
+    """Say what is wrong with the report of a following turn, or None."""
+    prefix = window.report.prefix
+    assert prefix is not None
+    lasting = (previous if isinstance(previous, Frontier) else previous.frontier).lasting
+    new = sent(window.messages, profile)
+    if isinstance(previous, Frontier):
+        same = common([digest(message) for message in new], list(previous.digests))
+        tools = window.frontier.tools == previous.tools
+    else:
+        old = sent(previous.messages, profile)
+        same = common([bytes_of(m) for m in new], [bytes_of(m) for m in old])
+        tools = window.tools == previous.tools
+    same = same if tools else 0
+    moved = prefix.moved
+    if (same < lasting or not tools) and moved is None:
+        return f"the prefix moved at message {same} of {lasting}, and the report does not say so"
+    if moved is not None and (not moved.slot or not moved.reason or moved.message != same):
+        return f"the prefix moved at message {same}, but the report says {moved}"
+    if moved is not None and same >= lasting and tools:
+        return f"nothing moved, but the report says {moved}"
+    return None
+
+
+def sent(messages: tuple[Message, ...], profile: Profile | None) -> list[Message]:
+    """Put the messages in the order they are sent."""
+    if profile is None or not profile.system_first:
+        return list(messages)
+    return sorted(messages, key=lambda message: message.role != "system")
+
+
+def bytes_of(message: Message) -> str:
+    data = message.to_dict()
+    for key in ("at", "cache_control", "prompt_cache_breakpoint"):
+        data.pop(key, None)
+    return json.dumps(data, sort_keys=True, default=repr)
+
+
+def common(new: list[str], old: list[str]) -> int:
+    pairs = zip(new, old, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
