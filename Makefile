@@ -44,6 +44,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/store/test_windows.py
 	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/test_wire.py tests/providers/test_decode.py
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/test_agent.py
+	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
@@ -51,6 +52,8 @@ bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
 	$(PEERS)/bin/python bench/prompts.py
 	$(PEERS)/bin/python bench/store.py
 	$(PEERS)/bin/python bench/wire.py
+	$(PEERS)/bin/python bench/runtime.py
+	$(PEERS)/bin/python bench/caching.py
 
 bench-estimate: $(READY) ## Measure the estimate's error by script
 	$(BIN)/python bench/estimate.py
