@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .env-bench
 
-.PHONY: help demo test check lint types docs soak bench bench-estimate format clean
+.PHONY: help demo test browser check lint types docs soak bench bench-estimate format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -22,10 +22,20 @@ $(READY): pyproject.toml
 	@touch $(READY)
 
 demo: $(READY) ## Compose a real conversation into a small window and show it
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/muntin demo
 
-test: $(READY) ## Run all tests
+test: $(READY) browser ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The tests of the inspector drive a real browser: it is installed where that is allowed.
+browser:
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } \
+		>/dev/null 2>&1 || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && { \
+		echo "Installing Chromium (once) ..."; \
+		apt-get install -y -qq chromium >/dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1; }; } || \
+		echo "No Chromium: the browser tests will not run. Install it: apt-get install chromium"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -26,12 +26,3 @@ def test_the_example_runs_offline_and_prints(example):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_example_fits_on_a_screen(example):
     assert len(example.read_text(encoding="utf-8").splitlines()) <= 65
-
-
-def test_the_demo_shows_bar_reasons_and_request():
-    demo = next(path for path in EXAMPLES if path.stem == "demo")
-    shown = subprocess.run(
-        [sys.executable, str(demo)], capture_output=True, text=True, check=True
-    ).stdout
-    for words in ("2,500 tokens (", "over_budget", "beyond_fit", "style guide", '"role": "system"'):
-        assert words in shown

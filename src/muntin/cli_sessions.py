@@ -1,51 +1,36 @@
-"""The command line of sessions: list, show, export, import.
-
-Owns options, files, tables and the progress bar. As in `cli`, the commands are made inside a
-function, in a module whose annotations are not strings.
-"""
+"""`muntin sessions`: list, show, export and import what a store keeps."""
 
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-from muntin.cli import fail
-from muntin.errors import InvalidInput, MuntinError
+from muntin.errors import InvalidInput
 from muntin.exchange import Imported, export_session, import_sessions
 from muntin.exchange_lines import item_to_dict
-from muntin.show_sessions import (
-    info_to_dict,
-    many,
-    print_json,
-    safe,
-    say,
-    show_imported,
-    show_list,
-    show_session,
-)
+from muntin.show_sessions import info_to_dict, show_imported, show_list, show_session
 from muntin.store import DEFAULT_URL, Store, open_store
 from muntin.store.items import SessionInfo
+from muntin.terminal import Advance, failing, many, print_json, progress, safe, say
 
 if TYPE_CHECKING:
     from typer import Typer
 
-# A bar is for those who wait: an import that takes longer than this.
-BAR_SECONDS = 0.5
 # How many sessions are read at once.
 PAGE = 500
 
 
-def sessions_app() -> "Typer":
-    """Return the Typer application of `muntin sessions`."""
+def register(parent: "Typer") -> None:
+    """Add the commands, as a group of their own."""
     import typer
 
     command = typer.Typer(
         no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
     )
+    parent.add_typer(command, name="sessions")
     At = Annotated[  # noqa: N806 (a type)
         str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
     ]
@@ -109,7 +94,8 @@ def sessions_app() -> "Typer":
             if output is None:
                 _print_lines(lines)
                 return
-            _write_file(output, lines)
+            with progress(f"writing {output}") as advance:
+                _write_file(output, _told(lines, advance))
             if as_json:
                 print_json({"file": str(output), "sessions": done})
             else:
@@ -133,7 +119,7 @@ def sessions_app() -> "Typer":
 
         A file is imported as a whole or not at all.
         """
-        with _failing(), _open(store, create=True) as opened:
+        with failing(), _open(store, create=True) as opened:
             if rename is not None and len(files) > 1:
                 raise InvalidInput("--as names one session; give one file")
             done: list[Imported] = []
@@ -144,25 +130,14 @@ def sessions_app() -> "Typer":
                 if done:  # what is in stays in, whatever comes after
                     show_imported(done, opened.name, as_json)
 
-    return command
-
 
 # Stores.
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """Print an error of ours as one line, and exit with 2."""
-    try:
-        yield
-    except MuntinError as error:
-        fail(safe(str(error)))
-
-
-@contextmanager
 def _existing(url: str) -> Iterator[Store]:
     """Open a store to read from; one that is not there is not made."""
-    with _failing(), _open(url, create=False) as store:
+    with failing(), _open(url, create=False) as store:
         yield store
 
 
@@ -190,6 +165,14 @@ def _export(store: Store, ids: Iterable[str], done: list[dict[str, Any]]) -> Ite
         done.append({"id": id, "items": json.loads(header)["items"]})
         yield header
         yield from lines
+
+
+def _told(lines: Iterable[bytes], advance: Advance) -> Iterator[bytes]:
+    """Yield lines, and show now and then how many there were."""
+    for number, line in enumerate(lines):
+        if number % 1_000 == 0:
+            advance(number, many(number, "line"))
+        yield line
 
 
 def _print_lines(lines: Iterable[bytes]) -> None:
@@ -226,71 +209,32 @@ def _import(store: Store, path: Path, rename: str | None, tokenizer: str | None)
     named = str(path) != "-"
     source, stem = (str(path), path.stem) if named else ("<stdin>", "stdin")
     done: list[Imported] = []
-    try:
-        with (
-            path.open("rb") if named else nullcontext(sys.stdin.buffer) as file,
-            _bar(file, source) as (lines, advance),
-            closing(
-                import_sessions(
-                    store, lines, source=source, stem=stem, rename=rename, tokenizer=tokenizer
-                )
-            ) as steps,
-        ):
-            for step in steps:
-                advance(step)
-                if step.complete:
-                    done.append(step)
-    except OSError as error:
-        raise InvalidInput(f"{source}: cannot be read: {error.strerror or error}") from error
-    return done
+    read = items = 0
 
-
-@contextmanager
-def _bar(
-    file: BinaryIO, source: str
-) -> Iterator[tuple[Iterator[bytes], Callable[[Imported], None]]]:
-    """Give the lines of a file, and a function that shows how far it was read.
-
-    The bar is drawn on a terminal only, and only after a while.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    read = 0
-
-    def lines() -> Iterator[bytes]:
+    def lines(file: BinaryIO) -> Iterator[bytes]:
         nonlocal read
         for line in file:
             read += len(line)
             yield line
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    shown = Progress(
-        *columns,
-        TextColumn("{task.fields[items]:,} items", markup=False),
-        TimeElapsedColumn(),
-        console=Console(stderr=True, markup=False),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    task = shown.add_task(escape(safe(source)), total=_size(file), items=0)
-    began = time.monotonic()
-    before = items = 0
-
-    def advance(step: Imported) -> None:
-        nonlocal before, items
-        items = before + step.items
-        if step.complete:
-            before = items
-        if time.monotonic() - began > BAR_SECONDS:
-            shown.start()
-            shown.update(task, completed=read, items=items)
-
     try:
-        yield lines(), advance
-    finally:
-        shown.stop()
+        with (
+            path.open("rb") if named else nullcontext(sys.stdin.buffer) as file,
+            progress(source, total=_size(file)) as advance,
+            closing(
+                import_sessions(
+                    store, lines(file), source=source, stem=stem, rename=rename, tokenizer=tokenizer
+                )
+            ) as steps,
+        ):
+            for step in steps:
+                advance(read, many(items + step.items, "item"))
+                if step.complete:
+                    items += step.items
+                    done.append(step)
+    except OSError as error:
+        raise InvalidInput(f"{source}: cannot be read: {error.strerror or error}") from error
+    return done
 
 
 def _size(file: BinaryIO) -> int | None:

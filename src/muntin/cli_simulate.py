@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from muntin.core.slot import Stepped
-from muntin.errors import InvalidInput, MuntinError
+from muntin.errors import InvalidInput
 from muntin.simulator import simulate_trace
 from muntin.simulator.run import PolicyLike
+from muntin.terminal import failing, print_json, progress, say
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -27,6 +28,7 @@ def register(command: "Typer") -> None:
     import typer
 
     @command.command()
+    @failing()
     def simulate(
         trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],
         budget: Annotated[int, typer.Option(help="Tokens of a window.")],
@@ -41,21 +43,24 @@ def register(command: "Typer") -> None:
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     ) -> None:
         """Replay a recorded conversation: what prompt caching saves, policy by policy."""
-        try:
+        messages = read_trace(trace)
+        policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
+        with progress(f"replaying {len(messages):,} messages"):
             result = simulate_trace(
-                read_trace(trace),
+                messages,
                 budget=budget,
                 model=model,
-                policies=dict(map(named_policy, policy or DEFAULT_POLICIES)),
+                policies=policies,
                 steps=steps,
                 pause=pause,
             )
-            if plot is not None:
-                result.save(plot)
-        except MuntinError as error:
-            print(f"muntin: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
-        typer.echo(json.dumps(result.to_dict(), indent=2) if as_json else str(result))
+        if plot is not None:
+            result.save(plot)
+        if as_json:
+            print_json(result.to_dict())
+        else:
+            for line in str(result).split("\n"):
+                say(line)
 
 
 def read_trace(path: Path) -> list[Mapping[str, Any]]:

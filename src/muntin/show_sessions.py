@@ -1,33 +1,22 @@
-"""How sessions look on a terminal: tables, turns, summaries, and nothing that it would obey."""
+"""How sessions look on a terminal: tables, turns, summaries."""
 
 from __future__ import annotations
 
-import json
-import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muntin.core.parts import Other, Part, Reasoning, Text, compact_json
 from muntin.entries import entry_of
 from muntin.exchange import Imported
 from muntin.exchange_lines import iso
 from muntin.store.items import Item, SessionInfo, Turn
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from muntin.terminal import console, many, print_json, safe, say
 
 # How many sessions an import names, how much of a text is shown.
 SHOWN = 20
 LONGEST = 400
-
-# What could move the cursor, hide text or turn its direction round on a terminal.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 def show_list(infos: Sequence[SessionInfo], name: str, *, more: bool) -> None:
@@ -45,26 +34,26 @@ def show_list(infos: Sequence[SessionInfo], name: str, *, more: bool) -> None:
     for info in infos:
         counts = f"{info.items:,}", f"{info.turns:,}"
         table.add_row(safe(info.id), *counts, _minute(info.created), _minute(info.updated))
-    console = _console()
-    console.print(table)
+    out = console()
+    out.print(table)
     if more:
-        console.print(f"… and more; see them with --limit {10 * max(1, len(infos))}")
+        out.print(f"… and more; see them with --limit {10 * max(1, len(infos))}")
 
 
 def show_session(info: SessionInfo, turns: Sequence[Turn], items: Sequence[Item]) -> None:
     from rich.text import Text as Styled
 
-    console = _console()
+    out = console()
     counts = f"{many(info.items, 'item')} in {many(info.turns, 'turn')}"
     begin, end = _minute(info.created), _minute(info.updated)
     span = f"{begin} to {end.removeprefix(begin[:11])} UTC"
     key = _usual_key(items)
     counted = f" · tokens by {safe(key.partition('+')[0])}" if key else ""
-    console.print(Styled(safe(info.id), "bold"))
-    console.print(f"{counts} · {span}{counted}")
+    out.print(Styled(safe(info.id), "bold"))
+    out.print(f"{counts} · {span}{counted}")
     hidden = info.items - len(items)
     if hidden:
-        console.print(f"… {many(hidden, 'earlier item')}; see them with --limit {info.items}")
+        out.print(f"… {many(hidden, 'earlier item')}; see them with --limit {info.items}")
     status = {turn.number: turn.status for turn in turns}
     rows = [(str(item.position), _who(item), _tokens(item, key)) for item in items]
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -74,11 +63,11 @@ def show_session(info: SessionInfo, turns: Sequence[Turn], items: Sequence[Item]
             turn = item.turn
             how = status.get(turn, "completed")
             heading = f"turn {turn}" if how == "completed" else f"turn {turn}, {how}"
-            console.print(Styled(f"\n{heading}", "bold"))
+            out.print(Styled(f"\n{heading}", "bold"))
         columns = position.rjust(wide[0]), who.ljust(wide[1]), tokens.rjust(wide[2]), ""
         line = Styled("  ".join(columns), "dim")
         line.append(_text(item), "not dim")
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        out.print(line, no_wrap=True, overflow="ellipsis")
 
 
 def show_imported(done: Sequence[Imported], name: str, as_json: bool) -> None:
@@ -148,35 +137,6 @@ def _minute(time: datetime) -> str:
     return time.isoformat(sep=" ", timespec="minutes")[:16]
 
 
-def many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def info_to_dict(info: SessionInfo) -> dict[str, Any]:
     times = {"created": iso(info.created), "updated": iso(info.updated)}
     return {"id": info.id, "items": info.items, "turns": info.turns, **times}
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=False)
-
-
-def say(text: str) -> None:
-    print(safe(text))
-
-
-def print_json(value: object) -> None:
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    print("\n".join(safe(line) for line in text.split("\n")))
-
-
-def safe(text: str) -> str:
-    """Write what a terminal would obey as an escape of JSON."""
-    return _UNSAFE.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    return f"\\u{ord(character):04x}" if character < "\U00010000" else json.dumps(character)[1:-1]

@@ -57,6 +57,8 @@ def iter_until(word: str, lines: Iterable[str]) -> Iterator[str]:
 def read(lines: list[str]) -> Told:
     told = Told()
     for line in lines:
+        if not line.endswith("\n"):
+            break  # killed while it said so: that is no acknowledgement
         what, *numbers = line.split()
         if what == "trying":
             told.tried = int(numbers[0])

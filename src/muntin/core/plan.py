@@ -20,7 +20,7 @@ from muntin.core.load import LOOK_BACK, Load, find, link, load, load_head, may_f
 from muntin.core.message import Message
 from muntin.core.prefix import track
 from muntin.core.profile import OMITTED, Profile
-from muntin.core.render import Join, Rendered, make_report, render
+from muntin.core.render import Join, Rendered, make_report, render, tell_fates
 from muntin.core.slot import TIERS, Group, Slot
 from muntin.core.step import Steps, high_marks
 from muntin.core.tokens import Counter
@@ -74,6 +74,7 @@ def plan(
         origins=tuple(rendered.origins),
         breakpoints=breakpoints,
         _past=past,
+        _fates=lambda: tell_fates(planner.loads),
         _report=lambda: make_report(
             planner.loads,
             planner.joins,

@@ -14,6 +14,7 @@ from muntin.core.message import Message, Role
 from muntin.core.report import Decision, Prefix, Report, SlotReport, Status
 from muntin.core.slot import Group, Slot
 from muntin.core.tokens import Counter
+from muntin.core.window import Fate
 
 
 class Join:
@@ -174,6 +175,40 @@ def make_report(
         tokenizer=tokenizer,
         prefix=prefix,
     )
+
+
+def tell_fates(loads: Sequence[Load]) -> tuple[Fate, ...]:
+    """Tell what became of every message, slot by slot, in the order of the slot."""
+    told: list[Fate] = []
+    for load in loads:
+        slot = load.slot
+        each = [
+            Fate(
+                slot,
+                index,
+                1,
+                unit.status,
+                unit.reason,
+                None if unit.status == "dropped" else shown,
+            )
+            for unit in load.units
+            for index, shown in zip(unit.indices, unit.messages, strict=True)
+        ]
+        for index, reason, _ in load.left_out:
+            each.append(Fate(slot, index, 1, "empty" if reason == "empty" else "dropped", reason))
+        told += sorted([*each, *_unread(load, each)], key=lambda fate: fate.first)
+    return tuple(told)
+
+
+def _unread(load: Load, read: Sequence[Fate]) -> Iterable[Fate]:
+    """Yield the runs of messages that nobody looked at."""
+    if not load.beyond:
+        return
+    first = load.unread.start
+    for end in [*sorted({fate.first for fate in read} & set(load.unread)), load.unread.stop]:
+        if end > first:
+            yield Fate(load.slot, first, end - first, "dropped", "beyond_fit")
+        first = end + 1
 
 
 def _slot_report(load: Load) -> SlotReport:

@@ -5,15 +5,17 @@ Turning it into a provider's request or a picture is the work of upper layers, i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from muntin.core.frontier import Frontier, Past
-from muntin.core.message import Message
+from muntin.core.message import Message, as_message
 from muntin.core.parts import File
-from muntin.core.report import NotCarried, Report
+from muntin.core.report import NotCarried, Report, Status
+from muntin.core.slot import Slot
 from muntin.errors import InvalidInput
 
 
@@ -23,6 +25,26 @@ class Breakpoint:
 
     after: int
     ttl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a message of a slot, or of `count` messages that nobody looked at.
+
+    `shown` is the message as the window has it: None if it was left out, and the slot's own text
+    where several were joined.
+    """
+
+    slot: Slot
+    first: int
+    count: int
+    status: Status
+    reason: str | None
+    shown: Message | None = None
+
+    def given(self, number: int = 0) -> Message:
+        """Return one of the messages as it was declared."""
+        return as_message(self.slot.messages[self.first + number])
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,7 @@ class Window:
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     _report: Report | Callable[[], Report] = field(repr=False, compare=False)
     _past: Past | Frontier = field(default=Frontier(), repr=False, compare=False)
+    _fates: Callable[[], tuple[Fate, ...]] = field(default=tuple, repr=False, compare=False)
 
     @cached_property
     def report(self) -> Report:
@@ -53,6 +76,11 @@ class Window:
     def frontier(self) -> Frontier:
         """What the next turn must know of this one; store it with the session."""
         return self._past if isinstance(self._past, Frontier) else self._past.frontier
+
+    @property
+    def fates(self) -> tuple[Fate, ...]:
+        """What became of every declared message, slot by slot; nothing if it was pickled."""
+        return self._fates()
 
     def openai(
         self,
@@ -100,8 +128,15 @@ class Window:
             # The report is a value; the window keeps the one that is true now.
             self.__dict__["report"] = replace(self.report, not_carried=others + entries)
 
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the window as one HTML file: the bar, the table of slots, what was left out."""
+        from muntin.show_html import page
+
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(page(self))
+
     def _repr_html_(self) -> str:
-        from muntin.show import html
+        from muntin.show_html import html
 
         return html(self)
 

@@ -1,22 +1,18 @@
-"""The command line: what it prints, and its exit codes."""
+"""`muntin render`: what it prints, and its exit codes."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-import muntin
-from muntin.cli import app
 from muntin.models import context_window
+from tests.cli.command import HOSTILE, fails, harmless, run, said
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CHAT = """\
 ---
 model: openai/gpt-4o
@@ -35,14 +31,10 @@ def chat(tmp_path: Path) -> str:
     return str(file)
 
 
-def run(*args: str):
-    return CliRunner().invoke(app(), args)
-
-
 def shown(*args: str):
     result = run(*args, "--json")
     assert not result.stderr
-    return result.exit_code, json.loads(result.stdout)
+    return result.returncode, json.loads(result.stdout)
 
 
 def texts(data) -> list[str]:
@@ -51,7 +43,7 @@ def texts(data) -> list[str]:
 
 def test_it_shows_the_bar_the_messages_and_the_report(chat):
     result = run("render", chat, "--input", "message=Hi!", "--budget", "40")
-    assert result.exit_code == 0
+    assert result.returncode == 0
     assert result.stdout == (
         "ssssssssssssssssuuuuuuuuuuuu" + "·" * 52 + "\n"
         "system 8   user 6   · free 26\n"
@@ -115,7 +107,7 @@ def test_over_budget_is_exit_code_1_and_still_shown(chat):
     assert code == 1
     assert data["over_budget"] is True
     assert texts(data) == ["You help people.", "Hi!"]
-    assert run("render", chat, "--input", "message=Hi!", "--budget", "5").exit_code == 1
+    assert run("render", chat, "--input", "message=Hi!", "--budget", "5").returncode == 1
 
 
 def test_the_user_is_cut_before_the_window_is_over_budget(chat):
@@ -169,14 +161,6 @@ def test_a_prompt_without_user_has_one_message(tmp_path):
     assert texts(shown("render", str(file))[1]) == ["Alone."]
 
 
-def fails(*args: str):
-    result = run(*args)
-    assert result.exit_code == 2
-    assert not result.stdout
-    assert "Traceback" not in result.stderr
-    return result.stderr
-
-
 def test_a_bad_file_is_exit_code_2_naming_file_and_line(chat, tmp_path):
     assert fails("render", chat) == f"muntin: {chat}:7: input.message is undefined\n"
     bad = tmp_path / "bad.md"
@@ -203,34 +187,10 @@ def test_bad_usage_is_exit_code_2(chat, tmp_path):
     assert "cannot be read" in fails("render", chat, "--input-file", str(tmp_path / "none.json"))
     assert "unknown tokenizer 'x'" in fails("render", chat, "--tokenizer", "x")
     assert "must not be negative" in fails("render", chat, "--input", "message=a", "--budget=-1")
-    assert fails("render", chat, "--budget", "many")
-    assert fails("render")
-    assert fails("nonsense")
-
-
-def test_the_version():
-    result = run("--version")
-    assert (result.exit_code, result.stdout) == (0, f"muntin {muntin.__version__}\n")
-
-
-def python(*args: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *args], capture_output=True, text=True, encoding="utf-8", **options
-    )
-
-
-def test_it_runs_as_a_module(chat):
-    run = python("-m", "muntin", "render", chat, "--input", "message=Hi!", "--budget", "5")
-    assert (run.returncode, run.stderr) == (1, "")
-    assert "14 of 5 tokens" in run.stdout
-
-
-def test_without_the_extra_it_says_what_to_install():
-    source = Path(muntin.__file__).parents[1]
-    script = f"import sys, runpy; sys.path.insert(0, {str(source)!r}); runpy.run_module('muntin')"
-    run = python("-I", "-S", "-c", script)
-    assert run.returncode == 2
-    assert run.stderr == "muntin: the command line needs: pip install 'muntin[cli,prompts]'\n"
+    for wrong in (["render", chat, "--budget", "many"], ["render"], ["nonsense"]):
+        result = run(*wrong)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "Traceback" not in result.stderr
 
 
 def test_the_page_shows_the_file_of_the_example():
@@ -246,5 +206,13 @@ def test_the_page_shows_what_its_commands_print():
     )
     assert found
     for command, printed in found:
-        run = python("-m", "muntin", *shlex.split(command.replace("\\\n", " ")), cwd=ROOT)
-        assert run.stdout + run.stderr == printed
+        result = run(*shlex.split(command.replace("\\\n", " ")), cwd=ROOT)
+        assert result.stdout + result.stderr == printed
+
+
+def test_control_characters_of_a_prompt_are_shown_and_not_obeyed(chat):
+    for option in ([], ["--json"]):
+        printed = said("render", chat, "--input", f"message={HOSTILE}\n\tnext", *option)
+        assert harmless(printed)
+        assert "\\u001b]0;owned" in printed
+    assert harmless(run("render", f"{chat}{HOSTILE}").stderr)

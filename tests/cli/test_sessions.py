@@ -15,17 +15,16 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from muntin import Session, assistant, user
-from muntin.cli import app
 from muntin.core.parts import Attachment, ToolCall
 from muntin.exchange import export_session, import_sessions
-from muntin.show_sessions import safe
 from muntin.store import open_store
 from muntin.store.items import Draft, Visibility
+from muntin.terminal import safe
+from tests.cli import command as installed
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "data" / "airline-traces.jsonl"
 SUPPORT = ROOT / "examples" / "data" / "support.jsonl"
 
@@ -39,12 +38,12 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*args: str, **options):
-    return CliRunner().invoke(app(), ["sessions", *args], **options)
+    return installed.run("sessions", *args, **options)
 
 
 def said(*args: str, **options):
     result = run(*args, **options)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
 
@@ -54,7 +53,7 @@ def shown(*args: str):
 
 def fails(*args: str, **options):
     result = run(*args, **options)
-    assert result.exit_code == 2
+    assert result.returncode == 2
     assert not result.stdout
     assert result.stderr.startswith("muntin: ")
     assert result.stderr.count("\n") == 1
@@ -156,7 +155,7 @@ def test_the_tokenizer_counts(here):
 def test_a_broken_file_leaves_nothing_and_the_files_before_it_stay(here):
     (here / "bad.jsonl").write_bytes(SUPPORT.read_bytes()[:-200])
     result = run("import", str(SUPPORT), "bad.jsonl")
-    assert result.exit_code == 2
+    assert result.returncode == 2
     assert "1 session with 9 items imported" in result.stdout
     assert result.stderr.startswith("muntin: bad.jsonl:")
     said("import", str(SUPPORT), "--store", "sqlite:///b.db", "--as", "x")
@@ -179,9 +178,9 @@ def test_wrong_usage_is_exit_code_2(here):
     assert "a second session" in fails("import", str(TRACES), "--as", "x")
     assert "is gone when the command ends" in fails("import", str(SUPPORT), "--store", "memory:")
     assert "unknown store 'mongo'" in fails("list", "--store", "mongo://x")
-    assert run("import").exit_code == 2
-    assert run("list", "--limit", "-1").exit_code == 2
-    assert run("nonsense").exit_code == 2
+    assert run("import").returncode == 2
+    assert run("list", "--limit", "-1").returncode == 2
+    assert run("nonsense").returncode == 2
     assert [each["id"] for each in shown("list")] == ["support-42"]
 
 
@@ -276,9 +275,7 @@ def test_a_wide_text_is_cut_at_the_width_of_the_terminal():
 
 
 def command(*args: str) -> list[str]:
-    script = (
-        "import muntin.cli_sessions as c; c.BAR_SECONDS = 0; from muntin.cli import main; main()"
-    )
+    script = "import muntin.terminal as t; t.BAR_SECONDS = 0; from muntin.cli import main; main()"
     return [sys.executable, "-c", script, "sessions", *args]
 
 
@@ -377,7 +374,7 @@ def test_the_page_shows_what_its_commands_print(here):
     assert len(found) == page.count("```console")
     for arguments, printed in found:
         result = run(*shlex.split(arguments))
-        lines = [line.rstrip() for line in result.output.splitlines()]
+        lines = [line.rstrip() for line in (result.stdout + result.stderr).splitlines()]
         assert lines == printed.splitlines()
 
 

@@ -1,0 +1,1 @@
+"""The inspector: a local, read-only web page over the reports a store keeps."""

@@ -1,0 +1,338 @@
+"""What the pages show, as plain JSON values, read from a store.
+
+Owns the form of every answer but those that compare windows (`changes`). Every text is bounded
+here, so that no content makes an answer too large.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from muntin.core.window import Window
+from muntin.errors import InvalidInput
+from muntin.inspector.costs import price_of
+from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
+from muntin.shown import LONGEST, Piece, Shown, clip, show
+from muntin.store.items import Record, SessionInfo, check_session_id
+
+# How many sessions are looked through, and how many of anything one answer holds.
+SCANNED = 5_000
+PAGE = 100
+# How much of a text an answer holds, if more of it is asked for.
+MOST_TEXT = 400_000
+# So many messages that were left out in a row are not folded.
+FEW = 3
+# How long a name or a reason may be.
+_NAME = 2_000
+
+
+def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, Any]:
+    """Return the sessions whose id holds `search`, the newest first."""
+    store = plans.store
+    found = list(_scan(plans))
+    scanned = len(found)
+    if search:
+        found = [info for info in found if search.casefold() in info.id.casefold()]
+        named = store.session(search) if len(search) <= 500 and "\x00" not in search else None
+        if named is not None and named not in found:  # one beyond those looked through
+            found.append(named)
+    found.sort(key=lambda info: (info.updated, info.id), reverse=True)
+    return {
+        "store": store.name,
+        "sessions": [_info(info) for info in found[offset : offset + PAGE]],
+        "total": len(found),
+        "scanned": SCANNED if scanned >= SCANNED else None,
+    }
+
+
+def _scan(plans: Plans) -> Iterator[SessionInfo]:
+    after: str | None = None
+    left = SCANNED
+    while left > 0 and (page := plans.store.sessions(after=after, limit=min(left, 500))):
+        yield from page
+        after, left = page[-1].id, left - len(page)
+
+
+def _info(info: SessionInfo) -> dict[str, Any]:
+    times = {"created": _time(info.created), "updated": _time(info.updated)}
+    return {"id": info.id, "items": info.items, "turns": info.turns, **times}
+
+
+def _time(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds")
+
+
+def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> dict[str, Any]:
+    """Return the windows of some turns of a session, each in short, the oldest first."""
+    info = _session(plans, session)
+    last = first + min(max(count, 1), PAGE) - 1
+    status = {turn.number: turn.status for turn in plans.store.turns(session)}
+    records = plans.store.reports(session, first=first, last=last)
+    kept = {record.turn for record in records}
+    return {
+        **_info(info),
+        "first": first,
+        "last": min(last, info.turns),
+        "windows": [
+            {
+                **plans.remember(
+                    ("summary", key_of(session, record)), partial(_summary, plans, session, record)
+                ),
+                "status": status.get(record.turn),
+            }
+            for record in records
+        ],
+        "unreported": [
+            {"turn": number, "status": status[number]}
+            for number in range(first, min(last, info.turns) + 1)
+            if number in status and number not in kept
+        ],
+    }
+
+
+def _session(plans: Plans, session: str) -> SessionInfo:
+    info = plans.store.session(check_session_id(session))
+    if info is None:
+        raise InvalidInput(f"there is no session {session[:_NAME]!r}")
+    return info
+
+
+def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
+    report, plan = json.loads(record.report), json.loads(record.plan)
+    return {
+        "turn": record.turn,
+        "step": record.step,
+        "time": _time(record.time),
+        "title": _title(plans, session, plan),
+        "model": plan.get("profile"),
+        "tokens": report["tokens"],
+        "budget": report["budget"],
+        "over_budget": report["over_budget"],
+        "tools_tokens": report["tools_tokens"],
+        "joined_tokens": report["joined_tokens"],
+        "lead_tokens": report["lead_tokens"],
+        "prefix": report.get("prefix"),
+        "price": price_of(plan.get("profile")),
+        "slots": [
+            {
+                "index": slot["index"],
+                "name": slot["name"][:_NAME],
+                "status": slot["status"],
+                "tokens_kept": slot["tokens_kept"],
+                "tokens_asked": slot["tokens_asked"],
+            }
+            for slot in report["slots"]
+        ],
+    }
+
+
+def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
+    """Return the beginning of what the user asked."""
+    asked = [each for each in plan["slots"] if each.get("is_input") and each["messages"]]
+    if not asked:
+        return ""
+    text = plans.store.content(session, asked[-1]["messages"][-1])
+    if text is None or len(text) > MOST_TEXT:
+        return ""
+    content = json.loads(text).get("content")
+    if not isinstance(content, str):
+        content = " ".join(
+            str(part.get("text", "")) for part in content or () if isinstance(part, dict)
+        )
+    return " ".join(content[:400].split())[:160]
+
+
+def window(
+    plans: Plans, session: str, turn: int, step: int | None = None, budget: int | None = None
+) -> dict[str, Any]:
+    """Return one window: its report, its tools, where the cache marks are.
+
+    The report is the one that was kept; at another budget, that of the window planned again.
+    """
+    planned = planned_of(plans, session, turn, step)
+    sight, why = None, None
+    try:
+        sight = plans.sight(planned, None if budget is None else check_budget(budget))
+    except InvalidInput as error:
+        if budget is not None:
+            raise
+        why = str(error)
+    report = dict(planned.report)
+    if sight is not None and budget is not None:
+        report = sight.window.report.to_dict()
+    return {
+        "session": session,
+        "turn": planned.key.turn,
+        "step": planned.key.step,
+        "time": _time(planned.key.time),
+        "model": planned.plan.get("profile"),
+        "budget": report["budget"],
+        "own_budget": planned.budget,
+        "most_budget": most_budget(planned),
+        "report": bounded(report),
+        "rules": [_rules(slot) for slot in planned.plan["slots"]],
+        "tools": [_tool(each) for each in sight.window.tools] if sight else [],
+        "marks": _marks(planned, sight.window) if sight else [],
+        "messages": len(sight.lines) if sight else 0,
+        "note": why or (_doubt(planned, sight.window) if sight and budget is None else None),
+    }
+
+
+def planned_of(plans: Plans, session: str, turn: int, step: int | None) -> Planned:
+    record = plans.record(check_session_id(session), turn, step)
+    return plans.planned(session, record)
+
+
+def most_budget(planned: Planned) -> int:
+    """Return a budget at which everything fits, or nearly."""
+    report = planned.report
+    asked = sum(slot["tokens_asked"] for slot in report["slots"])
+    added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
+    missed = [each["fits_with"] or 0 for slot in report["slots"] for each in slot["decisions"]]
+    most = max(asked + added, report["tokens"], planned.budget + max(missed, default=0))
+    return int(most * 1.1) + 1
+
+
+def _rules(slot: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {key: value for key, value in slot.items() if key not in ("messages", "detail")}
+    return {**shown, "name": slot["name"][:_NAME], "declared": len(slot["messages"])}
+
+
+def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:
+    inner = schema.get("function")
+    about = inner if isinstance(inner, Mapping) else schema
+    return {
+        "name": str(about.get("name", ""))[:_NAME],
+        "description": str(about.get("description", ""))[:_NAME],
+        "schema": _piece(clip(json.dumps(schema, indent=1, ensure_ascii=False))),
+    }
+
+
+def _marks(planned: Planned, window: Window) -> list[dict[str, Any]]:
+    """Return where the breakpoints stand, in tokens from the beginning of the window."""
+    if not window.breakpoints or planned.slots is None:
+        return []
+    counter = planned.slots.counter
+    sizes = [counter.message(message) for message in window.messages]
+    sums = [*accumulate(sizes, initial=planned.report["tools_tokens"])]
+    return [
+        {"after": mark.after, "ttl": mark.ttl, "tokens": sums[min(mark.after, len(sizes))]}
+        for mark in window.breakpoints
+    ]
+
+
+def _doubt(planned: Planned, window: Window) -> str | None:
+    """Say why the messages shown may not be exactly those that were sent."""
+    kept, again = planned.report, window.report
+    if kept["tokenizer"] != again.tokenizer:
+        return (
+            f"Counted by {kept['tokenizer'][:_NAME]!r} then, which cannot be found by its name: "
+            f"messages and other budgets are planned again with {again.tokenizer!r}."
+        )
+    was = [(slot["tokens_kept"], slot["status"]) for slot in kept["slots"]]
+    if was == [(slot.tokens_kept, slot.status) for slot in again.slots]:
+        return None
+    return (
+        "Planned again from what is kept of it, this window comes out a little different; the bar "
+        "and the table are those of the window that was sent."
+    )
+
+
+def messages(
+    plans: Plans,
+    session: str,
+    turn: int,
+    step: int | None = None,
+    *,
+    budget: int | None = None,
+    offset: int = 0,
+    limit: int = PAGE,
+    longest: int = LONGEST,
+    fold: bool = False,
+) -> dict[str, Any]:
+    """Return some lines of a window: its messages, and between them what was left out.
+
+    With `fold`, a run of what was left out of a slot is one line that says how to ask for it.
+    """
+    planned = planned_of(plans, session, turn, step)
+    sight = plans.sight(planned, None if budget is None else check_budget(budget))
+    longest = min(max(longest, 100), MOST_TEXT)
+    runs = _runs(sight) if fold else [(place, 1) for place in range(len(sight.lines))]
+    told = []
+    for first, count in runs[offset : offset + min(max(limit, 1), PAGE)]:
+        shown = show(sight.window, sight.lines[first], longest)
+        if count > 1:
+            folded = {"slot": shown.slot, "reason": shown.reason, "count": count}
+            told.append({"line": first, "place": None, "fold": folded})
+        else:
+            told.append({"line": first, **_line(shown, planned, sight)})
+    return {
+        "offset": offset,
+        "total": len(runs),
+        "every": len(sight.lines),
+        "kept": len(sight.window.messages),
+        "lines": told,
+    }
+
+
+def _runs(sight: Sight) -> list[tuple[int, int]]:
+    """Return the lines as (first, count): runs of what was left out of one slot together."""
+    runs: list[tuple[int, int]] = []
+    before: int | None = None
+    for number, line in enumerate(sight.lines):
+        out = line.fate.slot.index if line.place is None and line.fate is not None else None
+        if out is not None and out == before:
+            first, count = runs.pop()
+            runs.append((first, count + 1))
+        else:
+            runs.append((number, 1))
+        before = out
+    few: list[tuple[int, int]] = []
+    for first, count in runs:
+        few += [(first, count)] if count > FEW else [(first + n, 1) for n in range(count)]
+    return few
+
+
+def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:
+    tokens = None
+    if shown.place is not None and planned.slots is not None:
+        tokens = planned.slots.counter.message(sight.window.messages[shown.place])
+    return {
+        "place": shown.place,
+        "slot": shown.slot,
+        "role": shown.role,
+        "state": shown.state,
+        "reason": shown.reason,
+        "name": shown.name and shown.name[:_NAME],
+        "answers": shown.answers and shown.answers[:_NAME],
+        "tokens": tokens,
+        "pieces": [_piece(each) for each in shown.pieces],
+        "calls": [{"name": name[:_NAME], "arguments": _piece(a)} for name, a in shown.calls],
+        "notes": [{"kind": kind, "text": _piece(text)} for kind, text in shown.notes],
+    }
+
+
+def _piece(piece: Piece) -> dict[str, Any]:
+    return {
+        "text": piece.text,
+        "cut": piece.cut,
+        "hidden": piece.hidden,
+        "end": piece.end,
+        "slot": piece.slot,
+    }
+
+
+def bounded(value: Any) -> Any:
+    """Return a report with no text in it longer than a name may be."""
+    if isinstance(value, str):
+        return value if len(value) <= _NAME else f"{value[:_NAME]}…"
+    if isinstance(value, Mapping):
+        return {key: bounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(each) for each in value]
+    return value

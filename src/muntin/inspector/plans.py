@@ -1,0 +1,243 @@
+"""Kept windows, planned again: at their own budget or at another.
+
+Owns what is kept in memory of them. It reads from a store, by functions that write nothing, and
+leaves every decision to the planner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
+from threading import RLock
+from typing import Any, Protocol, TypeVar
+
+from muntin.core.budget import as_budget
+from muntin.core.message import as_message, counted
+from muntin.core.slots import Slots
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, MuntinError
+from muntin.runtime.reports import read_plan
+from muntin.shown import Line, lines
+from muntin.store.items import Record, SessionInfo, Turn
+
+T = TypeVar("T")
+
+# How many plans and windows are kept at hand, and how many characters of plans.
+PLANS = 8
+WINDOWS = 16
+# Small answers about windows, which never change, that are kept.
+ANSWERS = 10_000
+CHARACTERS = 64_000_000
+# A text that is longer is not planned again at other budgets: a cut of it takes seconds.
+LONGEST = 4_000_000
+
+
+class Kept(Protocol):
+    """What the inspector asks of a store: only to be read."""
+
+    @property
+    def name(self) -> str:
+        """The address of the store, without a password."""
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions by id, from the first behind `after`."""
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session."""
+
+    def turns(self, session: str) -> list[Turn]:
+        """Return the turns, the newest first."""
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which window: the step of a turn of a session. `time` tells a step that was run again."""
+
+    session: str
+    turn: int
+    step: int
+    time: datetime
+
+
+def key_of(session: str, record: Record) -> Key:
+    """Return which window a record is of."""
+    return Key(session, record.turn, record.step, record.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A kept window: its report as it was, and its plan.
+
+    `slots` is None if the plan cannot be read any more; `why` says so. `longest` is the length of
+    its longest text.
+    """
+
+    key: Key
+    report: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    slots: Slots | None
+    why: str | None
+    longest: int
+    size: int
+
+    @property
+    def budget(self) -> int:
+        """The budget it was planned with."""
+        return int(self.plan["budget"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A planned window with its lines."""
+
+    window: Window
+    lines: Sequence[Line]
+
+
+class Plans:
+    """The kept plans of a store, the last few at hand."""
+
+    def __init__(self, store: Kept) -> None:
+        self.store = store
+        # One at a time: planning is all computing, and two would only be in each other's way.
+        self._lock = RLock()
+        self._plans: OrderedDict[Key, Planned] = OrderedDict()
+        self._sights: OrderedDict[tuple[Key, int], Sight] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def remember(self, what: Hashable, make: Callable[[], T]) -> T:
+        """Return a small answer about kept windows, made when it is first asked for."""
+        with self._lock:
+            if what in self._answers:
+                self._answers.move_to_end(what)
+            else:
+                self._answers[what] = make()
+                if len(self._answers) > ANSWERS:
+                    self._answers.popitem(last=False)
+            found: T = self._answers[what]
+            return found
+
+    def record(self, session: str, turn: int, step: int | None = None) -> Record:
+        """Return a kept report: that of a step, or of the last step of the turn."""
+        found = self.store.reports(session, first=turn, last=turn)
+        chosen = [each for each in found if step is None or each.step == step]
+        if not chosen:
+            where = f"turn {turn}" if step is None else f"step {step} of turn {turn}"
+            raise InvalidInput(f"no report of {where} of session {session!r} is kept")
+        return chosen[-1]
+
+    def planned(self, session: str, record: Record) -> Planned:
+        """Return a kept window with its plan."""
+        key = key_of(session, record)
+        with self._lock:
+            known = self._plans.get(key)
+            if known is None:
+                known = self._plans[key] = self._read(key, record)
+            self._plans.move_to_end(key)
+            while len(self._plans) > PLANS or (
+                len(self._plans) > 1
+                and sum(each.size for each in self._plans.values()) > CHARACTERS
+            ):
+                self._forget(next(iter(self._plans)))
+            return known
+
+    def _forget(self, key: Key) -> None:
+        del self._plans[key]
+        for each in [each for each in self._sights if each[0] == key]:
+            del self._sights[each]
+
+    def _read(self, key: Key, record: Record) -> Planned:
+        report, plan = json.loads(record.report), json.loads(record.plan)
+        size = longest = 0
+
+        def content(name: str) -> str | None:
+            nonlocal size, longest
+            text = self.store.content(key.session, name)
+            size += len(text or "")
+            longest = max(longest, len(text or ""))
+            return text
+
+        slots, why = None, None
+        try:
+            slots = read_plan(plan, content)
+            _note_counts(slots, report)
+        except MuntinError as error:
+            slots, why = None, str(error)
+        return Planned(key, report, plan, slots, why, longest, size)
+
+    def sight(self, planned: Planned, budget: int | None = None) -> Sight:
+        """Return a window, planned again at its own budget or at another."""
+        if planned.slots is None:
+            raise InvalidInput(f"this window cannot be planned again: {planned.why}")
+        wanted = planned.budget if budget is None else budget
+        if wanted != planned.budget and planned.longest > LONGEST:
+            raise InvalidInput(
+                f"this window declares a text of {planned.longest:,} characters; it is too long "
+                "to be planned again at another budget here"
+            )
+        place = planned.key, wanted
+        with self._lock:
+            known = self._sights.get(place)
+            if known is None:
+                window = at(planned.slots, wanted).render()
+                known = self._sights[place] = Sight(window, lines(window))
+            self._sights.move_to_end(place)
+            while len(self._sights) > WINDOWS:
+                self._sights.popitem(last=False)
+            return known
+
+
+def at(slots: Slots, budget: int) -> Slots:
+    """Return the same slots with another budget."""
+    other = copy(slots)
+    other.budget = as_budget(budget)
+    return other
+
+
+def _note_counts(slots: Slots, report: Mapping[str, Any]) -> None:
+    """Note what every message was counted as, so that no budget counts it again.
+
+    What the report says of a single message is taken from there: a text of many megabytes takes
+    seconds to count.
+    """
+    counter = slots.counter
+    if counter.key is None or counter.name != report["tokenizer"]:
+        known: Mapping[int, Any] = {}
+    else:
+        known = {slot["index"]: slot for slot in report["slots"]}
+    for slot in slots.declared:
+        joined = slot.group is not None and slot.group.join is not None
+        told = None if joined else known.get(slot.index)  # of a joined text, only a share is told
+        sizes: dict[int, int] = {}
+        if told is not None:
+            earlier = told["messages_asked"] - len(slot.messages)
+            sizes = {
+                each["first"] - earlier: each["tokens_asked"]
+                for each in told["decisions"]
+                if each["count"] == 1
+                and each["status"] in ("kept", "trimmed", "dropped")
+                and each["reason"] not in ("beyond_fit", "orphaned")
+            }
+        for index, item in enumerate(slot.messages):
+            message = as_message(item)
+            key = counter.key(message)
+            if key is not None and not message.tool_calls:
+                size = sizes.get(index)
+                counted(message, key, counter.message(message) if size is None else size)
+
+
+def check_budget(value: int) -> int:
+    """Return a budget that a window may be planned with."""
+    if not 0 <= value <= 100_000_000:
+        raise InvalidInput(f"a budget is from 0 to 100,000,000 tokens, not {value:,}")
+    return value

@@ -1,0 +1,351 @@
+"""The server of the inspector: who may ask, and what is answered.
+
+Owns the token, the checks of every request and the headers of every answer. It listens on this
+machine only, takes GET and HEAD only, and reads; what the answers hold is `data` and `changes`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
+from muntin.inspector import changes, data
+from muntin.inspector.plans import Kept, Plans
+from muntin.shown import LONGEST
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn import Server
+
+HOST = "127.0.0.1"
+PORT = 8765
+# The names by which a browser on this machine may call the server.
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_HEADERS = {
+    # Nothing but our own files runs or is loaded, and no text can become markup.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cache-Control": "no-store",
+}
+_NO_TOKEN = (
+    "This page needs the address that `muntin inspect` printed, with its token. "
+    "Copy it from the terminal.\n"
+)
+
+
+def check_installed() -> None:
+    """Say what to install, if something is missing."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("the inspector needs: pip install 'muntin[cli,inspector]'") from error
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return secrets.token_urlsafe(32)
+
+
+def make_app(store: Kept, *, token: str, port: int) -> Starlette:
+    """Return the inspector of a store, as an ASGI application that is reached at `port`."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.routing import Route
+
+    plans = Plans(store)
+    static = _static()
+    routes = [Route("/", _page(static["index.html"]))]
+    for name, content in static.items():
+        routes.append(Route(f"/static/{name}", _page(content)))
+    for name, answer in _ANSWERS.items():
+        routes.append(Route(f"/api/{name}", _api(plans, answer)))
+    guard = Middleware(_Guard, token=token, port=port)
+    app = Starlette(routes=routes, middleware=[guard])
+    app.router.redirect_slashes = False  # a path is right or it is not
+    return app
+
+
+def _static() -> dict[str, tuple[bytes, str]]:
+    """Return the files of the page, read once: no path of a request ever reaches a disk."""
+    folder = files("muntin.inspector").joinpath("static")
+    found = {}
+    for file in folder.iterdir():
+        kind = _TYPES.get(file.name.rpartition(".")[2])
+        if kind is not None:
+            found[file.name] = file.read_bytes(), kind
+    return found
+
+
+def _page(content: tuple[bytes, str]) -> Callable[[Request], Response]:
+    from starlette.responses import Response
+
+    def answer(_: Request) -> Response:
+        return Response(content[0], headers={"Content-Type": content[1]})
+
+    return answer
+
+
+# The questions.
+
+
+def _text(query: Mapping[str, str], name: str, default: str | None = None) -> str:
+    value = query.get(name, default)
+    if value is None:
+        raise InvalidInput(f"the question lacks {name!r}")
+    return value
+
+
+def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:
+    value = query.get(name)
+    if value is None and default is not None:
+        return default
+    text = _text(query, name)
+    if not (text.isascii() and text.isdecimal()) or len(text) > 12:
+        raise InvalidInput(f"{name!r} must be a number, not {text[:40]!r}")
+    return int(text)
+
+
+def _optional(query: Mapping[str, str], name: str) -> int | None:
+    return None if name not in query else _number(query, name)
+
+
+def _which(query: Mapping[str, str]) -> tuple[str, int, int | None]:
+    return _text(query, "session"), _number(query, "turn"), _optional(query, "step")
+
+
+_ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
+    "sessions": lambda plans, query: data.sessions(
+        plans, search=_text(query, "search", ""), offset=_number(query, "offset", 0)
+    ),
+    "turns": lambda plans, query: data.turns(
+        plans,
+        _text(query, "session"),
+        first=_number(query, "first", 1),
+        count=_number(query, "count", data.PAGE),
+    ),
+    "window": lambda plans, query: data.window(plans, *_which(query)),
+    "messages": lambda plans, query: data.messages(
+        plans,
+        *_which(query),
+        budget=_optional(query, "budget"),
+        offset=_number(query, "offset", 0),
+        limit=_number(query, "limit", data.PAGE),
+        longest=_number(query, "longest", LONGEST),
+        fold=bool(_number(query, "fold", 0)),
+    ),
+    "plan": lambda plans, query: changes.what_if(plans, *_which(query), _number(query, "budget")),
+    "survival": lambda plans, query: changes.survival(
+        plans, *_which(query), _number(query, "slot")
+    ),
+    "difference": lambda plans, query: changes.difference(
+        plans, *_which(query), _number(query, "other_turn"), _optional(query, "other_step")
+    ),
+    "shares": lambda plans, query: changes.shares(
+        plans,
+        _text(query, "session"),
+        first=_number(query, "first", 1),
+        count=_number(query, "count", 20),
+    ),
+}
+
+
+def _api(
+    plans: Plans, answer: Callable[[Plans, Mapping[str, str]], dict[str, Any]]
+) -> Callable[[Request], Response]:
+    from starlette.responses import Response
+
+    def ask(request: Request) -> Response:
+        try:
+            status, value = 200, answer(plans, request.query_params)
+        except InvalidInput as error:
+            status, value = 400, {"error": str(error)[:2_000]}
+        except (StoreError, MuntinError) as error:
+            status, value = 503, {"error": str(error)[:2_000]}
+        # ASCII, because a text may hold what is no character, which UTF-8 cannot write.
+        body = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        headers = {"Content-Type": "application/json"}
+        return Response(body.encode("ascii"), status, headers=headers)
+
+    return ask
+
+
+# The checks.
+
+
+class _Guard:
+    """Lets through what comes from this page on this machine, with the token."""
+
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+        self._app = app
+        self._token = token.encode("ascii")
+        # Cookies do not tell ports apart: two inspectors must not take each other's.
+        self._cookie = f"muntin-{port}"
+        self._hosts = {f"{name}:{port}" for name in _NAMES}
+        if port == 80:
+            self._hosts.update(_NAMES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.datastructures import MutableHeaders
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # a WebSocket is closed by not being accepted
+
+        request = Request(scope)
+        refusal = self._refusal(request)
+        given = request.query_params.get("token") if scope["path"] == "/" else None
+        if refusal is None and given is not None and self._is_token(given):
+            login = f"{self._cookie}={given}; Path=/; HttpOnly; SameSite=Strict"
+        else:
+            login = None
+            if refusal is None and not self._has_cookie(request):
+                refusal = 401, _NO_TOKEN
+
+        async def answer(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                if login is not None:
+                    headers.append("Set-Cookie", login)
+            await send(message)
+
+        if refusal is None:
+            await self._app(scope, receive, answer)
+        else:
+            allow = {"Allow": "GET, HEAD"} if refusal[0] == 405 else {}
+            await PlainTextResponse(refusal[1], refusal[0], allow)(scope, receive, answer)
+
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        """Say why a request is refused, whatever token it has."""
+        if request.method not in ("GET", "HEAD"):
+            return 405, "This page only reads.\n"
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            # Another name that leads here is a page elsewhere that wants to read this one.
+            return 421, "This page answers to this machine's own names only.\n"
+        for origin in request.headers.getlist("origin"):
+            if origin.lower() not in {f"http://{host}" for host in self._hosts}:
+                return 403, "Other pages may not ask.\n"
+        site = request.headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin"):
+            # A link to the page may be followed from anywhere; nothing else may.
+            follows = request.headers.get("sec-fetch-mode") == "navigate"
+            if not (follows and request.scope["path"] == "/"):
+                return 403, "Other pages may not ask.\n"
+        return None
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    def _has_cookie(self, request: Request) -> bool:
+        for header in request.headers.getlist("cookie"):
+            cookies: SimpleCookie = SimpleCookie()
+            with suppress(CookieError):
+                cookies.load(header)
+            if self._cookie in cookies and self._is_token(cookies[self._cookie].value):
+                return True
+        return False
+
+
+# Serving.
+
+
+def check_loopback(host: str) -> str:
+    """Return an address of this machine itself; refuse all others."""
+    if host == "localhost":
+        return HOST
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise InvalidInput(
+            f"the inspector listens on this machine only (127.0.0.1 or ::1), not on {host!r}; from "
+            "elsewhere, forward the port: ssh -L 8765:127.0.0.1:8765 this-machine"
+        )
+    return host
+
+
+def listen(host: str = HOST, port: int = PORT) -> socket.socket:
+    """Return a socket that listens on this machine; `port` 0 takes any that is free."""
+    address = check_loopback(host)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address, port))
+        listening.listen(512)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(
+            f"cannot listen on port {port}: {reason}; choose another with --port, 0 takes any"
+        ) from error
+    return listening
+
+
+def address_of(listening: socket.socket, token: str) -> str:
+    """Return the address to open in a browser."""
+    host, port = listening.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/?token={token}"
+
+
+def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
+    """Return the server of the inspector, to be run on a socket."""
+    import uvicorn
+
+    app = make_app(store, token=token, port=listening.getsockname()[1])
+    config = uvicorn.Config(
+        app,
+        # The address holds the token: it must not get into a log.
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(store: Kept, listening: socket.socket, token: str) -> None:
+    """Serve the inspector until it is interrupted."""
+    with suppress(KeyboardInterrupt):  # that is how it is ended
+        make_server(store, listening, token).run(sockets=[listening])

@@ -1,0 +1,220 @@
+// The page: which session, which window, which view; the keys; what is new.
+
+import { aborted, ask } from "./api.js";
+import { CompareView } from "./compare.js";
+import { $, fill, forgetColours, h, many, num } from "./dom.js";
+import { SessionView } from "./session.js";
+import { Sidebar } from "./sidebar.js";
+import { WindowView } from "./window.js";
+
+const VIEWS = { window: "Window", compare: "Turn to turn", session: "Session" };
+const NEWS = 5000;
+
+// The address keeps what is looked at; the token leaves it.
+if (location.search) history.replaceState(null, "", `/${location.hash}`);
+
+const state = { session: null, turn: null, step: null, view: "window", budget: null, other: null };
+let windows = [];
+let unreported = [];
+let shown = 0;
+
+const go = {
+  link(to) {
+    const { session, turn = null, step = null, view = state.view, budget = null, other = null } = to;
+    const where = turn === null ? "" : `/${turn}.${step}`;
+    const more = new URLSearchParams();
+    if (view !== "window") more.set("view", view);
+    if (budget !== null) more.set("budget", budget);
+    if (other) more.set("other", `${other.turn}.${other.step}`);
+    return `#/${encodeURIComponent(session)}${where}${more.size ? `?${more}` : ""}`;
+  },
+  to(to) {
+    location.hash = go.link(to);
+  },
+  budget(budget) {
+    state.budget = budget;
+    history.replaceState(null, "", go.link(state));
+  },
+};
+
+function readAddress() {
+  const [path, query = ""] = location.hash.slice(2).split("?");
+  const [name = "", at = ""] = path.split("/");
+  const [turn, step] = at.split(".").map(Number);
+  const more = new URLSearchParams(query);
+  const [otherTurn, otherStep] = (more.get("other") ?? "").split(".").map(Number);
+  const budget = Number(more.get("budget"));
+  let session = null;
+  try {
+    session = name ? decodeURIComponent(name) : null;
+  } catch {
+    session = null;
+  }
+  return {
+    session,
+    turn: turn || null,
+    step: step || null,
+    view: more.get("view") in VIEWS ? more.get("view") : "window",
+    budget: more.has("budget") && budget >= 0 ? budget : null,
+    other: otherTurn ? { turn: otherTurn, step: otherStep || 1 } : null,
+  };
+}
+
+const stage = h("div", { id: "stage" });
+const bar = h("div", { class: "top" });
+fill($("main"), bar, stage);
+const views = { window: new WindowView(stage, go), compare: new CompareView(stage, go), session: new SessionView(stage, go) };
+const sidebar = new Sidebar(go);
+
+async function loadSession(session) {
+  windows = [];
+  unreported = [];
+  forgetColours();
+  const info = await ask("turns", { session, count: 1 }, "turns");
+  const first = Math.max(1, info.turns - 99);
+  const told = await ask("turns", { session, first }, "turns");
+  ({ windows, unreported } = told);
+  sidebar.show(session, windows, unreported);
+  const rest = restOf(session, first);
+  if (!windows.length) await rest;
+}
+
+// Earlier pages come in behind what is looked at.
+async function restOf(session, from) {
+  for (let first = from; first > 1; ) {
+    const last = first - 1;
+    first = Math.max(1, first - 100);
+    const told = await ask("turns", { session, first, count: last - first + 1 });
+    if (state.session !== session) return;
+    windows = told.windows.concat(windows);
+    unreported = told.unreported.concat(unreported);
+    sidebar.show(session, windows, unreported);
+    sidebar.select(state.turn, state.step);
+  }
+  if (state.view === "session") show();
+}
+
+async function follow() {
+  const wanted = readAddress();
+  const number = (shown += 1);
+  try {
+    if (wanted.session === null) {
+      if (sidebar.sessions.length) go.to({ session: sidebar.sessions[0].id });
+      else empty();
+      return;
+    }
+    if (wanted.session !== state.session || !windows.length) {
+      Object.assign(state, wanted, { turn: null });
+      await loadSession(wanted.session);
+      if (number !== shown) return;
+    }
+    Object.assign(state, wanted);
+    if (!windows.length) {
+      drawTop();
+      fill(stage, h("p", { class: "note" }, `No report of ${state.session} is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none.`));
+      return;
+    }
+    const turn = windows.filter((each) => each.turn === state.turn);
+    const at = turn.find((each) => each.step === state.step) ?? turn.at(-1) ?? windows.at(-1);
+    state.turn = at.turn;
+    state.step = at.step;
+    sidebar.select(state.turn, state.step);
+    await show(number);
+  } catch (error) {
+    problem(error);
+  }
+}
+
+async function show(number = (shown += 1)) {
+  drawTop();
+  try {
+    const about = windows.find((each) => each.turn === state.turn && each.step === state.step);
+    await views[state.view].show(state, state.view === "window" ? about : windows);
+    if (number === shown) document.title = `${state.session} ${state.turn}.${state.step} – Muntin`;
+  } catch (error) {
+    problem(error);
+  }
+}
+
+function problem(error) {
+  if (aborted(error)) return;
+  fill(stage, h("p", { class: "note bad", role: "alert" }, error.message));
+}
+
+function empty() {
+  fill(bar);
+  fill(stage, h("div", { class: "welcome" }, h("h1", {}, "Nothing to see yet"), h("p", { class: "muted" }, "This store has no sessions. Let an App work in it, or run: muntin demo")));
+}
+
+function drawTop() {
+  const place = windows.findIndex((each) => each.turn === state.turn && each.step === state.step);
+  const step = (by, label, text) => {
+    const each = windows[place + by];
+    return h("button", { class: "ghost", disabled: !each, "aria-label": label, title: label, onclick: () => move(by) }, text);
+  };
+  fill(
+    bar,
+    h("span", { class: "crumb" }, h("b", {}, state.session), windows.length ? h("span", { class: "muted" }, ` · window ${num(place + 1)} of ${num(windows.length)}`) : null),
+    h("div", { class: "views", role: "tablist" }, Object.entries(VIEWS).map(([name, label]) => h("button", { role: "tab", "aria-selected": String(name === state.view), "data-view": name, onclick: () => go.to({ ...state, view: name, budget: null, other: null }) }, label))),
+    h("div", { class: "steps" }, step(-1, "the window before (←)", "←"), step(1, "the window after (→)", "→")),
+  );
+}
+
+function move(by) {
+  const place = windows.findIndex((each) => each.turn === state.turn && each.step === state.step);
+  const each = windows[place + by];
+  if (each) go.to({ session: state.session, turn: each.turn, step: each.step, view: state.view });
+}
+
+const KEYS = {
+  ArrowLeft: () => move(-1),
+  ArrowRight: () => move(1),
+  1: () => go.to({ ...state, view: "window", other: null }),
+  2: () => go.to({ ...state, view: "compare", budget: null }),
+  3: () => go.to({ ...state, view: "session", budget: null, other: null }),
+  "[": () => state.view === "window" && views.window.nudge(-0.05),
+  "]": () => state.view === "window" && views.window.nudge(0.05),
+  0: () => state.view === "window" && views.window.plan(views.window.own.own_budget),
+  "/": () => $("search").focus(),
+  "?": () => $("help").showModal(),
+};
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  const act = KEYS[event.key];
+  if (!act || state.session === null) return;
+  event.preventDefault();
+  act();
+});
+$("help-open").addEventListener("click", () => $("help").showModal());
+$("search").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") event.target.blur();
+  if (event.key === "ArrowDown") $("sessions").querySelector("a")?.focus();
+});
+addEventListener("hashchange", follow);
+
+// What came since: new turns of the session that is looked at.
+async function news() {
+  if (document.hidden || state.session === null) return;
+  try {
+    const last = windows.at(-1);
+    const told = await ask("turns", { session: state.session, first: last ? last.turn : 1 }, "news");
+    const fresh = told.windows.filter((each) => !windows.some((one) => one.turn === each.turn && one.step === each.step));
+    if (!fresh.length || told.id !== state.session) return;
+    windows = windows.concat(fresh);
+    sidebar.show(state.session, windows, unreported);
+    sidebar.select(state.turn, state.step);
+    drawTop();
+    $("status").textContent = `${many(fresh.length, "new window")}.`;
+  } catch {
+    // The server may be gone; the page stays as it is.
+  }
+}
+setInterval(news, NEWS);
+
+try {
+  await sidebar.load();
+  await follow();
+} catch (error) {
+  problem(error);
+}

@@ -1,0 +1,103 @@
+// The session: tokens by slot, the share a cache can find again, and cost, window by window.
+
+import { aborted, ask } from "./api.js";
+import { chart } from "./chart.js";
+import { bdi, dot, fill, h, many, money, num } from "./dom.js";
+
+export class SessionView {
+  constructor(main, go) {
+    this.main = main;
+    this.go = go;
+    this.shares = new Map();
+  }
+
+  async show({ session, turn, step }, windows) {
+    if (this.session !== session) this.shares = new Map();
+    this.session = session;
+    this.windows = windows;
+    this.at = windows.findIndex((each) => each.turn === turn && each.step === step);
+    this.readout = h("div", { class: "readout", role: "status", "aria-live": "polite" });
+    this.box = h("div", {});
+    this.sum = h("p", { class: "muted facts" });
+    fill(
+      this.main,
+      h("header", { class: "head" }, h("h1", {}, session), this.sum),
+      h("section", { class: "card" }, this.readout, this.box),
+    );
+    this.draw();
+    await this.load();
+  }
+
+  draw() {
+    const { windows } = this;
+    if (!windows.length) {
+      fill(this.box, h("p", { class: "muted" }, "No report of this session is kept."));
+      return;
+    }
+    const shared = windows.map((each) => this.sharedOf(each));
+    const costs = windows.map((each, n) => cost(each, shared[n]));
+    const known = costs.filter((each) => each !== null);
+    fill(
+      this.sum,
+      h("span", {}, many(windows.length, "window")),
+      h("span", {}, `${num(windows.reduce((sum, each) => sum + each.tokens, 0))} tokens sent`),
+      known.length
+        ? h("span", { "data-cost": known.reduce((sum, each) => sum + each, 0) }, `about ${money(known.reduce((sum, each) => sum + each, 0))} for input`)
+        : h("span", { "data-cost": "unknown" }, "cost unknown: the model has no known price"),
+    );
+    const pick = (n) => this.point(n);
+    const open = (n) => this.go.to({ session: this.session, turn: windows[n].turn, step: windows[n].step, view: "window" });
+    fill(
+      this.box,
+      h("h2", {}, "Tokens by slot"),
+      chart({ windows, kind: "slots", at: this.at, pick, open }),
+      h("h2", {}, "Begins like the window before ", h("small", { class: "muted" }, "the share a prompt cache can find again")),
+      chart({ windows, kind: "share", values: shared.map((each, n) => (each === null ? null : each / Math.max(1, windows[n].tokens))), at: this.at, pick, open }),
+      h("h2", {}, "Input cost ", h("small", { class: "muted" }, known.length ? "estimated from the tokens of each window and the published prices, the shared beginning as a cache read; usage is not kept" : "not known for this model")),
+      known.length ? chart({ windows, kind: "cost", values: costs, at: this.at, pick, open }) : h("p", { class: "note", "data-nocost": true }, windows[0].model ? `No price of ${windows[0].model} is known here; pip install 'muntin[prices]' brings prices.` : "These windows were made for a model without a name like provider/model, so no price can be looked up."),
+    );
+    this.point(this.at >= 0 ? this.at : windows.length - 1);
+  }
+
+  sharedOf(each) {
+    return this.shares.get(`${each.turn}.${each.step}`)?.shared_tokens ?? null;
+  }
+
+  point(n) {
+    const each = this.windows[n];
+    if (!each) return;
+    const shared = this.sharedOf(each);
+    const moved = this.shares.get(`${each.turn}.${each.step}`)?.moved;
+    fill(
+      this.readout,
+      h("b", {}, `turn ${num(each.turn)}${each.step > 1 ? `, step ${each.step}` : ""}`),
+      h("span", {}, `${num(each.tokens)} of ${num(each.budget)}`),
+      each.slots.filter((slot) => slot.tokens_kept).map((slot) => h("span", {}, dot(slot.name), bdi(slot.name), " ", h("b", {}, num(slot.tokens_kept)))),
+      shared === null ? null : h("span", {}, `${Math.round((100 * shared) / Math.max(1, each.tokens))} % as before`),
+      moved ? h("span", { class: "warn" }, `moved by ${moved.slot}`) : null,
+      h("span", {}, money(cost(each, shared))),
+    );
+  }
+
+  // Piece by piece: the server plans every window again for this.
+  async load() {
+    const { session, windows } = this;
+    const turns = [...new Set(windows.filter((each) => !this.shares.has(`${each.turn}.${each.step}`)).map((each) => each.turn))].sort((a, b) => a - b);
+    try {
+      while (turns.length && this.session === session && this.box.isConnected) {
+        const told = await ask("shares", { session, first: turns[0], count: 20 }, "shares");
+        for (const each of told.windows) this.shares.set(`${each.turn}.${each.step}`, each);
+        while (turns.length && turns[0] <= told.last) turns.shift();
+        if (this.session === session && this.box.isConnected) this.draw();
+      }
+    } catch (error) {
+      if (!aborted(error)) throw error;
+    }
+  }
+}
+
+function cost(each, shared) {
+  if (!each.price) return null;
+  const read = shared ?? 0;
+  return ((each.tokens - read) * each.price.input + read * each.price.read) / 1e6;
+}

@@ -1,0 +1,164 @@
+"""What the commands share: printing that no content can trick, errors in one line, progress.
+
+Must not know what any command does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO
+
+from muntin.errors import MuntinError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# A bar is for those who wait: for something that takes longer than this.
+BAR_SECONDS = 0.5
+# Wider is hard to read.
+WIDEST = 100
+
+# What could move the cursor, hide text or turn its direction round on a terminal.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def safe(text: str) -> str:
+    """Write what a terminal would obey as an escape of JSON, line ends too."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def safe_text(text: str) -> str:
+    """Do the same to a text of several lines, and leave its line ends and tabs."""
+    return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else _escape(found), text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"\\u{ord(character):04x}" if character < "\U00010000" else json.dumps(character)[1:-1]
+
+
+def say(text: str) -> None:
+    """Print one line."""
+    print(safe(text))
+
+
+def note(text: str) -> None:
+    """Print one line for the person in front, not for whoever reads the output."""
+    print(safe(text), file=sys.stderr, flush=True)
+
+
+def print_json(value: object, *, lines: bool = False) -> None:
+    """Print a value as JSON; with `lines`, on one line."""
+    text = json.dumps(value, ensure_ascii=False, indent=None if lines else 2)
+    print("\n".join(safe(line) for line in text.split("\n")), flush=lines)
+
+
+def many(count: int, what: str) -> str:
+    """Return a number of things: 1 turn, 2 turns."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def coloured(stream: TextIO) -> bool:
+    """Say whether to write colours: on a terminal that has them, unless NO_COLOR is set."""
+    # https://no-color.org
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and stream.isatty()
+
+
+def width() -> int:
+    """Return how many columns to fill."""
+    return max(20, min(WIDEST, shutil.get_terminal_size().columns))
+
+
+def console() -> Console:
+    """Return Rich's console on the output, with nothing that contents could set off."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def complain(error: object) -> None:
+    """Print an error as one line."""
+    note(f"muntin: {' '.join(str(error).splitlines())}")
+
+
+def fail(error: object) -> NoReturn:
+    """Print an error as one line, and exit with 2."""
+    complain(error)
+    sys.exit(2)
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Print an error of ours, or of a file, as one line, and exit with 2."""
+    try:
+        yield
+    except MuntinError as error:
+        fail(error)
+    except BrokenPipeError:
+        raise  # whoever read the output has enough
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}")
+
+
+class Advance(Protocol):
+    """Says how far something is."""
+
+    def __call__(self, done: int, remark: str = "") -> None:
+        """Show that so much is done, with a remark."""
+
+
+@contextmanager
+def progress(what: str, *, total: int | None = None) -> Iterator[Advance]:
+    """Give a function that shows how far something is.
+
+    The bar is drawn on a terminal only, and only after a while.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, remark="": None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    known = (BarColumn(), TaskProgressColumn())
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        *((SpinnerColumn(),) if total is None else known),
+        TextColumn("{task.fields[remark]}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(safe(what), total=total, remark="")
+
+    def advance(done: int, remark: str = "") -> None:
+        bar.update(task, completed=done, remark=safe(remark))
+
+    # Begun by a clock and not by a step: a single step may take long.
+    timer = Timer(BAR_SECONDS, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield advance
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()

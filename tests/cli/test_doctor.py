@@ -1,0 +1,152 @@
+"""`muntin doctor`: what is there, what to install, and what is broken."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from muntin.cli_doctor import PURPOSES, _extra, _needs, _packages
+from muntin.store import open_store
+from muntin.store.schema import MIGRATIONS
+from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Every test is a new user in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def found(group: str, *args: str, code: int = 0, **options) -> dict[str, tuple[str, str]]:
+    ended = run("doctor", *args, "--json", **options)
+    assert (ended.returncode, ended.stderr) == (code, "")
+    data = json.loads(ended.stdout)
+    assert data["ok"] is (code == 0)
+    return {c["name"]: (c["state"], c["detail"]) for c in data["checks"] if c["group"] == group}
+
+
+def test_a_new_user_is_told_what_is_there_and_nothing_is_made(here):
+    printed = said("doctor")
+    assert printed.startswith("muntin 0.")
+    assert "not there yet; it appears when used" in printed
+    assert printed.endswith("\nall fine\n")
+    assert list(here.iterdir()) == []
+
+
+def test_json_has_the_versions_and_every_check():
+    data = shown("doctor")
+    assert list(data) == ["muntin", "python", "platform", "ok", "checks"]
+    assert {check["group"] for check in data["checks"]} == {
+        *("extras", "tokenizers", "store", "keys", "tests"),
+    }
+
+
+def test_every_extra_has_a_purpose():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"all", "dev"}
+    assert extras <= set(PURPOSES)
+
+
+def test_extras_are_read_from_the_package_with_those_inside_of_them():
+    state, detail = found("extras")["postgres"]
+    assert state == "ok"
+    assert "psycopg" in detail
+    assert "sqlalchemy" in detail
+
+
+@pytest.mark.parametrize(
+    ("requirement", "package"),
+    [
+        ("typer>=0.15", ("typer", "0.15")),
+        ("psycopg[binary]>=3.2", ("psycopg", "3.2")),
+        ("python-liquid >= 2.3.3", ("python-liquid", "2.3.3")),
+        ("plain", ("plain", "0")),
+    ],
+)
+def test_a_requirement_is_a_package_and_its_least_version(requirement, package):
+    needs = {"x": [requirement], "y": ["muntin[x]"]}
+    assert list(_packages("y", needs)) == [package]
+
+
+def test_the_installed_package_names_its_extras():
+    assert _needs()["hf"] == ["tokenizers>=0.21"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "asked", "state", "detail"),
+    [
+        ("no-such-package", False, "missing", "for this command: pip install 'muntin[cli]'"),
+        ("no-such-package", True, "broken", "for this command: pip install 'muntin[cli]'"),
+        ("typer>=9999", False, "broken", "is too old: pip install -U 'muntin[cli]'"),
+        ("typer>=0.1", True, "ok", "typer 0."),
+    ],
+)
+def test_what_is_missing_is_no_fault_unless_it_was_asked_for(requirement, asked, state, detail):
+    check = _extra("cli", {"cli": [requirement]}, asked=asked)
+    assert check.state == state
+    assert detail in check.detail
+
+
+def test_an_extra_that_was_asked_for_must_exist():
+    assert "there is no extra 'x'; known are: " in fails("doctor", "--extra", "x")
+    assert found("extras", "--extra", "dev")["dev"][0] == "ok"
+
+
+def test_tokenizers_are_tried():
+    assert {name: state for name, (state, _) in found("tokenizers").items()} == {
+        "estimate": "ok",
+        "chars/4": "ok",
+        "o200k_base": "ok",
+        "cl100k_base": "ok",
+    }
+
+
+def test_a_store_tells_its_version_and_sessions():
+    open_store("sqlite:///a.db").close()
+    assert found("store", "--store", "sqlite:///a.db") == {
+        "sqlite:///a.db": ("ok", f"version {len(MIGRATIONS)} of the tables, sessions: 0")
+    }
+    assert found("store", env={"MUNTIN_STORE": "sqlite:///a.db"})["sqlite:///a.db"][0] == "ok"
+
+
+def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):
+    (here / "notes.db").write_text("notes " * 1_000)
+    server = "postgresql://ann:secret@127.0.0.1:1/x"
+    for url in ("sqlite:///none.db", "sqlite:///notes.db", server, "mongo://ann:secret@x"):
+        ((name, (state, detail)),) = found("store", "--store", url, code=1).items()
+        assert state == "broken"
+        assert "secret" not in name + detail
+    assert not (here / "none.db").exists()
+    assert run("doctor", "--store", server).returncode == 1
+
+
+def test_keys_are_seen_and_never_shown():
+    environment = {"OPENAI_API_KEY": "sk-very-secret", "GEMINI_API_KEY": "g-very-secret"}
+    assert found("keys", env=environment) == {
+        "openai": ("ok", "OPENAI_API_KEY is set"),
+        "anthropic": ("missing", "ANTHROPIC_API_KEY is not set"),
+        "google": ("ok", "GEMINI_API_KEY is set"),
+    }
+    assert "secret" not in said("doctor", env=environment)
+
+
+def test_a_model_that_was_asked_for_needs_its_sdk_and_a_key():
+    models = ["--model", "openai/gpt-4o"]
+    assert found("models", *models, code=1) == {
+        "openai/gpt-4o": ("broken", "no key: set OPENAI_API_KEY")
+    }
+    for environment in ({"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://localhost:1/v1"}):
+        assert found("models", *models, env=environment)["openai/gpt-4o"][0] == "ok"
+    assert "no provider 'x'" in found("models", "--model", "x/y", code=1)["x/y"][1]
+
+
+def test_a_hostile_address_is_shown_and_not_obeyed():
+    ended = run("doctor", "--store", f"sqlite:///{HOSTILE}", "--model", HOSTILE)
+    assert ended.returncode == 1
+    assert harmless(ended.stdout + ended.stderr)
