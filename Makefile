@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .env-bench
 
-.PHONY: help demo test browser check lint types docs soak bench bench-estimate format clean
+.PHONY: help demo test browser picture check lint types docs soak bench bench-estimate format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -74,6 +74,9 @@ $(PEERS)/.ready: pyproject.toml bench/requirements.txt
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 		-e '.[tokens,prompts,sql]' -r bench/requirements.txt
 	@touch $@
+
+picture: $(READY) browser ## Make the picture of the inspector for the README
+	$(BIN)/python tools/screenshot.py
 
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -94,7 +94,7 @@ def test_the_terminal_has_colours_unless_it_wants_none(here):
 
 def test_make_demo_runs_the_command():
     planned = subprocess.run(
-        ["make", "-n", "-o", ".venv/.ready", "demo"],
+        ["make", "--no-print-directory", "-n", "-o", ".venv/.ready", "demo"],
         cwd=ROOT,
         capture_output=True,
         text=True,

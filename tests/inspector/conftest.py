@@ -141,7 +141,8 @@ def missing(what: str) -> None:
     pytest.skip(text)
 
 
-@pytest.fixture(scope="session")
+# No longer than the module: while it is there, its event loop runs, and no other can.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:

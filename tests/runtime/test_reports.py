@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -255,3 +256,28 @@ def test_attachments_and_tool_traffic_survive_the_plan():
     run(work())
     *_, record = app.store.reports("c")
     assert again(app, "c", record).messages == model.windows[-1].messages
+
+
+def test_a_stepped_window_is_planned_again_as_it_was(tmp_path):
+    model = ScriptedModel(
+        lambda window: "Here is all I know. " * 15, name="anthropic/claude-sonnet-4-5", budget=4_000
+    )
+
+    async def talk() -> list[tuple[str, ...]]:
+        async with App(f"sqlite:///{tmp_path / 'a.db'}", model=model) as app:
+            for turn in range(30):
+                await app.conversation("c").send(f"{turn}: " + "Please tell me everything. " * 12)
+            return [
+                tuple(
+                    message.text
+                    for message in read_plan(
+                        json.loads(record.plan), lambda key: app.store.content("c", key)
+                    )
+                    .render()
+                    .messages
+                )
+                for record in app.store.reports("c")
+            ]
+
+    again = asyncio.run(talk())
+    assert again == [tuple(m.text for m in window.messages) for window in model.windows]

@@ -9,9 +9,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from muntin.core.frontier import Frontier
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
-from muntin.core.slot import Group, Slot
+from muntin.core.slot import Group, Slot, Stepped
 from muntin.core.slots import Slots
 from muntin.core.tokens import TokenizerLike, as_tokenizer
 from muntin.core.window import Window
@@ -41,6 +42,8 @@ _RULES = (
     "is_input",
     "excluded",
     "detail",
+    "lasting",
+    "mark",
 )
 
 
@@ -76,6 +79,8 @@ def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:
         if slot.group is not None:
             group = slot.group
             rules["group"] = [group.name, group.join, group.interleave, group.share]
+        if isinstance(slot.trimming, Stepped):
+            rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
         marker = write_marker(slot.marker)
         if marker is not None:
             rules["marker"] = marker
@@ -85,7 +90,9 @@ def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:
             contents[key] = text
             messages.append(key)
         written.append({"name": slot.name, "messages": messages, **rules})
+    before = slots.previous.frontier if isinstance(slots.previous, Window) else slots.previous
     return {
+        "previous": None if before is None else before.to_dict(),
         "budget": slots.budget.remaining_input_tokens,
         "tokenizer": slots.counter.name,
         "profile": slots.profile.name if slots.profile else None,
@@ -145,6 +152,7 @@ def read_plan(
         written["budget"] if budget is None else budget,
         tokenizer=_tokenizer(written["tokenizer"]) if tokenizer is None else tokenizer,
         profile=written["profile"],
+        previous=Frontier.from_dict(written["previous"]) if written.get("previous") else None,
         tools=[get(key) for key in written["tools"]],
     )
     for index, each in enumerate(written["slots"]):
@@ -153,6 +161,9 @@ def read_plan(
         if "group" in each:
             name, join, interleave, share = each["group"]
             group = Group(name, join=join, interleave=interleave, share=share)
+        if "stepped" in each:
+            low, retain = each["stepped"]
+            rules["trimming"] = Stepped(low=low, retain=retain)
         marker = read_marker(each["marker"]) if "marker" in each else None
         messages = [Message.from_dict(get(key)) for key in each["messages"]]
         slots.take(Slot(each["name"], index, tuple(messages), group=group, marker=marker, **rules))

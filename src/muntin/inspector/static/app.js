@@ -180,7 +180,8 @@ const KEYS = {
 };
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  if (event.target.closest("input, select, textarea")) return;
   const act = KEYS[event.key];
   if (!act || state.session === null) return;
   event.preventDefault();

@@ -49,6 +49,10 @@ export class Rows {
       this.shown.set(place, row);
       this.space.append(row);
     }
+    // Tab stops once at a list; the arrow keys move inside.
+    const rows = [...this.shown.values()];
+    const stop = rows.find((row) => row === document.activeElement || row.ariaCurrent) ?? rows[0];
+    for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
   }
 
   reveal(place) {
