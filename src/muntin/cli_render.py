@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from muntin.core.budget import Budget
+from muntin.core.budget import DEFAULT_BUDGET, Budget
 from muntin.core.message import Input
 from muntin.core.slots import Slots
 from muntin.core.window import Window
@@ -17,9 +17,6 @@ from muntin.terminal import coloured, failing, print_json, safe_text, width
 
 if TYPE_CHECKING:
     from typer import Typer
-
-# The budget when neither the caller nor the model says one.
-DEFAULT_BUDGET = 128_000
 
 
 def register(command: "Typer") -> None:

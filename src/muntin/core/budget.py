@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from muntin.core.checks import check_size
 from muntin.errors import InvalidInput, InvalidType
 
+# Where nobody says how much a model takes.
+DEFAULT_BUDGET = 128_000
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

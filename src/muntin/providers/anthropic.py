@@ -10,7 +10,7 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from muntin.core.message import Message
 from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, compact_json
@@ -32,6 +32,7 @@ from muntin.providers.wire import (
     ends,
     function_of,
     get,
+    is_text,
     joined,
     known_extra,
     made_by,
@@ -128,14 +129,8 @@ class _Encoder:
             leading = leading and role == "system"
             content = message.content
             plain = False
-            if (
-                content.__class__ is str
-                and not answers
-                and message.extra is None
-                and message.name is None
-                and not message.attachments
-            ):
-                blocks, plain = self._text(index, content), True
+            if not answers and is_text(message):
+                blocks, plain = self._text(index, cast("str", content)), True
             elif role == "assistant":
                 self._assistant(index, message, answers)
                 continue

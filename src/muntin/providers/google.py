@@ -28,6 +28,7 @@ from muntin.providers.wire import (
     check,
     function_of,
     get,
+    is_text,
     joined,
     known_extra,
     made_by,
@@ -111,13 +112,7 @@ class _Encoder:
             role = message.role
             leading = leading and role == "system"
             content = message.content
-            if (
-                content.__class__ is str
-                and not answers
-                and message.extra is None
-                and message.name is None
-                and not message.attachments
-            ):
+            if not answers and is_text(message):
                 parts = [{"text": content}] if content else []
             elif role == "assistant":
                 self._model(index, message, answers)

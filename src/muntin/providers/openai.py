@@ -28,6 +28,7 @@ from muntin.providers.wire import (
     ends,
     function_of,
     get,
+    is_text,
     known_extra,
 )
 
@@ -71,15 +72,7 @@ class _Encoder:
         sent, order = self.sent, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
-            if (
-                content
-                and content.__class__ is str
-                and not answers
-                and message.role != "tool"
-                and message.extra is None
-                and message.name is None
-                and not message.attachments
-            ):
+            if content and not answers and message.role != "tool" and is_text(message):
                 sent.append({"role": message.role, "content": content})
                 order.append(index)
             else:

@@ -28,6 +28,7 @@ from muntin.providers.wire import (
     ends,
     function_of,
     get,
+    is_text,
     joined,
     known_extra,
     made_by,
@@ -103,15 +104,7 @@ class _Encoder:
         items, order = self.items, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
-            if (
-                content
-                and content.__class__ is str
-                and not answers
-                and message.role != "tool"
-                and message.extra is None
-                and message.name is None
-                and not message.attachments
-            ):
+            if content and not answers and message.role != "tool" and is_text(message):
                 items.append({"role": message.role, "content": content})
                 order.append(index)
             elif message.role == "assistant":

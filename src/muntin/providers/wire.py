@@ -70,6 +70,16 @@ def check(window: Window, strict: bool, files: Files | None) -> Files:
     return files
 
 
+def is_text(message: Message) -> bool:
+    """Say whether a message is a text and nothing else, as most are: it needs no looking into."""
+    return (
+        message.content.__class__ is str
+        and message.extra is None
+        and message.name is None
+        and not message.attachments
+    )
+
+
 def arrange(messages: Sequence[Message]) -> list[Step]:
     """Return (index, message, answers) in wire order: results belong to the step of their call.
 

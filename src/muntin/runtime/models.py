@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from muntin.assets import FileModel, WithAssets
-from muntin.core.budget import Budget, as_budget
+from muntin.core.budget import DEFAULT_BUDGET, Budget, as_budget
 from muntin.core.profile import Profile
 from muntin.core.slot import Exact, Stepped, Trimming
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
@@ -14,9 +14,6 @@ from muntin.providers.reply import Model
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
-
-# Where nobody says how much a model takes.
-DEFAULT_BUDGET = 128_000
 
 
 def model_for(app: App, model: str | Model | None, what: str) -> Model:
