@@ -223,3 +223,9 @@ def test_an_error_names_the_message_of_the_history(read):
 
 def test_a_history_shows_itself_briefly():
     assert repr(History(FIVE, tokenizer=len)) == "<History messages=5 tokenizer='len'>"
+
+
+def test_a_history_can_be_looped_over_oldest_first():
+    history = History([{"role": "user", "content": "a"}, assistant("b")])
+    assert [message.text for message in history] == ["a", "b"]
+    assert list(history) == history.recent(2)

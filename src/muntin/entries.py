@@ -37,7 +37,10 @@ class ContextEntry:
 def inserted(
     id: str, name: str, content: str, attrs: Mapping[str, Any] | None, **given: Any
 ) -> Draft:
-    """Return the item that inserts an entry, or replaces the one with this id."""
+    """Return the item that inserts an entry, or replaces the one with this id.
+
+    `attrs` are written as attributes of its tag: numbers and booleans become texts.
+    """
     check_id(id, "the id of a context entry")
     what = f"context entry {id!r}"
     payload: dict[str, Any] = {

@@ -70,6 +70,9 @@ class History:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.recent(len(self)))
+
     def __repr__(self) -> str:
         return f"<History messages={len(self)} tokenizer={self._counter.name!r}>"
 

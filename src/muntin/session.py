@@ -193,7 +193,10 @@ class Session:
     def insert_context(
         self, id: str, *, name: str, content: str, attrs: Mapping[str, Any] | None = None
     ) -> ContextEntry:
-        """Insert a context entry, or replace the one with this id."""
+        """Insert a context entry, or replace the one with this id.
+
+        `attrs` are shown as attributes of its tag: numbers and booleans become texts.
+        """
         draft = self._draft(inserted(id, name, content, attrs))
         return entry_of(self.store.append(self.id, [draft])[0])
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from muntin.core.message import Message, as_message, counted, system, user
+from muntin.core.message import Message, as_message, counted, placed, system, user
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.slot import MessageLike
 from muntin.core.tokens import Counter
 from muntin.core.xml import element
 from muntin.entries import entry_of
 from muntin.errors import InvalidType
-from muntin.store.items import Item
+from muntin.store.items import Item, with_items
 
 Projection: TypeAlias = Callable[[Item], Sequence[MessageLike] | None]
 
@@ -45,7 +45,7 @@ def project(
         if given is None:
             messages += _default(item, live, counter)
         else:
-            messages += [replace(each, at=item.position) for each in _checked(given, item)]
+            messages += [placed(each, item.position) for each in _checked(given, item)]
     return messages
 
 
@@ -70,7 +70,7 @@ def top_level(items: Iterable[Item]) -> list[Item]:
     for run, parts in children.items():
         # A run that began before the first item read is known only by its items.
         known = found.get(run) or Item(run, "run", parts[0].turn)
-        found[run] = replace(known, items=tuple(parts))
+        found[run] = with_items(known, parts)
     return [found[position] for position in sorted(found)]
 
 
@@ -158,9 +158,9 @@ def _parts(message: Message) -> tuple[Part, ...]:
 def _placed(
     message: Message, position: int, tokens: Mapping[str, int], counter: Counter | None
 ) -> Message:
-    placed = replace(message, at=position)
-    key = counter.key(placed) if counter is not None else None
-    return placed if key is None or key not in tokens else counted(placed, key, tokens[key])
+    made = placed(message, position)
+    key = counter.key(made) if counter is not None else None
+    return made if key is None or key not in tokens else counted(made, key, tokens[key])
 
 
 def _checked(given: object, item: Item) -> list[Message]:

@@ -3,7 +3,7 @@
 import copy
 import json
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,6 +29,7 @@ from muntin import (
     tool,
     user,
 )
+from muntin.core.message import counted, placed
 from muntin.core.parts import Other
 
 TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
@@ -277,3 +278,17 @@ def test_reading_a_dict_leaves_it_as_it_was():
     before = copy.deepcopy(data)
     Message.from_dict(data)
     assert data == before
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user("hi", attachments=[REPORT]),
+        assistant(tool_calls=[ToolCall("c1", "f", "{}")]),
+        Message("tool", "42", tool_call_id="c1", name="f", at=3),
+        Message("assistant", (Reasoning("hm", signature="s"), Text("so")), extra={"x": [1]}),
+    ],
+)
+def test_a_placed_message_is_the_message_with_its_position(message):
+    assert placed(message, 7) == replace(message, at=7)
+    assert placed(counted(message, "t", 5), 7).known_tokens is None

@@ -1,6 +1,7 @@
 """What may be declared, what it becomes, and that a wrong declaration is an error naming it."""
 
 import pickle
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from muntin import (
     Message,
     Reasoning,
     Slots,
+    Stepped,
     Text,
     ToolCall,
     assistant,
@@ -23,6 +25,7 @@ from muntin import (
     tool,
     user,
 )
+from muntin.core.report import Moved, NotCarried, Prefix
 
 PHOTO = Attachment("1", "p.png", 1, "image")
 
@@ -347,3 +350,28 @@ def test_slots_show_themselves_briefly():
     slots = Slots(Budget(100, reserved_tokens=10), tokenizer=len)
     slots.add("x", "hi")
     assert repr(slots) == "<Slots tokens=90 tokenizer='len' slots=1>"
+
+
+def test_a_slot_of_the_report_is_found_by_its_name():
+    slots = Slots(100)
+    slots.add("rules", "Be brief.")
+    slots.add("history", [user("hi")])
+    window = slots.render()
+    assert window.report["history"] is window.report.slots[1]
+    with pytest.raises(InvalidInput, match="no slot 'rule'; its slots: 'rules', 'history'"):
+        window.report["rule"]
+
+
+def test_a_report_as_a_dict_is_what_dataclasses_would_write():
+    slots = Slots(60, profile="openai/gpt-5", trimming=Stepped())
+    slots.add("rules", "Be brief.", tier="pinned")
+    slots.add("history", [user(f"{n}: how far is the moon?") for n in range(20)])
+    first = slots.render()
+    slots.previous = first
+    report = replace(
+        slots.render().report, not_carried=(NotCarried("openai", 1, "a file", "too large"),)
+    )
+    moved = replace(report, prefix=Prefix("h", 1, 0.5, Moved(1, "history", "stepped", 7), ("x",)))
+    assert moved.to_dict() == asdict(moved)
+    assert report.to_dict() == asdict(report)
+    assert replace(report, prefix=None).to_dict() == asdict(replace(report, prefix=None))

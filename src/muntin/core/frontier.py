@@ -6,7 +6,6 @@ what a message is; of slots it knows the names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -78,7 +77,16 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; `from_dict` reads them back."""
-        return {"version": _VERSION, **json.loads(json.dumps(asdict(self)))}
+        return {
+            "version": _VERSION,
+            "starts": [asdict(start) for start in self.starts],
+            "marks": list(self.marks),
+            "tools": self.tools,
+            "digests": list(self.digests),
+            "runs": [list(run) for run in self.runs],
+            "lasting": self.lasting,
+            "lasting_tokens": self.lasting_tokens,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Frontier:

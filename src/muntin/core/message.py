@@ -196,6 +196,19 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
+def placed(message: Message, at: int) -> Message:
+    """Return the message at a position; what `replace` does, without checking all of it again."""
+    copy = object.__new__(Message)
+    for name in _COPIED:
+        object.__setattr__(copy, name, getattr(message, name))
+    object.__setattr__(copy, "at", at)
+    object.__setattr__(copy, "known_tokens", None)
+    return copy
+
+
+_COPIED = tuple(each.name for each in fields(Message) if each.name not in ("at", "known_tokens"))
+
+
 def _check_at(value: object) -> None:
     try:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):

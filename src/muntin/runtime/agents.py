@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent import MAX_STEPS
 from muntin.core.budget import Budget
@@ -22,6 +21,9 @@ from muntin.tools import ToolLike, as_tools, tool_name, tool_schema
 
 if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
+
+
+Schema: TypeAlias = Mapping[str, Any]
 
 
 class Agent:
@@ -69,9 +71,7 @@ class Agent:
         if ctx.sources is not None:
             loaded = await load_sources(ctx.sources, ctx.input, ctx)
             await keep_originals(ctx._work, loaded)
-        # With sources, only what this turn did is needed besides.
-        room = self._budget.remaining_input_tokens if ctx.sources is None else 0
-        timeline = await in_store(ctx.session, partial(ctx.timeline_messages().newest, room))
+        timeline = await in_store(ctx.session, self._timeline)
         asked = self._asked()
         last_at = max((message.at or 0 for message in asked), default=0)
         # What this turn did before, in other runs, stands behind what it was asked.
@@ -81,11 +81,13 @@ class Agent:
             m for m in timeline if m.at is not None and m.at > last_at and m.at not in begun
         )
 
+        schemas = [tool_schema(tool) for tool in tools]
+
         def compose(run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)
             if loaded is None or ctx.sources is None:
-                return self._whole(timeline, asked, since, tools)
-            return self._chosen(ctx.sources, loaded, asked, since, tools)
+                return self._whole(timeline, asked, since, schemas)
+            return self._chosen(ctx.sources, loaded, asked, since, schemas)
 
         events = ctx._work.events(
             compose,
@@ -98,15 +100,24 @@ class Agent:
         async for event in events:
             yield event
 
+    def _timeline(self) -> Sequence[Message]:
+        """Read as much of the timeline as fits; with sources, only what this turn did."""
+        ctx = self._ctx
+        if ctx.sources is None:
+            return ctx.timeline_messages().newest(self._budget.remaining_input_tokens)
+        read, turn = ctx.session.store.read, ctx._work.turn
+        items = read(ctx.session.id, view="history", first_turn=turn, last_turn=turn)
+        return ctx.session._project(items, None, entries=False)
+
     def _asked(self) -> list[Message]:
         """Return the messages that woke the entity."""
         return self._ctx.session._project(self._ctx.events, None, entries=False)
 
-    def _slots(self, budget: Budget | int, tools: Sequence[ToolLike]) -> Slots:
+    def _slots(self, budget: Budget | int, tools: Sequence[Schema]) -> Slots:
         slots = Slots(
             budget,
             tokenizer=self._ctx.session.counter.tokenizer,
-            tools=[tool_schema(tool) for tool in tools],
+            tools=tools,
             profile=profile_for(self._model),
         )
         if self._system is not None:
@@ -121,7 +132,7 @@ class Agent:
         timeline: Sequence[Message],
         asked: Sequence[Message],
         since: Sequence[Message],
-        tools: Sequence[ToolLike],
+        tools: Sequence[Schema],
     ) -> Slots:
         """The default: the whole timeline, the newest kept."""
         before = min((message.at or 0 for message in asked), default=float("inf"))
@@ -138,11 +149,11 @@ class Agent:
         loaded: Sequence[Loaded],
         asked: Sequence[Message],
         since: Sequence[Message],
-        tools: Sequence[ToolLike],
+        tools: Sequence[Schema],
     ) -> Slots:
         """The sources within their budget; system prompt, tools and the run come on top."""
         counter = self._ctx.session.counter
-        fixed = counter.tools(tool_schema(tool) for tool in tools)
+        fixed = counter.tools(tools)
         fixed += counter.message(self._system) if self._system is not None else 0
         room = self._budget.remaining_input_tokens - sources.budget - fixed
         if room < 0:

@@ -114,7 +114,10 @@ class Ctx:
     def insert_context(
         self, id: str, *, name: str, content: str, attrs: Mapping[str, Any] | None = None
     ) -> ContextEntry:
-        """Insert a context entry, or replace the one with this id."""
+        """Insert a context entry, or replace the one with this id.
+
+        `attrs` are shown as attributes of its tag: numbers and booleans become texts.
+        """
         return entry_of(self._append(inserted(id, name, content, attrs)))
 
     def remove_context(self, id: str) -> None:

@@ -61,18 +61,28 @@ async def wake_all(app: App, session: Session) -> None:
     while True:
         owner = new_owner(wake=True)
         until = datetime.now(UTC) + LEASE
-        turn = await in_store(session, partial(session.store.take, session.id, owner, until))
+        turn, items = await in_store(session, partial(_take, session, owner, until))
         if turn is None:
             done(owner)
             return
-        await _handle(app, session, turn, owner)
+        await _handle(app, session, turn, items, owner)
 
 
-async def _handle(app: App, session: Session, turn: Turn, owner: str) -> None:
+def _take(session: Session, owner: str, until: datetime) -> tuple[Turn | None, list[Item]]:
+    """Take the next turn that waits, and read it."""
+    turn = session.store.take(session.id, owner, until)
+    if turn is None:
+        return None, []
+    number = turn.number
+    return turn, session.store.read(session.id, first_turn=number, last_turn=number)
+
+
+async def _handle(
+    app: App, session: Session, turn: Turn, items: Sequence[Item], owner: str
+) -> None:
     work = Work(app, session, turn.number, owner)
     try:
         async with work.held():
-            items = await work.items()
             work.resume(items)
             events = [item for item in items if item.kind in WAKES and item.run is None]
             wake = _wake(events)

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import arity, in_thread, settle
+from muntin.calls import arity, in_thread
 from muntin.core.checks import check_text
 from muntin.core.cut import Keep
 from muntin.core.message import Message, as_message
@@ -135,11 +136,8 @@ async def load_sources(sources: Sources, input: object, ctx: Any) -> list[Loaded
 async def _load(name: str, source: Source, sources: Sources, input: object, ctx: Any) -> Loaded:
     try:
         async with asyncio.timeout(source.timeout) as limit:
-            given = await _resolve(name, source, input, ctx)
-            most, first = source.max or sources.budget, None
-            if isinstance(given, Past):  # read only as far back as could be shown
-                past, first = given, given.first
-                given = await in_thread(lambda: past.newest(most))
+            most = source.max or sources.budget
+            given, first = await _resolve(name, source, most, input, ctx)
         return replace(_loaded(name, source, given, most), first=first)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
@@ -151,18 +149,33 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
         return Loaded(name, source, error=f"{type(error).__name__}: {text}".rstrip(": "))
 
 
-async def _resolve(name: str, source: Source, input: object, ctx: Any) -> Any:
+async def _resolve(
+    name: str, source: Source, most: int, input: object, ctx: Any
+) -> tuple[Any, int | None]:
+    """Return what a source gives, and where it begins if it is a timeline."""
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
-        return (await prompt(use=[content]).resolve(given, ctx=ctx)).system
+        return (await prompt(use=[content]).resolve(given, ctx=ctx)).system, None
+    if isinstance(content, Past):
+        return await in_thread(lambda: _read(content, most))
     if not callable(content):
-        return content
+        return content, None
     values = (input, ctx)[: arity(content, f"source {name!r}")]
     if asyncio.iscoroutinefunction(content):
-        return await content(*values)
-    # In a thread of its own: one that hangs holds up nobody.
-    return await settle(await in_thread(lambda: content(*values)))
+        given = await content(*values)
+    else:
+        # In a thread of its own: one that hangs holds up nobody.
+        given, first = await in_thread(lambda: _read(content(*values), most))
+        if not isawaitable(given):
+            return given, first
+        given = await given
+    return await in_thread(lambda: _read(given, most)) if isinstance(given, Past) else (given, None)
+
+
+def _read(given: Any, most: int) -> tuple[Any, int | None]:
+    """Read a timeline, only as far back as could be shown; anything else is there already."""
+    return (given.newest(most), given.first) if isinstance(given, Past) else (given, None)
 
 
 def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:

@@ -92,7 +92,7 @@ class Work:
         self.cap: dict[Any, Any] = {}
         self._step = 0
         # The newest window of each line of windows.
-        self._windows: dict[str, Window | Frontier] = {}
+        self._windows: dict[str, Window | Frontier | None] = {}
         # Runs an earlier attempt at this turn has begun: (item, its children), not yet resumed.
         self._begun: list[tuple[Item, list[Item]]] = []
 
@@ -123,19 +123,18 @@ class Work:
 
     async def append(self, *entries: Draft | Message) -> list[Item]:
         """Append to the turn, and return the items when they are durable."""
-        drafts = [replace(self.session._draft(entry), turn=self.turn) for entry in entries]
-        until = datetime.now(UTC) + LEASE
-        append = self.session.store.append
-        return await in_store(
-            self.session, lambda: append(self.session.id, drafts, owner=self.owner, until=until)
-        )
+        return await in_store(self.session, partial(self._append, self._drafts(*entries)))
 
     def append_now(self, draft: Draft) -> Item:
         """Append one draft to the turn, without giving way to anything else."""
-        given = replace(self.session._draft(draft), turn=self.turn)
+        return self._append(self._drafts(draft))[0]
+
+    def _drafts(self, *entries: Draft | Message) -> list[Draft]:
+        return [replace(self.session._draft(entry), turn=self.turn) for entry in entries]
+
+    def _append(self, drafts: Sequence[Draft]) -> list[Item]:
         until = datetime.now(UTC) + LEASE
-        append = self.session.store.append
-        return append(self.session.id, [given], owner=self.owner, until=until)[0]
+        return self.session.store.append(self.session.id, drafts, owner=self.owner, until=until)
 
     async def items(self) -> list[Item]:
         """Return all items of the turn."""
@@ -221,7 +220,7 @@ class Work:
             item, children = mine
         else:
             draft = Draft("run", payload=payload, visibility=visibility)
-            (item,), children = await self.append(draft), []
+            item, children = await self._begin(draft, line), []
         past = project(children) if children else []
 
         async def record(messages: tuple[Message, ...]) -> None:
@@ -233,7 +232,7 @@ class Work:
         async def window(messages: tuple[Message, ...]) -> Window:
             made = compose(messages)
             slots = made if isinstance(made, Slots) else await made
-            slots.previous = await self._previous(line, slots)
+            slots.previous = await self._previous(line) if _remembers(slots) else None
             rendered = slots.render()
             if _remembers(slots):
                 self._windows[line] = rendered
@@ -256,15 +255,31 @@ class Work:
                 self.recorded = error
             raise
 
-    async def _previous(self, line: str, slots: Slots) -> Window | Frontier | None:
-        """Return what the window before left to this one, of this line of windows."""
-        if line not in self._windows and _remembers(slots):
-            state = self.session.store.state
-            text = await in_store(self.session, partial(state, self.session.id, _STATE + line))
-            with suppress(InvalidInput, ValueError):  # of another version: begin anew
-                if text is not None:
-                    self._windows[line] = Frontier.from_dict(json.loads(text))
-        return self._windows.get(line)
+    async def _begin(self, run: Draft, line: str) -> Item:
+        """Record the beginning of a run, and read what it needs in the same visit to the store."""
+        drafts = self._drafts(run)
+
+        def begin() -> Item:
+            (item,) = self._append(drafts)
+            self._read_state(line)
+            return item
+
+        return await in_store(self.session, begin)
+
+    def _read_state(self, line: str) -> None:
+        """Read what the window before left to the next, of this line of windows."""
+        if line in self._windows:
+            return
+        text = self.session.store.state(self.session.id, _STATE + line)
+        self._windows[line] = None
+        with suppress(InvalidInput, ValueError):  # of another version: begin anew
+            if text is not None:
+                self._windows[line] = Frontier.from_dict(json.loads(text))
+
+    async def _previous(self, line: str) -> Window | Frontier | None:
+        if line not in self._windows:
+            await in_store(self.session, partial(self._read_state, line))
+        return self._windows[line]
 
     async def _keep(self, slots: Slots, window: Window, line: str) -> None:
         """Keep the report of a window, and what it leaves to the next."""

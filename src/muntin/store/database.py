@@ -201,9 +201,8 @@ class Database:
         """Bring the tables to the version this code writes; refuse those of a newer one."""
         newest = len(schema.MIGRATIONS)
         file = self.engine.url.database if self.kind == "sqlite" else None
-        missing = StoreError(f"{self.name}: no store is there; look at the address")
         if not self._create and file and not file.startswith("file:") and not os.path.exists(file):
-            raise missing
+            raise StoreError(f"{self.name}: no store is there; look at the address")
         try:
             if self.transact(self._version, writing=False) == newest:
                 return
@@ -211,7 +210,10 @@ class Database:
             if not _no_such_table(error.__cause__):
                 raise
             if not self._create:
-                raise missing from error
+                raise StoreError(
+                    f"{self.name}: can be reached, but holds no store yet; one is made when it is "
+                    "first used"
+                ) from error
         dialect = self.engine.dialect
 
         def write(tx: Transaction) -> None:

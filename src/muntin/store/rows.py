@@ -127,21 +127,53 @@ def to_items(rows: Iterable[Sequence[Any]], store: str) -> list[Item]:
 def _to_item(row: Sequence[Any]) -> Item:
     """Read a row: position, turn, kind, run, client, history, transient, time, tokens, data."""
     position, turn, kind, run, client, history, transient, time, tokens, data = row
-    content = json.loads(data)
-    message = content.get("message")
+    message = _known(data) if len(data) <= _SHORT else None
+    payload: Any = None
+    meta: Mapping[str, Any] = {}
+    if message is None:
+        message, payload, meta = _content(data)
     return Item(
         position,
         kind,
         turn,
-        None if message is None else Message.from_dict(message),
-        content.get("payload"),
+        message,
+        payload,
         run=run,
         time=from_microseconds(time),
         visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
         transient=bool(transient),
-        meta=content.get("meta") or {},
-        tokens={} if tokens == "{}" else json.loads(tokens),
+        meta=meta,
+        tokens=dict(_counts(tokens)),
     )
+
+
+def _content(data: str) -> tuple[Message | None, Any, Mapping[str, Any]]:
+    """Read the content of an item: its message or payload, and what else is known of it."""
+    content = json.loads(data)
+    message = content.get("message")
+    read = None if message is None else Message.from_dict(message)
+    return read, content.get("payload"), content.get("meta") or {}
+
+
+# A window is mostly what the window before was: messages of ordinary length are read once.
+_SHORT = 4_096
+
+
+@lru_cache(maxsize=4_096)
+def _known(data: str) -> Message | None:
+    """Read an item that is only a message which nobody can change; None if there is more to it."""
+    message, _, meta = _content(data)
+    if message is None or meta or message.extra or not isinstance(message.content, str | None):
+        return None
+    if message.attachments or any(call.extra for call in message.tool_calls):
+        return None
+    return message
+
+
+@lru_cache(maxsize=4_096)
+def _counts(tokens: str) -> dict[str, int]:
+    counts: dict[str, int] = json.loads(tokens)
+    return counts
 
 
 def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:
