@@ -162,6 +162,29 @@ def test_a_signal_wakes_as_type_signal_and_is_shown_as_an_escaped_tag():
     assert "<open>" not in shown
 
 
+def test_a_scheduler_wakes_as_type_timer_and_what_it_says_is_shown():
+    model = ScriptedModel(["ok"])
+    app = memory(model=model)
+    wakes: list[Wake] = []
+
+    @app.entity("e")
+    async def handler(ctx: Ctx, wake: Wake) -> None:
+        wakes.append(wake)
+        await answers(ctx, wake)
+
+    async def work() -> None:
+        await app.wake("e/1", "It is nine.", sender="cron")
+        await app.close()
+
+    run(work())
+    assert [(each.type, each.source, each.payload) for each in wakes] == [
+        ("timer", "cron", "It is nine.")
+    ]
+    assert texts(model.windows[0]) == ["It is nine."]
+    with pytest.raises(InvalidInput, match="no entities of type 'f'"):
+        run(app.wake("f/1", "It is nine."))
+
+
 # Coalescing and order.
 
 

@@ -174,6 +174,12 @@ class App:
         meta = {} if sender is None else {"sender": sender}
         return await self._deliver(entity, Draft("signal", payload=body, meta=meta))
 
+    async def wake(self, entity: str, payload: Any, *, sender: str | None = None) -> Item:
+        """Wake an entity because it is time to: for a scheduler of yours. `payload` is shown."""
+        self.handler(entity_type(entity))
+        meta = {} if sender is None else {"sender": sender}
+        return await self._deliver(entity, Draft("wake", payload=payload, meta=meta))
+
     async def ask(
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
     ) -> Reply | None:
