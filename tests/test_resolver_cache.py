@@ -775,3 +775,43 @@ def test_a_time_to_live_beyond_all_clocks_is_an_error_naming_the_context():
         context(id="c", system=lambda: "x", cache=10**400)
     with pytest.raises(InvalidInput, match=r"CacheOptions\.ttl must be at most"):
         CacheOptions(ttl=10**400)
+
+
+# Providers.
+
+
+BRAND = "Speak plainly, and never promise what was not promised to you. " * 300
+
+
+@pytest.mark.parametrize(
+    ("cache", "provider", "marked"),
+    [
+        (300_000, "anthropic", True),
+        (True, "anthropic", True),
+        (CacheOptions(ttl=1_000, provider=False), "anthropic", False),
+        (None, "anthropic", False),
+        (300_000, "openai", False),  # caches by itself
+        (300_000, None, False),
+    ],
+)
+def test_a_cached_context_is_marked_for_the_provider_to_cache(cache, provider, marked):
+    brand = context(id="brand", system=lambda: BRAND, cache=cache)
+    greeting = prompt(system="You greet.", prompt="Hello.", use=[brand])
+    made = greeting.resolve_sync(provider=provider, model_id="claude-sonnet-4-5")
+    request = made.window.anthropic()
+    blocks = [block for block in request["system"] if "cache_control" in block]
+    assert bool(blocks) is marked
+    assert "cache_control" not in str(request["messages"])
+
+
+def test_a_mark_changes_neither_the_text_nor_the_budget():
+    plain = context(id="brand", system=lambda: BRAND)
+    cached = context(id="brand", system=lambda: BRAND, cache=1_000)
+    for budget in (None, 100, 10_000):
+        windows = [
+            prompt(messages=[{"role": "assistant", "content": "Hm?"}], use=[c])
+            .resolve_sync(provider="anthropic", model_id="claude-sonnet-4-5", token_budget=budget)
+            .window
+            for c in (plain, cached)
+        ]
+        assert windows[0].messages == windows[1].messages

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.calls import sync_twin
 from muntin.core.checks import check_optional_text, check_size
-from muntin.core.message import Message, user
+from muntin.core.message import Message
+from muntin.core.profile import Profile
 from muntin.core.slot import Group, MessageLike
 from muntin.core.slots import Slots
 from muntin.core.tokens import Counter, TokenizerLike
@@ -165,6 +166,9 @@ class Prompt:
         resolved = adaptation.apply(f"adaptation:{key}", resolved)
         force = defaults()
         counter = Counter(force.tokenizer if tokenizer is None else tokenizer)
+        # Providers are asked to cache only where a context says so: one call may well be the last.
+        asked = provider is not None and any(part.mark for part in resolved.parts)
+        profile = Profile.for_model(f"{provider}/{model_id or ''}") if asked else None
         return _Made(
             resolved=resolved,
             excluded=excluded,
@@ -172,7 +176,8 @@ class Prompt:
             settings=merge_settings(force.settings, self.settings, adaptation.settings, settings),
             token_budget=token_budget,
             counter=counter,
-            window=_compose(resolved, excluded, chosen, counter, token_budget),
+            profile=profile,
+            window=_compose(resolved, excluded, chosen, counter, profile, token_budget),
         )
 
 
@@ -246,6 +251,7 @@ def _compose(
     excluded: Sequence[Excluded],
     tools: Sequence[ToolLike],
     counter: Counter,
+    profile: Profile | None,
     token_budget: int | None,
     since: Sequence[MessageLike] = (),
 ) -> Window:
@@ -254,7 +260,7 @@ def _compose(
     schemas = [tool_schema(tool) for tool in tools]
 
     def slots(budget: int) -> Slots:
-        made = Slots(budget, tokenizer=counter.tokenizer, tools=schemas)
+        made = Slots(budget, tokenizer=counter.tokenizer, tools=schemas, profile=profile)
         for part in resolved.parts:
             made.add(
                 part.source,
@@ -277,10 +283,9 @@ def _compose(
     if token_budget is None:
         return slots(slots(sys.maxsize).render().tokens).render()
     rest = counter.tools(schemas)
-    if resolved.prompt:
-        rest += counter.message(user(resolved.prompt))
-    if resolved.messages or since:
-        conversation = Slots(sys.maxsize, tokenizer=counter.tokenizer)
+    if resolved.prompt or resolved.messages or since:
+        conversation = Slots(sys.maxsize, tokenizer=counter.tokenizer, profile=profile)
+        conversation.add("user", resolved.prompt or None, role="user")
         conversation.add("messages", resolved.messages)
         conversation.add("run", since)
         rest += conversation.render().tokens
@@ -297,12 +302,19 @@ class _Made:
     settings: Mapping[str, Any]
     token_budget: int | None
     counter: Counter
+    profile: Profile | None
     window: Window
 
     def window_with(self, messages: Sequence[MessageLike]) -> Window:
         """Compose again, with more messages behind the others."""
         return _compose(
-            self.resolved, self.excluded, self.tools, self.counter, self.token_budget, messages
+            self.resolved,
+            self.excluded,
+            self.tools,
+            self.counter,
+            self.profile,
+            self.token_budget,
+            messages,
         )
 
     @property
