@@ -1074,3 +1074,20 @@ def test_a_prebuilt_message_and_parts_pass_unchanged():
     given = Message("user", (Text("a"), Text("b")), name="Ann")
     window = run(generator(context=[system("s")], user=given).window(model=echo()))
     assert window.messages == (system("s"), given)
+
+
+@pytest.mark.parametrize(("front", "marked"), [("caching: true", True), ("caching: false", False)])
+def test_a_prompt_file_may_say_that_it_is_not_to_be_cached(write, front, marked):
+    rules = "Never promise a refund before the order was found. " * 300
+    file = write(f"---\n{front}\n---\n<system>{rules}</system>")
+    chat = generator(prompt=file, model=ScriptedModel([], name="anthropic/claude-sonnet-4-5"))
+    window = run(chat.window("Hello."))
+    assert bool(window.breakpoints) is marked
+
+
+def test_a_cached_context_of_a_prompt_is_marked_in_a_generator_too():
+    rules = context(id="rules", system="Never promise a refund. " * 500, cache=1_000)
+    model = ScriptedModel([], name="anthropic/claude-sonnet-4-5")
+    chat = generator(prompt=prompt(system="You sell.", use=[rules]), user="Hello.", model=model)
+    request = run(chat.window(None)).anthropic()
+    assert "cache_control" in request["system"][-1]

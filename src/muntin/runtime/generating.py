@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, user
+from muntin.core.profile import Profile
 from muntin.core.slot import Group, Stepped
 from muntin.core.slots import Slots
 from muntin.core.tags import Tagged, aggregate
@@ -191,7 +192,7 @@ class Call:
             self.budget,
             tokenizer=self.ctx.session.counter.tokenizer,
             tools=[tool_schema(tool) for tool in self.tools],
-            profile=profile_for(self.model),
+            profile=self._profile(),
         )
         for part in step.parts:
             slots.add(
@@ -202,6 +203,7 @@ class Call:
                 required=part.pinned,
                 trim_behavior="slot",
                 group=_SYSTEM,
+                mark=part.mark,
             )
         slots.add(
             "context",
@@ -275,6 +277,13 @@ class Call:
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return Step([Part("prompt", text or "", PINNED, True)], block, tagged, told)
+
+    def _profile(self) -> Profile | None:
+        """Return the model's profile; a prompt file may say that it is not to be cached."""
+        profile, prompt = profile_for(self.model), self.made.prompt
+        if profile and isinstance(prompt, PromptFile) and prompt.config.get("caching") is False:
+            return replace(profile, caching=None)
+        return profile
 
     def _provider(self) -> tuple[str | None, str]:
         provider, slash, model_id = self.model.name.partition("/")
