@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .env-bench
+SITE := site
 
-.PHONY: help demo test browser picture check lint types docs soak bench bench-estimate format clean
+.PHONY: help demo test browser picture check lint types site docs soak bench bench-estimate format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -44,10 +45,15 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-docs: $(READY) ## Check that the docs are true: links, names, examples
-	$(BIN)/python -m pytest -q tests/docs
+# Every warning is an error: a broken link, a missing anchor, a page that nothing leads to.
+site: $(READY)
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -d $(SITE)/.trees docs $(SITE)
 
-check: lint types test ## All that CI runs: lint, types, tests (the docs' examples among them)
+docs: site ## Build the site into site/, and check that the docs are true
+	$(BIN)/python -m pytest -q -n auto tests/docs
+	@echo "Read it: $(SITE)/index.html"
+
+check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
 
 soak: $(READY) ## Run the long forms: properties, kills, writers
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
@@ -75,7 +81,8 @@ $(PEERS)/.ready: pyproject.toml bench/requirements.txt
 		-e '.[tokens,prompts,sql]' -r bench/requirements.txt
 	@touch $@
 
-picture: $(READY) browser ## Make the picture of the inspector for the README
+picture: $(READY) browser ## Make the pictures of the docs and of the inspector for the README
+	$(BIN)/python tools/pictures.py
 	$(BIN)/python tools/screenshot.py
 
 format: $(READY) ## Format the code and fix what can be fixed
@@ -83,4 +90,4 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SITE) .mypy_cache .ruff_cache .pytest_cache .hypothesis

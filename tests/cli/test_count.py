@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -144,12 +142,3 @@ def test_a_long_count_is_seen_to_go_on(here):
     with on_terminal("count", "long.txt", "--tokenizer", "o200k_base") as terminal:
         assert "counting" in terminal.wait_for("counted by", 120)
         assert terminal.end() == 0
-
-
-def test_the_page_shows_what_it_prints():
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    ((arguments, printed),) = re.findall(
-        r"^```console\n\$ muntin (count .*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
-    )
-    lines = said(*shlex.split(arguments), cwd=ROOT).splitlines()
-    assert [line.rstrip() for line in lines] == printed.splitlines()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -197,17 +195,6 @@ def test_the_page_shows_the_file_of_the_example():
     page = (ROOT / "docs" / "prompt-files.md").read_text(encoding="utf-8")
     file = (ROOT / "examples" / "data" / "chat.md").read_text(encoding="utf-8")
     assert f"```liquid\n{file}```" in page
-
-
-def test_the_page_shows_what_its_commands_print():
-    page = (ROOT / "docs" / "prompt-files.md").read_text(encoding="utf-8")
-    found = re.findall(
-        r"^```console\n\$ muntin (.*?[^\\])\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
-    )
-    assert found
-    for command, printed in found:
-        result = run(*shlex.split(command.replace("\\\n", " ")), cwd=ROOT)
-        assert result.stdout + result.stderr == printed
 
 
 def test_control_characters_of_a_prompt_are_shown_and_not_obeyed(chat):

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -364,18 +363,6 @@ def test_without_utf_8_nothing_breaks():
     for args in (["list"], ["show", "é"], ["show", "é", "--json"], ["export", "é"]):
         ended = subprocess.run(command(*args), capture_output=True, env=environment)
         assert (ended.returncode, ended.stderr) == (0, b"")
-
-
-def test_the_page_shows_what_its_commands_print(here):
-    shutil.copytree(ROOT / "examples" / "data", here / "examples" / "data")
-    page = (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")
-    block = r"^```console\n\$ muntin sessions (.*?)\n(.*?)^```$"
-    found = re.findall(block, page, re.MULTILINE | re.DOTALL)
-    assert len(found) == page.count("```console")
-    for arguments, printed in found:
-        result = run(*shlex.split(arguments))
-        lines = [line.rstrip() for line in (result.stdout + result.stderr).splitlines()]
-        assert lines == printed.splitlines()
 
 
 def test_the_page_shows_the_lines_of_the_file():
