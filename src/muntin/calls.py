@@ -14,12 +14,11 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
 from threading import Thread
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from muntin.errors import InvalidType, MuntinError
 
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -116,33 +115,26 @@ async def in_thread(fn: Callable[[], T]) -> T:
     return cast("T", value)
 
 
-def sync_twin(
-    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[S, P], T]:
-    """Return the method for code without an event loop; inside one it is a clear error."""
+def sync_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return a function or method for code without an event loop; inside one it is an error."""
 
     @wraps(method)
-    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def twin(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(method(self, *args, **kwargs))
+            return asyncio.run(method(*args, **kwargs))
         name = method.__name__
         raise MuntinError(f"{name}_sync() cannot run inside an event loop; use `await {name}(...)`")
 
-    twin.__name__ = f"{method.__name__}_sync"
-    twin.__qualname__ = f"{method.__qualname__}_sync"
-    twin.__doc__ = f"{method.__doc__}\n\n        The twin of `{method.__name__}` for sync code."
-    return twin
+    return _named_sync(twin)
 
 
-def sync_stream(
-    method: Callable[Concatenate[S, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[S, P], Iterator[T]]:
+def sync_stream(method: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
     """Return the async generator method as a generator, for code without an event loop."""
 
     @wraps(method)
-    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def twin(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             name = method.__name__
@@ -150,7 +142,7 @@ def sync_stream(
                 f"{name}_sync() cannot run inside an event loop; use `async for ... in {name}(...)`"
             )
         with asyncio.Runner() as runner:
-            items = method(self, *args, **kwargs)
+            items = method(*args, **kwargs)
             end = object()
 
             async def step() -> T | object:
@@ -162,7 +154,13 @@ def sync_stream(
             finally:
                 runner.run(items.aclose())
 
-    twin.__name__ = f"{method.__name__}_sync"
-    twin.__qualname__ = f"{method.__qualname__}_sync"
-    twin.__doc__ = f"{method.__doc__}\n\n        The twin of `{method.__name__}` for sync code."
+    return _named_sync(twin)
+
+
+def _named_sync(twin: Callable[P, T]) -> Callable[P, T]:
+    """Give a twin a name and a docstring of its own."""
+    doc = inspect.cleandoc(twin.__doc__ or "")
+    twin.__doc__ = f"{doc}\n\nThe twin of `{twin.__name__}` for sync code."
+    twin.__name__ += "_sync"
+    twin.__qualname__ += "_sync"
     return twin

@@ -248,6 +248,52 @@ def test_history_of_a_turn_that_waited_has_the_answers_before_it():
     assert seen == ["", "User: 1\nAssistant: one"]
 
 
+def test_turns_that_wait_do_not_all_ask_the_store_all_the_time():
+    app = memory(model=ScriptedModel(lambda window: "ok"))
+    taken: list[int | None] = []
+    take = app.store.take
+
+    def counted(*args: Any, number: int | None = None) -> Any:
+        taken.append(number)
+        return take(*args, number=number)
+
+    app.store.take = counted  # type: ignore[assignment, method-assign]
+
+    async def talk() -> None:
+        await asyncio.gather(*(app.conversation("c").send(f"m{n}") for n in range(60)))
+
+    run(talk())
+    assert statuses(app, "c") == ["completed"] * 60
+    assert len(taken) < 600  # if each asked for every turn before it: 1,830
+    assert app.queues == {}
+
+
+def test_a_turn_that_is_cancelled_while_it_waits_does_not_hold_up_those_behind_it():
+    async def talk() -> None:
+        begun, end = asyncio.Event(), asyncio.Event()
+
+        async def slowly(window: Window) -> str:
+            begun.set()
+            await end.wait()
+            return "ok"
+
+        app = memory(model=ScriptedModel(slowly))
+        first, second, third = (
+            asyncio.create_task(app.conversation("c").send(f"m{n}")) for n in range(3)
+        )
+        await begun.wait()
+        while len(app.store.turns("c")) < 3 or not app.queues:
+            await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        end.set()
+        assert (await first).text == (await third).text == "ok"
+        assert statuses(app, "c") == ["completed", "failed", "completed"]
+
+    run(talk())
+
+
 def test_a_failed_turn_does_not_hold_up_those_that_wait():
     model = ScriptedModel(lambda w: OSError("down") if w.messages[-1].text == "m0" else "fine")
 

@@ -62,6 +62,8 @@ class App:
         self._wakes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
+        # Turns that wait for those before them, by event loop and session.
+        self.queues: dict[tuple[asyncio.AbstractEventLoop, str], dict[int, asyncio.Event]] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> App:

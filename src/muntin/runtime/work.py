@@ -25,7 +25,7 @@ from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, StoreError,
 from muntin.providers.reply import Event, Finished, Model, Reply
 from muntin.runtime.reports import keep_report
 from muntin.session import LEASE, Session
-from muntin.store.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
+from muntin.store.items import VISIBLE, Draft, Item, Status, Turn, Visibility, draft_of
 from muntin.store.memory import MemoryStore
 from muntin.store.owner import done, new_owner
 from muntin.timeline import project
@@ -97,14 +97,38 @@ class Work:
         self._begun: list[tuple[Item, list[Item]]] = []
 
     async def wait(self) -> None:
-        """Wait until the turns before this one are over."""
-        session = self.session
-        while True:
-            until = datetime.now(UTC) + LEASE
-            take = partial(session.store.take, session.id, self.owner, until, number=self.turn)
-            if await in_store(session, take) is not None:
-                return
-            await asyncio.sleep(_POLL)
+        """Wait until the turns before this one are over.
+
+        Of those that wait here only the first looks at the store, now and then, because other
+        processes have turns too; the others are called by the one before them.
+        """
+        key = (asyncio.get_running_loop(), self.session.id)
+        queue = self.app.queues.setdefault(key, {})
+        called = queue[self.turn] = asyncio.Event()
+        try:
+            while True:
+                first = min(queue) == self.turn
+                if first and await in_store(self.session, self._take) is not None:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL if first else None):
+                        await called.wait()
+                called.clear()
+        finally:
+            del queue[self.turn]
+            if not queue:
+                del self.app.queues[key]
+            self._call()
+
+    def _take(self) -> Turn | None:
+        until = datetime.now(UTC) + LEASE
+        return self.session.store.take(self.session.id, self.owner, until, number=self.turn)
+
+    def _call(self) -> None:
+        """Tell the first of those that wait that something happened."""
+        queue = self.app.queues.get((asyncio.get_running_loop(), self.session.id))
+        if queue:
+            queue[min(queue)].set()
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[None]:
@@ -165,6 +189,7 @@ class Work:
             await in_store(self.session, lambda: settle(id, self.turn, status, by=self.owner))
         finally:
             done(self.owner)  # not before: who waits would take an open turn for given up
+            self._call()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

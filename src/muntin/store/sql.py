@@ -5,6 +5,7 @@ SQLAlchemy Core makes the statements and tables of both.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ except ImportError as error:
     raise MissingExtra("this store needs: pip install 'muntin[sql]'") from error
 
 
+# The strings of a plan, among them the names of contents, which need no escapes.
+_STRINGS = re.compile(r'"([^"\\]*)"')
 # The largest number both databases take.
 _MOST = 2**62
 
@@ -224,9 +227,11 @@ class SqlStore:
 
     def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
         """Forget what only reports named that are gone."""
-        named = "".join(plan for (plan,) in tx.all(self._sql.plans, sid=sid))
-        for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last):
-            if key not in named and ":" not in key:  # originals of sources have one
+        old = {key for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last)}
+        for (plan,) in tx.all(self._sql.plans, sid=sid):
+            old.difference_update(_STRINGS.findall(plan))
+        for key in sorted(old):
+            if ":" not in key:  # originals of sources have one
                 tx.run(self._sql.drop_content, sid=sid, key=key)
 
     def put_states(self, session: str, states: Mapping[str, str]) -> None:
