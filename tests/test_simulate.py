@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import caching
+from bench.cache.contest import (
+    BEST_POET,
+    FLOOR,
+    LENT,
+    OPTIMUM,
+    OURS,
+    README_POET,
+    measure,
+)
+from bench.cache.sessions import MODELS, Session, agent, retrieved, schemas
+from bench.cache.table import RESULTS, tables
 from muntin import Exact, InvalidInput, Message, Profile, Slots, assistant, system, tool, user
 from muntin.core.caching import Caching
 from muntin.core.parts import ToolCall
@@ -352,10 +364,34 @@ def test_a_trace_needs_a_user_and_says_which_message_is_wrong():
         trace_of([user("x"), {"role": "robot", "content": "y"}])
 
 
-@pytest.mark.parametrize("pause", [-1, float("nan"), "30"])
+@pytest.mark.parametrize("pause", [-1, float("nan"), "30", [], [30, -1]])
 def test_a_pause_is_a_number_of_seconds(pause):
     with pytest.raises(InvalidInput, match="pause must be"):
         replayed(chat(2), pause=pause)
+
+
+def test_several_pauses_are_taken_in_turn():
+    run = replayed(chat(7), pause=[30, 301, 30], policies=("full",))["full"]
+    assert [step.cause == "expired" for step in run.steps] == [
+        *(False, False, True),
+        *(False, False, True, False),
+    ]
+    # A request after a long pause costs the optimum as much as the policy.
+    steady, late = (replayed(chat(60), pause=pause)["exact"] for pause in (30, [30, 301]))
+    assert steady.best is not None
+    assert late.best is not None
+    assert steady.best < late.best <= late.cost * 1.001
+
+
+def test_retrieval_in_front_of_the_conversation_leaves_only_the_system_text_to_read():
+    def in_front(messages: Sequence[Message], budget: int) -> list[Message]:
+        first, *said, docs = messages
+        return [first, docs, *said]
+
+    texts = [f"{n} found" for n in range(8)]
+    run = replayed(chat(8), volatile=texts, policies={"front": in_front})["front"]
+    head = run.steps[0].read + run.steps[0].written
+    assert {step.read for step in run.steps[1:]} == {head}
 
 
 def test_a_model_without_rules_is_an_error():
@@ -509,18 +545,47 @@ def _conversation(line: str) -> list[Any]:
 
 
 def test_the_benchmark_holds_all_policies_to_the_same_retention(capsys):
-    session = caching.Session("agent", caching.agent(60), tools=caching.schemas())
-    rows = list(caching.measure(session))
+    session = Session("agent", agent(60), tools=schemas())
+    rows = list(measure(session))
     capsys.readouterr()
-    for model in caching.MODELS:
+    for model in MODELS:
         own, *others = [row for row in rows if row.model == model]
-        assert own.policy == "muntin Stepped()"
+        assert own.policy == OURS
         assert all(abs(row.retained / own.retained - 1) <= 0.01 for row in others)
-        costs = {row.policy.partition(",")[0]: row.ratio for row in others}
-        assert costs["optimum"] <= 1.01 < costs["prompt-poet"] + 0.05 < costs["muntin Exact()"]
-    lines = list(caching.acceptance(rows))
-    assert all(line.holds for line in lines if "langchain" in line.text)
-    assert "muntin Stepped()" in caching.show(rows, lines)
+        costs = {row.policy: row.cost / own.cost for row in others}
+        assert costs[OPTIMUM] <= 1.01 < costs[BEST_POET] + 0.05 < costs["muntin Exact()"]
+    figures = list(caching.costs(session, rows))
+    assert any(figure.peer == BEST_POET for figure in figures)
+    assert OURS in caching.show(rows, figures)
+
+
+def test_the_floor_of_the_benchmark_is_below_every_policy(capsys):
+    texts = retrieved(40, 16_000)
+    session = Session("agent", agent(40), volatile=texts, budget=16_000, peers=False)
+    rows = list(measure(session))
+    capsys.readouterr()
+    for model in MODELS:
+        costs = {row.policy: row.cost for row in rows if row.model == model}
+        assert costs[FLOOR] < costs[LENT] <= costs[OPTIMUM] < costs[OURS]
+        assert costs[FLOOR] < costs[BEST_POET] < costs[README_POET]
+
+
+@pytest.mark.parametrize(("held", "bounds"), [(True, (2.0, None)), (False, (None, 2.0))])
+def test_a_figure_says_whether_its_aim_is_reached(held, bounds):
+    at_most, at_least = bounds
+    figure = caching.Figure(
+        work="a", peer="b", ours=3, theirs=2, at_most=at_most, at_least=at_least
+    )
+    told = figure.to_dict()
+    assert told["ratio"] == 1.5
+    assert told["held"] is held
+    assert ("at_most" in told) is (at_most is not None)
+
+
+def test_the_tables_of_the_docs_are_those_of_the_recorded_run():
+    page = (TRACES.parents[2] / "docs" / "simulator.md").read_text("utf-8")
+    for table in tables(json.loads(RESULTS.read_text("utf-8"))):
+        assert table in page
 
 
 def test_a_recorded_conversation_is_replayed():

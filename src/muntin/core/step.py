@@ -23,8 +23,10 @@ from muntin.core.slot import MessageLike, Slot, Stepped
 VOLATILE_RATIO = 0.25
 # How many messages are looked at for a frontier that is not where it was.
 SEARCH = 1_000
-# So many full histories may be owed to the average.
-_MEMORY = 4
+# So many full histories may be owed to the average, or be ahead of it.
+_MEMORY = 16
+# A step makes up for the average by this share of the high mark, at most.
+_MAKE_UP = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,8 @@ class Steps:
         if rules.low is not None:
             return _within(ends, ratio_of(high, rules.low), high, len(load.slot.messages))
         growth = growth_of(load, None if step.moved else step.before)
-        least = least_kept(rules, high)
+        least = _least(step, high, growth)
         for places in ends:
-            if step.before is not None and step.before.surplus > 0:
-                # More than enough was kept so far: the next shorter one makes up for it.
-                least = max([place[0] for place in places if place[0] <= least], default=least)
             # Beyond the middle the next step would come too soon.
             near = [place for place in places if least <= place[0] <= (least + high) / 2]
             if near:
@@ -206,6 +205,19 @@ class Steps:
             for each in loads
             if each.slot in self and getattr(self[each.slot], attribute)
         }
+
+
+def _least(step: Step, high: int, growth: float) -> float:
+    """Return what a step must leave: more than usual while the average is behind, less while it is
+    ahead."""
+    least = least_kept(step.rules, high)
+    if step.before is None or not step.before.first:
+        return least
+    requests = max(1.0, (high - least) / growth)
+    # One full history is kept in hand, so that turns of uneven size do not leave it short.
+    owed = 2 * (high - step.before.surplus) / requests
+    bound = _MAKE_UP * high
+    return min(max(least + max(-bound, min(bound, owed)), 0.0), high)
 
 
 def _begin(slot: Slot, number: int, before: Start | None) -> Step:

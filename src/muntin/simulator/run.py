@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -39,6 +40,9 @@ _BESIDE = frozenset({"tools", "system", "lead", "retrieval", "joined"})
 PAUSE = 30.0
 _NEAR = 0.9
 
+# Seconds between two requests: always the same, or one after another, and then over again.
+Pause: TypeAlias = float | Sequence[float]
+
 
 def simulate(
     windows: Iterable[Window],
@@ -46,13 +50,14 @@ def simulate(
     *,
     caching: Caching | None = None,
     tokenizer: TokenizerLike | None = None,
-    pause: float = PAUSE,
+    pause: Pause = PAUSE,
     history: Sequence[str] = ("history", "input"),
 ) -> Simulation:
     """Tell what the provider would have read from its cache and charged for these windows.
 
-    They are sent one after another, `pause` seconds apart. `history` names the slots that hold the
-    conversation. Windows without breakpoints are marked as by automatic caching.
+    They are sent one after another, `pause` seconds apart (several are taken in turn). `history`
+    names the slots that hold the conversation. Windows without breakpoints are marked as by
+    automatic caching.
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
@@ -77,7 +82,7 @@ def simulate_trace(
     tools: Sequence[Mapping[str, Any]] = (),
     caching: Caching | None = None,
     tokenizer: TokenizerLike | None = None,
-    pause: float = PAUSE,
+    pause: Pause = PAUSE,
     best: bool = True,
 ) -> Simulation:
     """Replay a recorded conversation under several policies, side by side.
@@ -85,8 +90,9 @@ def simulate_trace(
     A policy is `"exact"`, `"stepped"`, `"full"`, a trimming such as `Stepped(low=0.6)`, or a
     function of the whole conversation and the budget that returns the messages to send. One request
     is sent a turn, or with `steps` one before each answer of the model. `volatile` are texts, one a
-    turn and then over again, that stand behind the conversation and are forgotten after it. With
-    `best`, every cost is held against the offline optimum.
+    turn and then over again, that stand behind the conversation and are forgotten after it.
+    Requests are `pause` seconds apart; several pauses are taken in turn. With `best`, every cost is
+    held against the offline optimum.
     """
     trace = trace_of(messages, volatile)
     profile, rules = _known(model, caching)
@@ -129,7 +135,7 @@ class Replay:
         tokenizer: TokenizerLike | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         steps: bool = False,
-        pause: float = PAUSE,
+        pause: Pause = PAUSE,
     ) -> None:
         self.trace = trace
         self.rules = rules
@@ -152,6 +158,12 @@ class Replay:
                     f"volatile text {number} has {self.blocks.tokens(text):,} tokens, but only a "
                     f"quarter of the budget ({ceiling:,}) is kept for it; shorten it"
                 )
+
+    def paused(self, pause: Pause) -> Replay:
+        """Return the same replay with other pauses."""
+        other = copy(self)
+        other._pause = pause
+        return other
 
     def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
         """Return the policy that `policy` stands for; `budget` is the replay's if not given."""
@@ -176,7 +188,7 @@ class Replay:
         for moment in self.moments:
             sent = policy(moment)
             made = self.blocks.of(sent.messages, sent.sources, self._tools)
-            stable = sum([block.source != "retrieval" for block in made.blocks])
+            stable = _before_retrieval(made.blocks)
             retained = sum([b.tokens for b in made.blocks if b.source not in _BESIDE])
             most = min(self.history_budget, self._ends[len(moment.said)])
             told.send(
@@ -208,13 +220,13 @@ class Replay:
         """Return the requests as the optimum sees them."""
         points: list[Point] = []
         shared = 0
-        for moment in self.moments:
+        for number, moment in enumerate(self.moments):
             said = self._ends[len(moment.said)]
             extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
             sent = self.head + said + extra
             # Without marks the provider keeps all of it.
             cached = self.head + said if self.rules.marks else sent
-            expired = self._pause > self.rules.ttl
+            expired = _gap(self._pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
             points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))
             shared = self.head + said
@@ -236,13 +248,12 @@ class Replay:
 class _Teller:
     """Sends requests and tells each one's story."""
 
-    def __init__(self, rules: Caching, pause: float) -> None:
-        if not isinstance(pause, int | float) or not pause >= 0:  # NaN is not
-            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {pause!r}")
+    def __init__(self, rules: Caching, pause: Pause) -> None:
         self.steps: list[Step] = []
         self._cache = Cache(rules)
         self._rules = rules
-        self._pause = pause
+        self._pause = _checked(pause)
+        self._at = 0.0
         self._before: Sequence[Block] = ()
 
     def send(
@@ -255,11 +266,12 @@ class _Teller:
         stable: int | None = None,
     ) -> None:
         """Send one request and remember what became of it; only `stable` blocks may come again."""
-        at = len(self.steps) * self._pause
-        usage = self._cache.send(Request(made.blocks, marks=marks, at=at))
+        gap = _gap(self._pause, len(self.steps))
+        self._at += gap
+        usage = self._cache.send(Request(made.blocks, marks=marks, at=self._at))
         diverged, cause = _divergence(self._before, made)
         if cause is None and self.steps and not usage.read:
-            cause = "expired" if self._pause > self._rules.ttl else "not cached"
+            cause = "expired" if gap > self._rules.ttl else "not cached"
         self.steps.append(
             Step(
                 turn,
@@ -275,6 +287,25 @@ class _Teller:
             )
         )
         self._before = made.blocks[:stable]
+
+
+def _checked(pause: Pause) -> Pause:
+    for each in pause if isinstance(pause, Sequence) and pause else (pause,):
+        if not isinstance(each, int | float) or not each >= 0:  # NaN is not
+            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {each!r}")
+    return pause
+
+
+def _gap(pause: Pause, number: int) -> float:
+    """Return the seconds between a request and the one before it."""
+    if number == 0:
+        return 0.0
+    return pause[(number - 1) % len(pause)] if isinstance(pause, Sequence) else pause
+
+
+def _before_retrieval(blocks: Sequence[Block]) -> int:
+    """Return how many blocks stand before what is gone in the next request."""
+    return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
 
 
 def _divergence(before: Sequence[Block], made: Made) -> tuple[int | None, str | None]:

@@ -1,0 +1,1 @@
+"""The pieces of `bench/caching.py`: sessions, who trims them, and what is asked."""
