@@ -71,6 +71,10 @@ def test_a_plain_text_is_a_message_of_the_user():
     assert model.windows[0].messages == (user("hello"),)
 
 
+def test_the_twin_takes_what_generate_takes_by_name_too():
+    assert generate_sync(prompt="hello", model=ScriptedModel(["hi"])).text == "hi"
+
+
 def test_under_a_budget_contexts_are_dropped_as_inspect_says():
     model = ScriptedModel(["hi"])
     reply = generate_sync(BOT, model=model, token_budget=12)
