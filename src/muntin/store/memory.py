@@ -216,10 +216,10 @@ class MemoryStore:
         """Renew the lease of a turn; False if it is no longer the owner's."""
         check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None or kept.turns[turn - 1].owner != owner:
+            known = self.turn(session, turn)
+            if known is None or known.owner != owner:
                 return False
-            kept.turns[turn - 1] = replace(kept.turns[turn - 1], until=until)
+            self._sessions[session].turns[turn - 1] = replace(known, until=until)
             return True
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
