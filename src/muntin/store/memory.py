@@ -248,8 +248,17 @@ class MemoryStore:
             kept.contents.update(contents)
             kept.reports[record.turn, record.step] = record
             kept.states.update(states or {})
-            for key in sorted(kept.reports)[: max(0, len(kept.reports) - keep)]:
+            old = sorted(kept.reports)[: max(0, len(kept.reports) - keep)]
+            for key in old:
                 del kept.reports[key]
+            # Now and then, as in SQL: finding out what is no longer named reads all plans.
+            if old and old[-1][0] % max(1, keep // 10) == 0:
+                plans = "".join(each.plan for each in kept.reports.values())
+                kept.contents = {
+                    name: data
+                    for name, data in kept.contents.items()
+                    if name in plans or name in kept.named
+                }
 
     def put_states(self, session: str, states: Mapping[str, str]) -> None:
         """Set states of a session, by name: what one turn leaves to the next."""
