@@ -427,6 +427,46 @@ def test_the_sweep_finds_an_entity_behind_any_number_of_others_that_wait():
     run(work())
 
 
+def test_an_app_that_is_entered_again_looks_after_entities_again():
+    store = MemoryStore()
+    mine, other = App(store), App(store)
+    noted = noting(mine)
+    noting(other)
+    other._wake = lambda entity: None  # type: ignore[method-assign]
+
+    async def work(payload: str) -> None:
+        async with mine:
+            await other.send("e/1", payload)
+            for _ in range(300):
+                if noted and noted[-1].payload == payload:
+                    break
+                await asyncio.sleep(0.01)
+
+    run(work("first"))
+    run(work("second"))
+    assert [wake.payload for wake in noted] == ["first", "second"]
+
+
+def test_an_app_that_was_never_closed_looks_after_entities_in_the_next_event_loop_too():
+    store = MemoryStore()
+    mine, other = App(store), App(store)
+    noted = noting(mine)
+    noting(other)
+    other._wake = lambda entity: None  # type: ignore[method-assign]
+
+    async def work() -> None:
+        await other.send("e/1", "left behind")
+        await mine.send("e/2", "own")
+        for _ in range(300):
+            if "left behind" in [wake.payload for wake in noted]:
+                break
+            await asyncio.sleep(0.01)
+
+    run(mine.send("e/2", "in the loop before"))
+    run(work())
+    assert "left behind" in [wake.payload for wake in noted]
+
+
 def test_close_lets_what_waits_come_to_an_end():
     async def work() -> None:
         app = memory()

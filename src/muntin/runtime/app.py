@@ -86,6 +86,7 @@ class App:
                 await self._sweeper
         while self._wakes:
             await asyncio.gather(*self._wakes.values(), return_exceptions=True)
+        self._sweeper = None  # not before: a wake that ends may send, and would begin another
         if self._owned:
             self.store.close()
 
@@ -142,7 +143,6 @@ class App:
                 raise InvalidInput(f"the handler of {kind!r} must be an async function")
             self._handlers[kind] = handler
             with suppress(RuntimeError):  # registered before the app runs
-                asyncio.get_running_loop()
                 self._sweep()
             return handler
 
@@ -243,8 +243,10 @@ class App:
                 future.set_result(result)
 
     def _sweep(self) -> None:
-        if self._sweeper is None and self._handlers:
-            self._sweeper = asyncio.create_task(self._sweep_on())
+        # One that belongs to another event loop has ended with it.
+        loop = asyncio.get_running_loop()
+        if self._handlers and (self._sweeper is None or self._sweeper.get_loop() is not loop):
+            self._sweeper = loop.create_task(self._sweep_on())
 
     async def _sweep_on(self) -> None:
         """Look now and then for entities that wait, whoever was to handle them."""
