@@ -253,7 +253,8 @@ def test_memory_does_not_grow_with_the_session(tmp_path):
             return found
 
     peak(1_000)  # what is loaded once is loaded now
-    assert peak(8_000) < 1.5 * peak(2_000)
+    # Both fill the memo of messages that were read, which has room for 4,096.
+    assert peak(10_000) < 1.2 * peak(5_000)
 
 
 # What is refused.
