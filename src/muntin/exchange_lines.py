@@ -22,7 +22,8 @@ VERSION = 1
 _HEADER = frozenset(("format", "version", "id", "created", "items"))
 _TURN = frozenset(("turn", "status"))
 _REQUIRED = ("position", "turn", "kind", "time")
-_ITEM = frozenset((*_REQUIRED, "message", "payload", "run", "visibility", "transient", "tokens"))
+_OPTIONAL = ("message", "payload", "run", "visibility", "transient", "meta", "tokens")
+_ITEM = frozenset((*_REQUIRED, *_OPTIONAL))
 _EVERYONE = {"client": True, "history": True}
 
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -41,6 +42,8 @@ def item_to_dict(item: Item) -> dict[str, Any]:
     data["time"] = iso(item.time)
     data["visibility"] = {"client": seen.client, "history": seen.history}
     data["transient"] = item.transient
+    if item.meta:
+        data["meta"] = dict(item.meta)
     data["tokens"] = dict(item.tokens)
     return data
 
@@ -158,6 +161,9 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
     transient, tokens = value.get("transient", False), value.get("tokens", {})
     if type(transient) is not bool:
         raise InvalidInput(f"'transient' must be true or false, not {short(transient)}")
+    meta = value.get("meta", {})
+    if type(meta) is not dict:
+        raise InvalidInput(f"'meta' must be an object, not {short(meta)}")
     if type(tokens) is not dict:
         raise InvalidInput(f"'tokens' must be counts by tokenizer, not {short(tokens)}")
     draft = Draft(
@@ -168,6 +174,7 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
         time=_read_time(value["time"]),
         visibility=_read_visibility(value.get("visibility")),
         transient=transient,
+        meta=meta,
         turn=value["turn"],
         tokens=tokens,
     )

@@ -31,7 +31,7 @@ def kept(store: Store, drafts: Sequence[Draft], session: str = "s") -> list[Item
     returned = store.append(session, drafts)
     read = store.read(session, after=returned[0].position - 1)
     for draft, first, item in zip(drafts, returned, read, strict=True):
-        for name in ("kind", "message", "payload", "run", "visibility", "transient"):
+        for name in ("kind", "message", "payload", "run", "visibility", "transient", "meta"):
             same(getattr(item, name), getattr(draft, name), f"{name} of {draft.kind}")
         same(dict(item.tokens), dict(draft.tokens), "tokens")
         same(item, first, "read and returned")
@@ -68,7 +68,7 @@ def every_kind_is_kept_exactly(store: Store) -> None:
 
 @fact
 def every_field_is_kept_exactly(store: Store) -> None:
-    """Visibility, transience, runs and token counts come back as they were."""
+    """Visibility, transience, runs, meta and token counts come back as they were."""
     seen = [Visibility(client, history) for client in (True, False) for history in (True, False)]
     drafts = [
         Draft("message", user("x"), visibility=each, transient=transient, run=run, tokens=tokens)
@@ -76,7 +76,8 @@ def every_field_is_kept_exactly(store: Store) -> None:
         for transient in (True, False)
         for run, tokens in ((None, {}), (2**40, {"words": 0, "o200k_base+4/x": 2**40}))
     ]
-    kept(store, drafts)
+    meta: dict[str, Any] = {"sender": "it's \x00 ü", "list": [1, None, {}]}
+    kept(store, [*drafts, draft_of(user("x"), meta=meta), Draft("signal", payload=1, meta=meta)])
 
 
 @fact
