@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from muntin import Slots, Window, assistant, user
+from muntin.core.profile import Profile
 from muntin.core.tokens import CharsPerToken
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.reports import read_plan
+from muntin.runtime.reports import read_plan, write_plan
 from muntin.runtime.sources import Source
 from muntin.store.items import Record
 from muntin.testing import ScriptedModel
@@ -280,3 +282,15 @@ def test_a_stepped_window_is_planned_again_as_it_was(tmp_path):
 
     again = asyncio.run(talk())
     assert again == [tuple(m.text for m in window.messages) for window in model.windows]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_window_that_was_not_to_be_cached_is_not_marked_when_it_is_planned_again(cached):
+    profile = Profile.for_model("anthropic/claude-sonnet-4-5")
+    slots = Slots(50_000, profile=profile if cached else replace(profile, caching=None))
+    slots.add("system", "Never promise a refund. " * 500)
+    contents: dict[str, str] = {}
+    plan = json.loads(json.dumps(write_plan(slots, contents)))
+    window = slots.render()
+    assert bool(window.breakpoints) is cached
+    assert read_plan(plan, contents.get).render() == window

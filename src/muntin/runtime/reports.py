@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.core.frontier import Frontier
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
+from muntin.core.profile import as_profile
 from muntin.core.slot import Group, Slot, Stepped
 from muntin.core.slots import Slots
 from muntin.core.tokens import TokenizerLike, as_tokenizer
@@ -96,6 +98,7 @@ def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:
         "budget": slots.budget.remaining_input_tokens,
         "tokenizer": slots.counter.name,
         "profile": slots.profile.name if slots.profile else None,
+        "caching": slots.profile is not None and slots.profile.caching is not None,
         "tools": [_put(dict(tool), contents) for tool in slots.tools],
         "slots": written,
     }
@@ -148,10 +151,13 @@ def read_plan(
             raise InvalidInput(f"the content {key!r} of this plan is no longer kept")
         return json.loads(text)
 
+    profile = as_profile(written["profile"])
+    if profile is not None and not written.get("caching", True):  # a prompt file may say so
+        profile = replace(profile, caching=None)
     slots = Slots(
         written["budget"] if budget is None else budget,
         tokenizer=_tokenizer(written["tokenizer"]) if tokenizer is None else tokenizer,
-        profile=written["profile"],
+        profile=profile,
         previous=Frontier.from_dict(written["previous"]) if written.get("previous") else None,
         tools=[get(key) for key in written["tools"]],
     )
