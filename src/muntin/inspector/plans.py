@@ -211,9 +211,8 @@ def _note_counts(slots: Slots, report: Mapping[str, Any]) -> None:
     seconds to count.
     """
     counter = slots.counter
-    if counter.key is None or counter.name != report["tokenizer"]:
-        known: Mapping[int, Any] = {}
-    else:
+    known: Mapping[int, Any] = {}
+    if counter.name == report["tokenizer"]:
         known = {slot["index"]: slot for slot in report["slots"]}
     for slot in slots.declared:
         joined = slot.group is not None and slot.group.join is not None
