@@ -87,14 +87,15 @@ def stream_agent(
     return run.events(streaming=True)
 
 
-async def last_reply(events: AsyncIterator[Event]) -> Reply:
-    """Read a stream to its end and return the Reply it ends with."""
+async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
+    """Read events to their end, close them, and return the Reply they end with."""
     reply = None
-    async for event in events:
-        if isinstance(event, Finished):
-            reply = event.reply
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Finished):
+                reply = event.reply
     if reply is None:
-        raise MuntinError("the model's stream ended without a Finished event")
+        raise MuntinError("the run ended without an answer")
     return reply
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from muntin.agent import MAX_STEPS
+from muntin.agent import MAX_STEPS, last_reply
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
 from muntin.core.slot import Trimming
@@ -16,7 +16,7 @@ from muntin.providers.reply import Event, Finished, Model, Reply
 from muntin.runtime.models import budget_for, model_for, profile_for, trimming_for
 from muntin.runtime.recovery import keep_originals, recovery_tools
 from muntin.runtime.sources import Loaded, Sources, declare, load_sources
-from muntin.runtime.work import in_store, last
+from muntin.runtime.work import in_store
 from muntin.tools import ToolLike, as_tools, tool_name, tool_schema
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Agent:
 
     async def run(self) -> Reply:
         """Ask the model, run its tools, and return its answer; every step is recorded."""
-        reply = await last(self._events(streaming=False))
+        reply = await last_reply(self._events(streaming=False))
         self._ctx._work.replies.append(reply)
         return reply
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent import to_the_end
+from muntin.agent import last_reply, to_the_end
 from muntin.calls import in_thread, settle
 from muntin.core.budget import Budget
 from muntin.core.load import role_of
@@ -86,13 +86,7 @@ class Conversation:
         settings: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Send a user's text, and return the answer when it is recorded."""
-        reply = None
-        async with aclosing(self._turn(_input(text, attachments), settings, False)) as events:
-            async for event in events:
-                if isinstance(event, Finished):
-                    reply = event.reply
-        assert reply is not None  # a turn ends with Finished or an error
-        return reply
+        return await last_reply(self._turn(_input(text, attachments), settings, False))
 
     async def stream(
         self,

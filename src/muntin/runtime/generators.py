@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from muntin.agent import MAX_STEPS
+from muntin.agent import MAX_STEPS, last_reply
 from muntin.calls import arity
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -33,7 +33,7 @@ from muntin.runtime.authored import CONTEXTS, Authored, Told, read
 from muntin.runtime.capabilities import Use, as_uses, check_names, known
 from muntin.runtime.generating import Call, gather_tools
 from muntin.runtime.spoken import as_history, messages_of
-from muntin.runtime.work import Work, in_store, last, queue, settling
+from muntin.runtime.work import Work, in_store, queue, settling
 from muntin.session import DEFAULT_WINDOW, Session
 from muntin.store.items import VISIBLE, Draft, Item, Visibility
 from muntin.tools import ToolLike, as_tools, problems
@@ -78,7 +78,7 @@ class Generator:
 
         The user's message is recorded with it. Without an app the session is kept in memory.
         """
-        return await last(self._turn(input, app, session, model, streaming=False))
+        return await last_reply(self._turn(input, app, session, model, streaming=False))
 
     async def stream(
         self,
@@ -129,7 +129,7 @@ class Generator:
 
     async def _run_in(self, work: Work, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last(self._events(work, self.validate(input)))
+        return await last_reply(self._events(work, self.validate(input)))
 
     async def _events(
         self,

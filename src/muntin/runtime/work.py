@@ -331,15 +331,3 @@ async def settling(work: Work, events: AsyncGenerator[Event, None]) -> AsyncGene
                 yield event
     if finished is not None:
         yield finished
-
-
-async def last(events: AsyncGenerator[Event, None]) -> Reply:
-    """Read a run to its end, and return its reply."""
-    reply = None
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, Finished):
-                reply = event.reply
-    if reply is None:
-        raise MuntinError("the run ended without an answer")
-    return reply
