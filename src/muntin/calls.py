@@ -47,10 +47,19 @@ def arity(fn: Callable[..., Any], what: str) -> int:
     return len(needed)
 
 
-def call(fn: Callable[..., Any], what: str, value: object, ctx: object) -> Any:
+def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
     """Call by the arity rule; an exception passes unchanged, with a note that says who raised."""
     try:
-        return fn(*(value, ctx)[: arity(fn, what)])
+        return fn(*given[: arity(fn, what)])
+    except Exception as error:
+        note(error, what)
+        raise
+
+
+async def ask(fn: Callable[..., Any], what: str, *given: object) -> Any:
+    """Do what `call` does with a function that may be sync or async."""
+    try:
+        return await settle(call(fn, what, *given))
     except Exception as error:
         note(error, what)
         raise

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from muntin.calls import arity, call, note, settle
+from muntin.calls import arity, ask
 from muntin.core.checks import check_text
 from muntin.core.message import ROLES, Message, system
 from muntin.core.tags import Contribution, contribute
@@ -168,7 +168,7 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> Told:
     what = _where(author, entry.path)
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
-    given = tuple(_read(author, await ask(entry.function, what, ctx), entry.path))
+    given = tuple(_read(author, await ask(entry.function, what, ctx.input, ctx), entry.path))
     told = Told()
     for each in await together(_resolve(author, inner, ctx, depth + 1) for inner in given):
         told.add(each)
@@ -200,7 +200,7 @@ async def _fill(given: Contribution, ctx: Any) -> Told:
 async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, Told]:
     if isinstance(function, CONTEXTS):
         return await _context_text(function, ctx)
-    return await ask(function, what, ctx), Told()
+    return await ask(function, what, ctx.input, ctx), Told()
 
 
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, Told]:
@@ -224,15 +224,6 @@ def fields(value: object) -> dict[str, Any]:
         return as_mapping(value)
     except InvalidType:
         return {}
-
-
-async def ask(function: Callable[..., Any], what: str, ctx: Any) -> Any:
-    """Call by the arity rule, sync or async; an exception passes with a note that says who."""
-    try:
-        return await settle(call(function, what, ctx.input, ctx))
-    except Exception as error:
-        note(error, what)
-        raise
 
 
 async def together(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from muntin.calls import arity, note, settle
+from muntin.calls import arity, ask
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.config import check_settings
@@ -202,7 +202,7 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
         if depth > _DEEPEST:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
         if not isinstance(use, Capability):
-            for each in as_uses(await _ask(use, f"uses of {who}", ctx), f"uses of {who}"):
+            for each in as_uses(await ask(use, f"uses of {who}", ctx), f"uses of {who}"):
                 await visit(each, path, depth + 1)
             return
         _check_path(use, path, what)
@@ -214,7 +214,7 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
         for each in use.uses:
             await visit(each, (*path, use), depth + 1)
         if use.functions is not None:
-            setattr(ctx.cap, use.key, await _given(use, ctx))
+            setattr(ctx.cap, use.key, await _given(use, use.functions, ctx))
         found[use.key] = use
 
     for use in uses:
@@ -231,19 +231,11 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
             raise InvalidInput(f"{what}: capability {use.name!r} uses itself: {names}")
 
 
-async def _given(use: Capability, ctx: Any) -> Any:
+async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
     """Return what the functions of a capability give, asked once a turn."""
     made = ctx._work.cap
-    key = (use.key, id(use.functions))
+    key = (use.key, id(functions))
     if key not in made:
-        work = asyncio.ensure_future(_ask(use.functions, f"functions of {use.author}", ctx))
+        work = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
         made[key] = (use, work)  # with its owner, so that the id stays its own
     return await made[key][1]
-
-
-async def _ask(function: Any, what: str, ctx: Any) -> Any:
-    try:
-        return await settle(function(*(ctx,)[: arity(function, what)]))
-    except Exception as error:
-        note(error, what)
-        raise

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muntin.calls import arity, call, note, settle
+from muntin.calls import arity, ask
 from muntin.core.checks import check_text
 from muntin.core.message import Input, Message
 from muntin.core.slot import Trimming
@@ -21,7 +21,6 @@ from muntin.history import Tokens, Turns
 from muntin.prompts.context import check_model
 from muntin.providers.reply import Event
 from muntin.runtime.app import App
-from muntin.runtime.authored import ask
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators import HIDDEN, Generator, home, valid_input
 from muntin.runtime.spoken import messages_of
@@ -92,7 +91,7 @@ class Flow:
         async with work.settled():
             if isinstance(block, Generator):
                 return await block._run_in(work, valid)
-            return await ask(block, self._what(action), await self._ctx(work, valid))
+            return await ask(block, self._what(action), valid, await self._ctx(work, valid))
 
     async def stream(
         self,
@@ -145,12 +144,7 @@ class Flow:
         if action.user_message is None:
             return None
         what = f"user_message of {self._what(name)}"
-        try:
-            given = await settle(call(action.user_message, what, valid, None))
-        except Exception as error:
-            note(error, what)
-            raise
-        messages = messages_of(given, what)
+        messages = messages_of(await ask(action.user_message, what, valid), what)
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
         return messages[0] if messages else None

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from muntin.calls import ask
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, user
 from muntin.core.profile import Profile
@@ -26,7 +27,7 @@ from muntin.prompts.context import PINNED
 from muntin.prompts.prompt import SEPARATOR, Prompt
 from muntin.prompts.resolve import Part
 from muntin.providers.reply import Event, Finished, Model, Usage
-from muntin.runtime.authored import PRIORITY, Told, ask, fields, resolve
+from muntin.runtime.authored import PRIORITY, Told, fields, resolve
 from muntin.runtime.capabilities import Capability, load
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.models import budget_for, model_for, profile_for, trimming_for
@@ -273,7 +274,7 @@ class Call:
             return Step(used.resolved.parts, block, tagged, told, used.resolved.prompt)
         text = made.prompt
         if callable(text):
-            text = await ask(text, f"the prompt of {made.what}", ctx)
+            text = await ask(text, f"the prompt of {made.what}", ctx.input, ctx)
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return Step([Part("prompt", text or "", PINNED, True)], block, tagged, told)
