@@ -253,6 +253,13 @@ def reach(uses: Sequence[Use]) -> list[Reached]:
     return list(found.values())
 
 
+def target_of(use: Use) -> Context | None:
+    """Return the context that conditions stand around, if it is one and no choice."""
+    while isinstance(use, When):
+        use = use.target
+    return use if isinstance(use, Context) else None
+
+
 def source_of(use: Context, index: int, prefix: str) -> str:
     """Return the name a context goes by: its id, or its place."""
     return f"context:{use.id}" if use.id else f"{prefix}context[{index}]"

@@ -17,7 +17,7 @@ from muntin.core.slot import MessageLike
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.cache import Answer, freeze, identity
 from muntin.prompts.config import defaults
-from muntin.prompts.context import PINNED, Context, Match, Use, When, source_of
+from muntin.prompts.context import PINNED, Context, Match, Use, When, source_of, target_of
 from muntin.prompts.inputs import MergedInput, Seen, missing_fields
 from muntin.tools import ToolLike, tool_name
 
@@ -83,12 +83,12 @@ class _Walk:
         if isinstance(use, Context):
             self.context(use, source_of(use, index, prefix))
         elif isinstance(use, When):
-            name = _target(use, index, prefix)
+            name = _name(use, index, prefix)
             if self.holds(use.predicate, f"when() of {name}", self.merged):
                 self.one(use.target, index, prefix)
             else:
                 detail = f"{_called(use.predicate)} of when()"
-                self.exclude(_context(use), name, "condition_false", detail)
+                self.exclude(target_of(use), name, "condition_false", detail)
         elif isinstance(use, Match):
             self.match(use, f"{prefix}match[{index}]")
 
@@ -141,14 +141,8 @@ class _Walk:
         return bool(answer)
 
 
-def _context(use: Use) -> Context | None:
-    while isinstance(use, When):
-        use = use.target
-    return use if isinstance(use, Context) else None
-
-
-def _target(use: When, index: int, prefix: str) -> str:
-    target = _context(use)
+def _name(use: When, index: int, prefix: str) -> str:
+    target = target_of(use)
     return f"{prefix}match[{index}]" if target is None else source_of(target, index, prefix)
 
 

@@ -16,7 +16,7 @@ from muntin.core.checks import check_text
 from muntin.core.message import ROLES, Message, system
 from muntin.core.tags import Contribution, contribute
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.context import Context, Match, When
+from muntin.prompts.context import Context, Match, When, target_of
 from muntin.prompts.inputs import as_mapping
 from muntin.prompts.prompt import prompt
 from muntin.prompts.resolve import Excluded
@@ -154,7 +154,7 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> Told:
     if not isinstance(entry, Deferred):
         text, told = await _context_text(entry, ctx)
         if text:
-            target = _target(entry)
+            target = target_of(entry)
             told.loose.append(
                 Loose(
                     f"context:{target.id}" if target and target.id else "context",
@@ -206,16 +206,10 @@ async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, Told]:
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, Told]:
     """Return the text of a `context()`, and what else it brings."""
     made = await prompt(use=[entry])._make(fields(ctx.input), None, None, None, None, None, (), ctx)
-    target = _target(entry)
+    target = target_of(entry)
     source = f"context:{target.id}" if target and target.id else "a context"
     told = Told(excluded=list(made.excluded), tools=[(source, made.tools)] if made.tools else [])
     return made.system_text, told
-
-
-def _target(entry: Any) -> Context | None:
-    while isinstance(entry, When):
-        entry = entry.target
-    return entry if isinstance(entry, Context) else None
 
 
 def fields(value: object) -> dict[str, Any]:
