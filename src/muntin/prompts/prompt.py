@@ -50,8 +50,7 @@ from muntin.tools import ToolLike, as_tools, tool_name, tool_schema
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-SEPARATOR = "\n\n"
-_SYSTEM = Group("system", join=SEPARATOR)
+SYSTEM = Group("system", join="\n\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +245,21 @@ def _check_contexts(made: Prompt, what: str) -> None:
                 )
 
 
+def declare_parts(slots: Slots, parts: Sequence[Part]) -> None:
+    """Declare the parts of a system text: joined, each kept whole or dropped."""
+    for part in parts:
+        slots.add(
+            part.source,
+            part.text,
+            role="system",
+            priority=part.priority,
+            required=part.pinned,
+            trim_behavior="slot",
+            group=SYSTEM,
+            mark=part.mark,
+        )
+
+
 def _compose(
     resolved: Resolved,
     excluded: Sequence[Excluded],
@@ -261,17 +275,7 @@ def _compose(
 
     def slots(budget: int) -> Slots:
         made = Slots(budget, tokenizer=counter.tokenizer, tools=schemas, profile=profile)
-        for part in resolved.parts:
-            made.add(
-                part.source,
-                part.text,
-                role="system",
-                priority=part.priority,
-                required=part.pinned,
-                trim_behavior="slot",
-                group=_SYSTEM,
-                mark=part.mark,
-            )
+        declare_parts(made, resolved.parts)
         for source, reason, detail in excluded:
             made.exclude(source, reason=reason, detail=detail)
         made.add("user", resolved.prompt or None, role="user", required=True, priority=PINNED)

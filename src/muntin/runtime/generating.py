@@ -15,7 +15,7 @@ from muntin.calls import ask
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, user
 from muntin.core.profile import Profile
-from muntin.core.slot import Group, Stepped
+from muntin.core.slot import Stepped
 from muntin.core.slots import Slots
 from muntin.core.tags import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType, OutputInvalid
@@ -24,7 +24,7 @@ from muntin.prompt_files import PromptFile
 from muntin.prompts.adapt import choose, merge_settings
 from muntin.prompts.config import defaults
 from muntin.prompts.context import PINNED
-from muntin.prompts.prompt import SEPARATOR, Prompt
+from muntin.prompts.prompt import SYSTEM, Prompt, declare_parts
 from muntin.prompts.resolve import Part
 from muntin.providers.reply import Event, Finished, Model, Usage
 from muntin.runtime.authored import PRIORITY, Told, fields, resolve
@@ -39,7 +39,6 @@ from muntin.tools import ToolLike, tool_name, tool_schema
 if TYPE_CHECKING:
     from muntin.runtime.generators import Generator
 
-_SYSTEM = Group("system", join=SEPARATOR)
 # When room is short history goes first, then context (50), then what this run did so far.
 _HISTORY = 10
 _RUN = 60
@@ -195,24 +194,14 @@ class Call:
             tools=[tool_schema(tool) for tool in self.tools],
             profile=self._profile(),
         )
-        for part in step.parts:
-            slots.add(
-                part.source,
-                part.text,
-                role="system",
-                priority=part.priority,
-                required=part.pinned,
-                trim_behavior="slot",
-                group=_SYSTEM,
-                mark=part.mark,
-            )
+        declare_parts(slots, step.parts)
         slots.add(
             "context",
             step.block,
             role="system",
             priority=PRIORITY,
             trim_behavior="slot",
-            group=_SYSTEM,
+            group=SYSTEM,
             detail=_authors(step.tagged),
         )
         for each in step.told.loose:
