@@ -104,6 +104,10 @@ class Load:
         self.marker: Message | None = None
         self.marker_tokens = 0
 
+    def is_cut(self) -> bool:
+        """Say whether anything of the slot is missing."""
+        return bool(self.beyond) or any(unit.status != "kept" for unit in self.units)
+
     def kept(self) -> list[Message]:
         """Return the messages that stay, in order, the marker first."""
         units = self.units

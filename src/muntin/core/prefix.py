@@ -99,7 +99,7 @@ def _moved(
     label = now.labels[same] if same < len(now.labels) else was
     order = {load.slot.name: place for place, load in reversed(list(enumerate(loads)))}
     slot = was if order.get(was, -1) <= order.get(label, -1) else label
-    cut = {load.slot.name for load in loads if _is_cut(load)}
+    cut = {load.slot.name for load in loads if load.is_cut()}
     reasons = (
         ("lost", slot in lost),
         ("stepped", slot in stepped),
@@ -109,10 +109,6 @@ def _moved(
     )
     reason = next((word for word, holds in reasons if holds), "changed")
     return Moved(same, slot, reason, max(0, before.lasting_tokens - found))
-
-
-def _is_cut(load: Load) -> bool:
-    return bool(load.beyond) or any(unit.status != "kept" for unit in load.units)
 
 
 def _unstable(now: Frontier, before: Frontier, loads: Sequence[Load]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class Trimmer:
         """
         self._goal = target, floor
         self.unmark(load)
-        if load.tokens <= self._target() and not self._is_cut(load):
+        if load.tokens <= self._target() and not load.is_cut():
             return
         self._shrink_body(load, cut_at)
         if load.slot.marker is not None:
@@ -258,9 +258,6 @@ class Trimmer:
 
     # Markers: a line that says what was left out.
 
-    def _is_cut(self, load: Load) -> bool:
-        return bool(load.beyond) or any(unit.status != "kept" for unit in load.units)
-
     def unmark(self, load: Load) -> None:
         """Take the marker away."""
         if load.marker is not None:
@@ -269,7 +266,7 @@ class Trimmer:
 
     def _mark(self, load: Load, cut_at: int) -> None:
         """Put the marker in front of what is left, making room for it; without room, leave it."""
-        if (load.slot.made and load.tokens) or not self._is_cut(load):
+        if (load.slot.made and load.tokens) or not load.is_cut():
             return  # the marker is a line inside the text, or nothing is missing
         body, target = load.tokens, self._target()
         before = self.save([load])
