@@ -10,7 +10,7 @@ from html import escape
 from json import dumps
 from typing import Any
 
-from muntin.core.report import Report, SlotReport
+from muntin.core.report import COLUMNS, NUMBERS, Report, SlotReport
 from muntin.core.window import Window
 from muntin.show import COLOURS, panes
 from muntin.shown import Piece, Shown, clip, lines, show
@@ -18,9 +18,6 @@ from muntin.shown import Piece, Shown, clip, lines, show
 # How many messages that were left out are shown, the newest, and how many messages in all.
 _LEFT_OUT = 200
 _MOST = 3_000
-
-_COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
-_NUMBERS = range(2, 8)
 
 _STYLE = """
 .muntin{font:14px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:68rem}
@@ -110,7 +107,7 @@ def _bar(window: Window) -> str:
 
 
 def _table(report: Report) -> str:
-    head = "".join(_cell("th", n, name) for n, name in enumerate(_COLUMNS))
+    head = "".join(_cell("th", n, name) for n, name in enumerate(COLUMNS))
     rows = [_row(slot, _colour(number)) for number, slot in enumerate(report.slots)]
     for name in ("tools", "joined", "lead"):
         tokens = getattr(report, f"{name}_tokens")
@@ -145,7 +142,7 @@ def _row(slot: SlotReport, colour: str) -> str:
 
 
 def _cell(tag: str, column: int, text: str) -> str:
-    kind = ' class="n"' if column in _NUMBERS else ""
+    kind = ' class="n"' if column in NUMBERS else ""
     return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
 

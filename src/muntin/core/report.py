@@ -15,8 +15,9 @@ from muntin.errors import InvalidInput
 
 Status: TypeAlias = Literal["kept", "trimmed", "dropped", "excluded", "empty"]
 
-
-_COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
+# The columns of a report's table, and which of them hold numbers.
+COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
+NUMBERS = range(2, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class Report:
         )
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [_COLUMNS]
+        rows: list[tuple[str, ...]] = [COLUMNS]
         for slot in self.slots:
             about = "~" if slot.asked_is_estimate else ""
             rows.append(
@@ -239,12 +240,11 @@ def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:
     """Lay out rows in columns, numbers to the right."""
     rows = [tuple([_escape(cell) for cell in row]) for row in rows]
     widths = [max(_width(row[i]) for row in rows) for i in range(len(rows[0]))]
-    right = range(2, 8)
     for number, row in enumerate(rows):
         cells = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
             blank = " " * (width - _width(cell))
-            cells.append(blank + cell if i in right else cell + blank)
+            cells.append(blank + cell if i in NUMBERS else cell + blank)
         yield "  ".join(cells).rstrip()
         if number == 0:
             yield "  ".join("-" * width for width in widths)
