@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.store.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
-from muntin.store.rows import entry_id
+from muntin.store.rows import entry_id, to_ascii_json, to_json
 
 FORMAT = "muntin-session"
 VERSION = 1
@@ -25,9 +25,6 @@ _REQUIRED = ("position", "turn", "kind", "time")
 _OPTIONAL = ("message", "payload", "run", "visibility", "transient", "meta", "tokens")
 _ITEM = frozenset((*_REQUIRED, *_OPTIONAL))
 _EVERYONE = {"client": True, "history": True}
-
-_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_write_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def item_to_dict(item: Item) -> dict[str, Any]:
@@ -49,13 +46,15 @@ def item_to_dict(item: Item) -> dict[str, Any]:
 
 
 def line(value: dict[str, Any]) -> bytes:
+    """Return a value as one line of a file."""
     try:
-        return _write(value).encode() + b"\n"
+        return to_json(value).encode() + b"\n"
     except UnicodeEncodeError:  # half a character in a field that is only carried
-        return _write_ascii(value).encode() + b"\n"
+        return to_ascii_json(value).encode() + b"\n"
 
 
 def iso(time: datetime) -> str:
+    """Return a time as it stands in a file."""
     return time.isoformat(timespec="microseconds")
 
 
@@ -140,6 +139,7 @@ def read_header(value: dict[str, Any]) -> int:
 
 
 def read_turn(value: dict[str, Any]) -> tuple[int, Status]:
+    """Return the number and the status that a turn's line tells."""
     _check_keys(value, _TURN, _TURN)
     number, status = value["turn"], value["status"]
     if type(number) is not int or number < 1:
@@ -213,5 +213,6 @@ def _check_keys(value: dict[str, Any], required: Collection[str], known: Set[str
 
 
 def short(value: object) -> str:
+    """Return a value as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"

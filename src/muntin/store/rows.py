@@ -24,8 +24,8 @@ from muntin.store.items import (
     from_microseconds,
 )
 
-_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_write_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+to_ascii_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _ENTRIES = ("context_inserted", "context_removed")
 
 
@@ -64,14 +64,14 @@ def to_data(draft: Draft) -> str:
 
 def _json(value: Mapping[str, Any], draft: Draft) -> str:
     try:
-        text = _write(value)
+        text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:  # half a character in a field we only carry
-            text = _write_ascii(value)
+            text = to_ascii_json(value)
             if json.loads(text) != value:  # two halves side by side would become one
                 raise InvalidInput(
                     f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
@@ -88,7 +88,7 @@ def to_tokens(tokens: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=4_096)  # few tokenizers, and small numbers
 def _tokens(counts: tuple[tuple[str, int], ...]) -> str:
-    return _write_ascii(dict(counts))
+    return to_ascii_json(dict(counts))
 
 
 def entry_id(draft: Draft) -> str | None:
