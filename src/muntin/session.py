@@ -24,7 +24,8 @@ from muntin.store.owner import abandoned, done, new_owner, resumable
 from muntin.timeline import Projection, default_messages, project
 
 Limit: TypeAlias = Turns | Tokens | int
-Entry: TypeAlias = MessageLike | Draft
+# What can be appended.
+ItemLike: TypeAlias = MessageLike | Draft
 
 DEFAULT_WINDOW = Turns(50)
 _UNSETTLED: tuple[Status, ...] = ("open", "pending")
@@ -63,7 +64,7 @@ class Session:
 
     # Writing.
 
-    def append(self, *entries: Entry) -> list[Item]:
+    def append(self, *items: ItemLike) -> list[Item]:
         """Append messages in one transaction, and return their items when they are durable.
 
         A user's message begins a turn, unless one stands right before it; everything else joins
@@ -71,12 +72,12 @@ class Session:
         """
         drafts: list[Draft] = []
         asked = False
-        for entry in entries:
-            if isinstance(entry, Draft):
-                drafts.append(self._draft(entry))
+        for item in items:
+            if isinstance(item, Draft):
+                drafts.append(self._draft(item))
                 asked = False
                 continue
-            message = as_message(entry)
+            message = as_message(item)
             asks = message.role == "user"
             opens: Opens | None = "turn" if asks and not asked else None
             drafts.append(self._spoken(message, opens, "completed"))
@@ -100,16 +101,16 @@ class Session:
             raise
         log._settle("completed")
 
-    def _draft(self, entry: Entry) -> Draft:
+    def _draft(self, item: ItemLike) -> Draft:
         """Return what is to be appended, with its tokens counted once and for all."""
-        if not isinstance(entry, Draft):
-            return self._spoken(as_message(entry))
-        if not entry.visibility.history:
-            return entry
+        if not isinstance(item, Draft):
+            return self._spoken(as_message(item))
+        if not item.visibility.history:
+            return item
         # An entry counts as if it were live.
-        tokens = self._count(Item(0, entry.kind, 0, entry.message, entry.payload), (0,))
-        kept = {**self._kept(tokens, entry.message), **entry.tokens}
-        return replace(entry, tokens=kept, weight=0 if entry.transient else tokens)
+        tokens = self._count(Item(0, item.kind, 0, item.message, item.payload), (0,))
+        kept = {**self._kept(tokens, item.message), **item.tokens}
+        return replace(item, tokens=kept, weight=0 if item.transient else tokens)
 
     def _spoken(
         self, message: Message, opens: Opens | None = None, ends: Status | None = None
@@ -227,22 +228,22 @@ class TurnLog:
         self.number: int | None = None
         self._over = False
 
-    def append(self, *entries: Entry) -> list[Item]:
+    def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
         if self._over:
             raise MuntinError("the turn is over; begin another: with session.turn()")
-        drafts = [self._session._draft(entry) for entry in entries]
+        drafts = [self._session._draft(item) for item in items]
         if not drafts:
             return []
         if self.number is None:
             drafts[0] = replace(drafts[0], opens="turn")
         else:
             drafts = [replace(draft, turn=self.number) for draft in drafts]
-        items = self._session.store.append(
+        added = self._session.store.append(
             self._session.id, drafts, owner=self._owner, until=datetime.now(UTC) + LEASE
         )
-        self.number = items[0].turn
-        return items
+        self.number = added[0].turn
+        return added
 
     def renew(self) -> None:
         """Say that the turn is still worked on; for turns that take longer than a minute."""

@@ -289,7 +289,7 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
 class _Preview(Work):
     """A turn that only looks: it has not begun, and nothing can be written to it."""
 
-    async def append(self, *entries: Any) -> list[Item]:
+    async def append(self, *items: Any) -> list[Item]:
         """Refuse."""
         raise _looking()
 

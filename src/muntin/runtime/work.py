@@ -145,16 +145,16 @@ class Work:
                 error.add_note(f"and the turn could not be marked failed: {lost}")
             raise
 
-    async def append(self, *entries: Draft | Message) -> list[Item]:
+    async def append(self, *items: Draft | Message) -> list[Item]:
         """Append to the turn, and return the items when they are durable."""
-        return await in_store(self.session, partial(self._append, self._drafts(*entries)))
+        return await in_store(self.session, partial(self._append, self._drafts(*items)))
 
     def append_now(self, draft: Draft) -> Item:
         """Append one draft to the turn, without giving way to anything else."""
         return self._append(self._drafts(draft))[0]
 
-    def _drafts(self, *entries: Draft | Message) -> list[Draft]:
-        return [replace(self.session._draft(entry), turn=self.turn) for entry in entries]
+    def _drafts(self, *items: Draft | Message) -> list[Draft]:
+        return [replace(self.session._draft(item), turn=self.turn) for item in items]
 
     def _append(self, drafts: Sequence[Draft]) -> list[Item]:
         until = datetime.now(UTC) + LEASE
