@@ -426,7 +426,7 @@ def test_openai_itself_gets_the_newer_name_of_the_limit(monkeypatch):
     client = Client("openai/gpt-5.2", api_key=KEY)._open(elsewhere=False)
     import openai
 
-    request = sdks.arrange(api, client, openai, {"messages": []}, {"max_tokens": 5})
+    request = sdks.with_settings(api, client, openai, {"messages": []}, {"max_tokens": 5})
     assert request == {"messages": [], "max_completion_tokens": 5}
 
 

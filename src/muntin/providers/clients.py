@@ -29,7 +29,16 @@ from muntin.errors import (
 )
 from muntin.providers.failures import failure, failure_within
 from muntin.providers.reply import Event, Finished, Reply
-from muntin.providers.sdks import CHAT, COMPATIBLE, NO_KEY, Api, Options, arrange, close, find_api
+from muntin.providers.sdks import (
+    CHAT,
+    COMPATIBLE,
+    NO_KEY,
+    Api,
+    Options,
+    close,
+    find_api,
+    with_settings,
+)
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -148,7 +157,7 @@ class Client:
         """Return the SDK's client, the API in use and the whole request."""
         request = _wire(self._api).encode(window, files=files)
         api, client = await self._ready()
-        request = arrange(api, client, self._sdk, request, settings)
+        request = with_settings(api, client, self._sdk, request, settings)
         return client, api, {"model": self._model, **request}
 
     async def _ready(self) -> tuple[Api, Any]:

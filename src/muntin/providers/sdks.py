@@ -118,7 +118,7 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     return APIS[spec], model
 
 
-def arrange(
+def with_settings(
     api: Api, client: Any, sdk: Any, request: dict[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the request with the settings in it, under the names of the SDK.

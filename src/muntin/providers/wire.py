@@ -23,7 +23,7 @@ Files: TypeAlias = Mapping[str, File]
 
 # A call with the message that answers it and that message's index (None: the fixed result).
 Answer: TypeAlias = tuple[ToolCall, Message | None, int]
-Step: TypeAlias = tuple[int, Message, Sequence[Answer]]
+Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
 
 # Fields that an encoder keeps for itself in `extra`: where a part stood, an id of the vendor's.
 # They say nothing to anybody else, so they are no loss.
@@ -80,26 +80,26 @@ def is_text(message: Message) -> bool:
     )
 
 
-def arrange(messages: Sequence[Message]) -> list[Step]:
-    """Return (index, message, answers) in wire order: results belong to the step of their call.
+def arrange(messages: Sequence[Message]) -> list[Arranged]:
+    """Return (index, message, answers) in wire order: results stand with their call.
 
-    A result belongs to the nearest unanswered call before it; one without a call is a step of
-    its own.
+    A result belongs to the nearest unanswered call before it; one without a call stands by
+    itself.
     """
-    steps: list[Step] = []
+    arranged: list[Arranged] = []
     waiting: dict[str, tuple[list[Answer], int]] = {}
     for index, message in enumerate(messages):
         if message.tool_calls:
             answers: list[Answer] = [(call, None, index) for call in message.tool_calls]
             for place, call in enumerate(message.tool_calls):
                 waiting[call.id] = answers, place
-            steps.append((index, message, answers))
+            arranged.append((index, message, answers))
         elif message.tool_call_id is not None and message.tool_call_id in waiting:
             answers, place = waiting.pop(message.tool_call_id)
             answers[place] = answers[place][0], message, index
         else:
-            steps.append((index, message, ()))
-    return steps
+            arranged.append((index, message, ()))
+    return arranged
 
 
 def result_text(result: Message | None) -> str | None:

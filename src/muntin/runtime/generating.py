@@ -31,7 +31,7 @@ from muntin.runtime.authored import PRIORITY, Told, fields, resolve
 from muntin.runtime.capabilities import Capability, load
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.models import budget_for, model_for, profile_for, trimming_for
-from muntin.runtime.spoken import Past, asked, once, past, said
+from muntin.runtime.spoken import PastTurn, asked, once, past, said
 from muntin.runtime.work import Work
 from muntin.store.items import Visibility, draft_of
 from muntin.tools import ToolLike, tool_name, tool_schema
@@ -69,7 +69,7 @@ class Call:
     # The texts of the step that comes next, where they are resolved already.
     step: Step | None = None
     tools: tuple[ToolLike, ...] = ()
-    past: list[Past] = field(default_factory=list)
+    past: list[PastTurn] = field(default_factory=list)
     user: list[Message] = field(default_factory=list)
 
     @classmethod

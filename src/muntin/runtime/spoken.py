@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muntin.runtime.generators import Generator
 
 # A turn of the history, if it is known which, and what was said in it.
-Past: TypeAlias = tuple[int | None, list[Message]]
+PastTurn: TypeAlias = tuple[int | None, list[Message]]
 
 
 def messages_of(value: Any, what: str) -> list[Message]:
@@ -113,7 +113,7 @@ def as_history(history: Any, what: str) -> Any:
     return history
 
 
-async def past(made: Generator, ctx: Ctx, shown: set[float]) -> list[Past]:
+async def past(made: Generator, ctx: Ctx, shown: set[float]) -> list[PastTurn]:
     """Return the turns of the history; what stands elsewhere in the window is left out."""
     limit = made.history
     if callable(limit):
@@ -139,7 +139,7 @@ def _turns(
     turn: int,
     begun: set[int],
     shown: set[float],
-) -> list[Past]:
+) -> list[PastTurn]:
     # Turns that wait behind this one are not its past, and a run that goes on tells of itself.
     items = [
         item
