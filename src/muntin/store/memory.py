@@ -24,7 +24,7 @@ from muntin.store.items import (
     Turn,
     check_session_id,
 )
-from muntin.store.rows import entry_id, placed, to_data
+from muntin.store.rows import entry_id, named_in, placed, to_data
 from muntin.store.turns import choose, place
 
 
@@ -253,12 +253,11 @@ class MemoryStore:
                 del kept.reports[key]
             # Now and then, as in SQL: finding out what is no longer named reads all plans.
             if old and old[-1][0] % max(1, keep // 10) == 0:
-                plans = "".join(each.plan for each in kept.reports.values())
-                kept.contents = {
-                    name: data
-                    for name, data in kept.contents.items()
-                    if name in plans or name in kept.named
-                }
+                gone = kept.contents.keys() - kept.named.keys()
+                for each in kept.reports.values():
+                    gone.difference_update(named_in(each.plan))
+                for name in gone:
+                    del kept.contents[name]
 
     def put_states(self, session: str, states: Mapping[str, str]) -> None:
         """Set states of a session, by name: what one turn leaves to the next."""

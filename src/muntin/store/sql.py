@@ -5,7 +5,6 @@ SQLAlchemy Core makes the statements and tables of both.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from muntin.store.items import (
     from_microseconds,
     to_microseconds,
 )
-from muntin.store.rows import entry_id, placed, to_data, to_items, to_tokens
+from muntin.store.rows import entry_id, named_in, placed, to_data, to_items, to_tokens
 from muntin.store.turns import choose, place
 
 try:
@@ -36,8 +35,6 @@ except ImportError as error:
     raise MissingExtra("this store needs: pip install 'muntin[sql]'") from error
 
 
-# The strings of a plan, among them the names of contents, which need no escapes.
-_STRINGS = re.compile(r'"([^"\\]*)"')
 # The largest number both databases take.
 _MOST = 2**62
 
@@ -229,7 +226,7 @@ class SqlStore:
         """Forget what only reports named that are gone."""
         old = {key for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last)}
         for (plan,) in tx.all(self._sql.plans, sid=sid):
-            old.difference_update(_STRINGS.findall(plan))
+            old.difference_update(named_in(plan))
         for key in sorted(old):
             if ":" not in key:  # originals of sources have one
                 tx.run(self._sql.drop_content, sid=sid, key=key)
