@@ -13,7 +13,7 @@ from muntin.cli import app
 from muntin.cli_simulate import named_policy, read_trace
 from muntin.errors import InvalidInput
 
-TRACES = Path(__file__).parent / "data" / "airline-traces.jsonl"
+TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
 CHAT = [
     {"role": "system", "content": "Be brief. " * 600},
     *[

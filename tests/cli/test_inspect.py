@@ -6,22 +6,19 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muntin import Slots
 from muntin.store import open_store
+from tests.cli.command import MUNTIN
 from tests.inspector.conftest import keep
-
-MUNTIN = Path(sys.executable).with_name("muntin")
 
 
 @pytest.fixture

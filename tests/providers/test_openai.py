@@ -18,7 +18,7 @@ from muntin import (
     user,
 )
 
-TRACES = Path(__file__).parent / "data" / "airline-traces.jsonl"
+TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
 SCHEMA = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
