@@ -115,7 +115,8 @@ class Store(Protocol):
     ) -> None:
         """Keep a report and the contents its plan names; forget the oldest beyond `keep`.
 
-        In the same transaction `states` are set.
+        In the same transaction `states` are set. Here and in all that puts something beside a
+        timeline, a session that is not there is a `StoreError`.
         """
 
     def put_states(self, session: str, states: Mapping[str, str]) -> None:

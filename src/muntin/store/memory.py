@@ -24,7 +24,7 @@ from muntin.store.items import (
     Turn,
     check_session_id,
 )
-from muntin.store.rows import entry_id, named_in, placed, to_data
+from muntin.store.rows import entry_id, named_in, no_session, placed, to_data
 from muntin.store.turns import choose, place
 
 
@@ -244,7 +244,7 @@ class MemoryStore:
         """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
         check_session_id(session)
         with self._lock:
-            kept = self._sessions[session]
+            kept = self._there(session)
             kept.contents.update(contents)
             kept.reports[record.turn, record.step] = record
             kept.states.update(states or {})
@@ -259,11 +259,16 @@ class MemoryStore:
                 for name in gone:
                     del kept.contents[name]
 
+    def _there(self, session: str) -> _Session:
+        if session not in self._sessions:
+            raise no_session(self.name, session)
+        return self._sessions[session]
+
     def put_states(self, session: str, states: Mapping[str, str]) -> None:
         """Set states of a session, by name: what one turn leaves to the next."""
         check_session_id(session)
         with self._lock:
-            self._sessions[session].states.update(states)
+            self._there(session).states.update(states)
 
     def state(self, session: str, key: str) -> str | None:
         """Return a state of a session, or None."""
@@ -290,7 +295,7 @@ class MemoryStore:
         """Keep contents that no report names, and forget those of old turns."""
         check_session_id(session)
         with self._lock:
-            kept = self._sessions[session]
+            kept = self._there(session)
             for key, data in contents.items():
                 kept.contents.setdefault(key, data)
                 kept.named.setdefault(key, turn)

@@ -120,6 +120,13 @@ def named_in(plan: str) -> list[str]:
     return _STRINGS.findall(plan)
 
 
+def no_session(store: str, session: str) -> StoreError:
+    """Return the error for what belongs to a session that is not there."""
+    return StoreError(
+        f"{store}: there is no session {session!r}; it was deleted, or nothing was appended to it"
+    )
+
+
 def to_items(rows: Iterable[Sequence[Any]], store: str) -> list[Item]:
     """Read rows; one that cannot be read is damaged."""
     items: list[Item] = []

@@ -24,7 +24,15 @@ from muntin.store.items import (
     from_microseconds,
     to_microseconds,
 )
-from muntin.store.rows import entry_id, named_in, placed, to_data, to_items, to_tokens
+from muntin.store.rows import (
+    entry_id,
+    named_in,
+    no_session,
+    placed,
+    to_data,
+    to_items,
+    to_tokens,
+)
 from muntin.store.turns import choose, place
 
 try:
@@ -201,7 +209,7 @@ class SqlStore:
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            sid = tx.scalar(self._sql.session_id, session=session)
+            sid = self._there(tx, session)
             rows = [(sid, key, record.turn, data) for key, data in contents.items()]
             tx.many(self._sql.insert_contents, rows)
             tx.run(
@@ -222,6 +230,13 @@ class SqlStore:
 
         self._database.transact(write, writing=True)
 
+    def _there(self, tx: Transaction, session: str) -> int:
+        """Return the number of a session, locked against other writers."""
+        sid: int | None = tx.scalar(self._sql.session_id, session=session)
+        if sid is None:
+            raise no_session(self.name, session)
+        return sid
+
     def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
         """Forget what only reports named that are gone."""
         old = {key for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last)}
@@ -236,7 +251,7 @@ class SqlStore:
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            self._put_states(tx, tx.scalar(self._sql.session_id, session=session), states)
+            self._put_states(tx, self._there(tx, session), states)
 
         self._database.transact(write, writing=True)
 
@@ -267,7 +282,7 @@ class SqlStore:
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            sid = tx.scalar(self._sql.session_id, session=session)
+            sid = self._there(tx, session)
             rows = [(sid, key, turn, data) for key, data in contents.items()]
             tx.many(self._sql.insert_contents, rows)
             tx.run(self._sql.drop_named, sid=sid, turn=forget)

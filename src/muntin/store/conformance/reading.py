@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
 from muntin.core.message import user
-from muntin.errors import TurnLost
+from muntin.errors import StoreError, TurnLost
 from muntin.store import Store
 from muntin.store.conformance.facts import (
     fact,
@@ -174,6 +175,25 @@ def reports_and_states_are_kept(store: Store) -> None:
         (store.reports("s"), store.content("s", "all"), store.state("s", "window")),
         ([], None, None),
     )
+
+
+@fact
+def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
+    """Reports, states and contents of an unknown session are refused, and do not make it."""
+    record = Record(1, 1, datetime(2030, 1, 1, tzinfo=UTC), "{}", "[]")
+    puts: dict[str, Callable[[], None]] = {
+        "a report": partial(store.put_report, "s", record, {}, keep=1),
+        "a state": partial(store.put_states, "s", {"window": "one"}),
+        "a content": partial(store.put_contents, "s", 1, {"source:1": "text"}),
+    }
+    for what, put in puts.items():
+        try:
+            put()
+        except StoreError as error:
+            same("'s'" in str(error), True, f"the error names the session of {what}")
+        else:
+            raise AssertionError(f"{what} of an unknown session was kept")
+    same((store.session("s"), store.reports("s")), (None, []))
 
 
 @fact
