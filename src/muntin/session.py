@@ -19,7 +19,15 @@ from muntin.entries import ContextEntry, entry_of, inserted, removed
 from muntin.errors import InvalidType, MuntinError, StoreError
 from muntin.history import Tokens, Turns
 from muntin.store import DEFAULT_URL, Store, View, open_store
-from muntin.store.items import Draft, Item, Opens, Status, check_session_id, draft_of
+from muntin.store.items import (
+    UNSETTLED,
+    Draft,
+    Item,
+    Opens,
+    Status,
+    check_session_id,
+    draft_of,
+)
 from muntin.store.owner import abandoned, done, new_owner, resumable
 from muntin.timeline import Projection, default_messages, project
 
@@ -28,7 +36,6 @@ Limit: TypeAlias = Turns | Tokens | int
 ItemLike: TypeAlias = MessageLike | Draft
 
 DEFAULT_WINDOW = Turns(50)
-_UNSETTLED: tuple[Status, ...] = ("open", "pending")
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
 
@@ -317,7 +324,7 @@ class Items:
         # In flight is what came after the last completed turn, and what is still worked on.
         early = [
             turn.number
-            for status in _UNSETTLED
+            for status in UNSETTLED
             for turn in store.turns(id, status=status)
             if turn.number <= last
         ]

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from muntin.core.parts import Other, Part, Reasoning, Text, compact_json
+from muntin.core.tokens import file_hint
 from muntin.entries import entry_of
 from muntin.exchange import Imported
 from muntin.exchange_lines import iso
@@ -115,7 +116,7 @@ def _text(item: Item) -> str:
         parts = (content,) if isinstance(content, str) else content or ()
         said += [part if isinstance(part, str) else _part(part) for part in parts]
         said += [f"{call.name}({call.arguments})" for call in item.message.tool_calls]
-        said += [f"File: {file.name}" for file in item.message.attachments]
+        said += [file_hint(file.name) for file in item.message.attachments]
     begin = " ".join(text[:LONGEST] for text in said)
     return safe(" ".join(begin[:LONGEST].split()))
 

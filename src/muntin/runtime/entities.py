@@ -17,7 +17,7 @@ from muntin.errors import InvalidInput, TurnLost
 from muntin.providers.reply import Reply
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.models import budget_of
-from muntin.runtime.work import Work, in_store
+from muntin.runtime.work import Work, error_text, in_store
 from muntin.session import LEASE
 from muntin.store.items import Draft, Item, Turn
 from muntin.store.owner import done, new_owner
@@ -107,8 +107,7 @@ async def _handle(
         raise  # the turn stays open: whoever comes next takes it up again
     except Exception as error:
         if work.recorded is not error:
-            text = f"{type(error).__name__}: {error}".partition("\n")[0][:500]
-            await work.append(Draft("error", payload=text))
+            await work.append(Draft("error", payload=error_text(error)))
         await work.finish("failed")
         app.settled(session.id, turn.number, error)
 

@@ -62,6 +62,11 @@ async def queue(app: App, session: Session, draft: Draft) -> Work:
     return work
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error as the timeline keeps it: in one line."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
+
+
 # Under which name the frontier of a line of windows is kept.
 _STATE = "frontier:"
 
@@ -273,8 +278,8 @@ class Work:
                 async for event in events:
                     yield event
         except Exception as error:
-            text = f"{type(error).__name__}: {error}".partition("\n")[0][:500]
-            draft = Draft("error", payload=text, run=item.position, visibility=visibility)
+            told = error_text(error)
+            draft = Draft("error", payload=told, run=item.position, visibility=visibility)
             with suppress(MuntinError):  # what went wrong first is what counts
                 await self.append(draft)
                 self.recorded = error

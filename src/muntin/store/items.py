@@ -34,6 +34,7 @@ SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
 
 Status: TypeAlias = Literal["pending", "open", "completed", "failed"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
+UNSETTLED: tuple[Status, ...] = ("open", "pending")
 # How an item may begin a turn: one that is worked on, the one that waits for its wake, or one
 # that waits behind those before it.
 Opens: TypeAlias = Literal["turn", "inbox", "queue"]

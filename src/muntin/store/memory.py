@@ -16,6 +16,7 @@ from muntin.core.checks import check_size
 from muntin.errors import TurnLost
 from muntin.store import View
 from muntin.store.items import (
+    UNSETTLED,
     Draft,
     Item,
     Record,
@@ -202,7 +203,7 @@ class MemoryStore:
         with self._lock:
             kept = self._sessions.get(session)
             turns = kept.turns if kept else []
-            unsettled = [turn for turn in turns if turn.status in ("open", "pending")]
+            unsettled = [turn for turn in turns if turn.status in UNSETTLED]
             turn, lost = choose(unsettled, number, datetime.now(UTC))
             for each in lost:
                 self.settle(session, each, "failed")
@@ -228,8 +229,7 @@ class MemoryStore:
             return [
                 name
                 for name, kept in sorted(self._sessions.items())
-                if name > (after or "")
-                and any(turn.status in ("open", "pending") for turn in kept.turns)
+                if name > (after or "") and any(turn.status in UNSETTLED for turn in kept.turns)
             ][:limit]
 
     def put_report(
