@@ -14,8 +14,9 @@ from typing import Any
 from muntin import Message, Profile, assistant, system, tool, user
 from muntin.core.exact import openai_tokenizer
 from muntin.core.parts import ToolCall
+from muntin.core.step import VOLATILE_RATIO
 from muntin.core.tokens import Counter
-from muntin.simulator.replay import VOLATILE_RATIO, trace_of
+from muntin.simulator.replay import trace_of
 from muntin.simulator.run import Pause, Replay
 
 TRACES = Path(__file__).parents[2] / "tests" / "data" / "airline-traces.jsonl"

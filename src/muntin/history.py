@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from muntin.core.checks import check_size
-from muntin.core.load import link, load, role_of
+from muntin.core.load import link, load, opens_turn
 from muntin.core.message import Message, Role, as_message
 from muntin.core.parts import File
 from muntin.core.slot import MessageLike, Slot
@@ -191,10 +191,7 @@ class History:
         """
         end = begin = len(self._messages)
         for index in reversed(range(len(self._messages))):
-            opens = role_of(self._messages[index]) == "user" and (
-                index == 0 or role_of(self._messages[index - 1]) != "user"
-            )
-            if opens:
+            if opens_turn(self._messages, index):
                 if begin < end:
                     yield begin, end
                     end = begin

@@ -329,6 +329,17 @@ def role_of(item: MessageLike) -> Any:
     return "system" if role == "developer" else role
 
 
+def at_of(item: MessageLike) -> float | None:
+    """Return the position of a message or message dict, if it has one."""
+    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
+    return at if isinstance(at, int | float) else None
+
+
+def opens_turn(items: Sequence[MessageLike], index: int) -> bool:
+    """Say whether a turn begins here: a user's message that follows no other."""
+    return role_of(items[index]) == "user" and (index == 0 or role_of(items[index - 1]) != "user")
+
+
 def _convert(item: MessageLike, slot: Slot, index: int) -> Message:
     """Return the item as a Message; an error names slot and message."""
     if isinstance(item, Message):

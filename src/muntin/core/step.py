@@ -7,7 +7,7 @@ derivation of the low mark.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from muntin.core.allocate import ratio_of
 from muntin.core.caching import Caching
 from muntin.core.frontier import Start, digest
-from muntin.core.load import Load, Unit, role_of
+from muntin.core.load import Load, at_of, opens_turn
 from muntin.core.message import as_message
 from muntin.core.slot import MessageLike, Slot, Stepped
 
@@ -76,7 +76,7 @@ def growth_of(load: Load, before: Start | None) -> float:
     """Return the growth a request since the frontier last moved, or by the turns in sight."""
     sizes = [0]
     for unit in load.units:
-        if _opens_turn(load.slot.messages, unit):
+        if opens_turn(load.slot.messages, unit.indices[0]):
             sizes.append(0)
         sizes[-1] += unit.tokens
     turns = [size for size in sizes if size] or [1]
@@ -253,7 +253,7 @@ def _start(load: Load, step: Step) -> Start:
         )
     at = name = None
     if 0 < step.first < len(slot.messages):
-        at = _at(slot.messages[step.first])
+        at = at_of(slot.messages[step.first])
         name = digest(as_message(slot.messages[step.first]))
     return Start(slot.name, step.number, step.first, at, name, load.tokens, 0, surplus)
 
@@ -280,17 +280,12 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
 
 def _is_at(item: MessageLike, start: Start) -> bool:
     if start.at is not None:
-        return _at(item) == start.at
+        return at_of(item) == start.at
     return digest(as_message(item)) == start.digest
 
 
-def _at(item: MessageLike) -> float | None:
-    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
-    return at if isinstance(at, int | float) else None
-
-
 def _sort_at(item: MessageLike) -> float:
-    at = _at(item)
+    at = at_of(item)
     return -inf if at is None else at
 
 
@@ -311,7 +306,7 @@ def _ends(load: Load, high: int) -> tuple[list[Place], list[Place]]:
         if left > high:
             break
         groups.append((left, unit.indices[0]))
-        if _opens_turn(load.slot.messages, unit):
+        if opens_turn(load.slot.messages, unit.indices[0]):
             turns.append(groups[-1])
     return turns, groups
 
@@ -326,11 +321,3 @@ def _within(ends: tuple[list[Place], list[Place]], low: int, high: int, end: int
             if within:
                 return within[-1][1]
     return end
-
-
-def _opens_turn(items: Sequence[MessageLike], unit: Unit) -> bool:
-    """Say whether a turn begins here: a user's message that follows no other."""
-    if unit.messages[0].role != "user":
-        return False
-    first = unit.indices[0]
-    return first == 0 or role_of(items[first - 1]) != "user"

@@ -6,11 +6,11 @@ is trimmed, when, and to what size is decided in `plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from muntin.core.cut import Keep, longest, piece, smallest
-from muntin.core.load import Load, Unit
+from muntin.core.load import Load, Unit, at_of
 from muntin.core.message import Message, as_message
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.report import Status
@@ -356,9 +356,7 @@ def _original(unit: Unit, number: int) -> Message:
 def _at(slot: Slot, index: int | None) -> float | None:
     if index is None:
         return None
-    item = slot.messages[index]
-    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
-    return at if isinstance(at, int | float) else None
+    return at_of(slot.messages[index])
 
 
 def texts_of(message: Message) -> list[str]:

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from muntin.core.load import opens_turn
 from muntin.core.message import Message, as_message
 from muntin.core.profile import Profile
 from muntin.core.slot import MessageLike, Trimming
 from muntin.core.slots import Slots
+from muntin.core.step import VOLATILE_RATIO
 from muntin.core.tokens import TokenizerLike
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
 SLOTS = ("system", "history", "retrieval")
-# What a volatile slot may have without a ceiling of its own, as in the planner.
-VOLATILE_RATIO = 0.25
 
 UserPolicy: TypeAlias = Callable[[Sequence[Message], int], Sequence[MessageLike]]
 
@@ -75,11 +75,7 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
     read = [_message(number, each) for number, each in enumerate(messages)]
     opening = next((n for n, each in enumerate(read) if each.role != "system"), len(read))
     said = tuple(read[opening:])
-    turns = [
-        n
-        for n, each in enumerate(said)
-        if each.role == "user" and (n == 0 or said[n - 1].role != "user")
-    ]
+    turns = [n for n in range(len(said)) if opens_turn(said, n)]
     if not turns:
         raise InvalidInput("a trace needs at least one user message")
     texts = tuple(None if not text else Message("user", text) for text in volatile)

@@ -13,6 +13,7 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.caching import Caching
 from muntin.core.profile import Profile, as_profile
 from muntin.core.slot import Exact, MessageLike, Stepped, Trimming
+from muntin.core.step import VOLATILE_RATIO
 from muntin.core.tokens import TokenizerLike
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
@@ -20,7 +21,6 @@ from muntin.models import caching_for
 from muntin.simulator.model import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
-    VOLATILE_RATIO,
     Policy,
     Sent,
     Trace,
