@@ -67,7 +67,7 @@ def check_installed() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("the inspector needs: pip install 'muntin[cli,inspector]'") from error
+        raise MissingExtra("the inspector needs: pip install 'muntin[inspector]'") from error
 
 
 def new_token() -> str:

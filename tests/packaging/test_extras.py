@@ -1,0 +1,53 @@
+"""Extras: what each promises works where only it is installed, and without it we say what to do.
+
+`MUNTIN_EXTRAS=all` runs the same in real environments, one for each extra.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import REAL
+from tests.packaging.promises import PROMISES
+
+SCRIPT = Path(__file__).with_name("promises.py")
+# An extra that stands on another is missed where that other is there.
+UNDER = {"inspector": "cli", "postgres": "sql"}
+
+
+def test_every_extra_has_a_promise(built):
+    assert {*PROMISES, "dev"} == set(built.metadata.metadata.get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("extra", PROMISES)
+def test_an_extra_alone_is_enough_for_what_it_promises(extra, with_extra, tmp_path):
+    ended = with_extra(extra).run("python", SCRIPT, extra, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count(": holds\n") == len(PROMISES[extra])
+
+
+@pytest.mark.parametrize("extra", sorted(set(PROMISES) - {"all"}))
+def test_without_an_extra_the_error_says_what_to_install(extra, bare, with_extra, tmp_path):
+    environment = with_extra(UNDER[extra]) if extra in UNDER else bare
+    ended = environment.run("python", SCRIPT, extra, "--without", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    for line in ended.stdout.splitlines():
+        assert f"pip install 'muntin[{extra}]'" in line
+
+
+@pytest.mark.skipif(not REAL, reason="MUNTIN_EXTRAS=all makes real environments")
+@pytest.mark.parametrize("extra", PROMISES)
+def test_what_pip_installed_fits_together(extra, with_extra, tmp_path):
+    environment = with_extra(extra)
+    import subprocess
+    import sys
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", environment.python, "check"],
+        capture_output=True,
+        cwd=tmp_path,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout

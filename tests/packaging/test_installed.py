@@ -1,0 +1,59 @@
+"""Installed alone, in an environment in which there is nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+import muntin
+
+
+def said(environment, code, tmp_path) -> list[str]:
+    """Return the lines that a program prints there."""
+    ended = environment.run("python", "-c", code, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+def test_it_comes_from_the_environment_and_is_this_version(bare, tmp_path):
+    code = "import muntin; print(muntin.__version__, muntin.__file__)"
+    (line,) = said(bare, code, tmp_path)
+    version, file = line.split(" ", 1)
+    assert version == muntin.__version__
+    assert file.startswith(str(bare.folder))
+
+
+def test_every_public_name_is_there(bare, tmp_path):
+    code = "import muntin\nfor name in muntin.__all__: getattr(muntin, name); print(name)"
+    assert said(bare, code, tmp_path) == muntin.__all__
+
+
+def test_a_window_is_composed_and_encoded(bare, tmp_path):
+    code = """
+from muntin import Slots, user
+slots = Slots(100)
+slots.add("system", "Be brief.")
+slots.add("history", [user("Hello.")])
+print(slots.render().openai()["messages"])
+"""
+    (line,) = said(bare, code, tmp_path)
+    assert "Be brief." in line
+    assert "Hello." in line
+
+
+def test_sessions_live_in_memory(bare, tmp_path):
+    code = """
+from muntin import Session, user
+from muntin.store import open_store
+session = Session("a", store=open_store("memory:"))
+session.append(user("Hello."))
+print(len(session.items.all()))
+"""
+    assert said(bare, code, tmp_path) == ["1"]
+
+
+@pytest.mark.parametrize("command", [("muntin",), ("python", "-m", "muntin")])
+def test_the_command_says_what_it_needs(command, bare, tmp_path):
+    ended = bare.run(*command, "--version", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr == "muntin: the command line needs: pip install 'muntin[cli]'\n"
