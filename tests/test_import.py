@@ -7,6 +7,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,10 +41,37 @@ def foreign(modules: set[str]) -> set[str]:
     return roots - {"muntin"} - set(sys.stdlib_module_names)
 
 
+# What running code raises, whatever it does.
+QUIET = ("compile", "exec", "import", "marshal.", "object.", "sys.")
+
+
+def is_import(event: str, what: str) -> bool:
+    """Say whether this is the import system that looks for a module, or reads it."""
+    return event == "os.listdir" or (event == "open" and what.endswith((".py", ".pyc")))
+
+
 def test_import_muntin_loads_only_itself() -> None:
     loaded = loaded_by("import muntin")
     assert foreign(loaded) == set()
     assert {name for name in loaded if name.startswith("muntin")} == {"muntin"}
+
+
+def test_import_muntin_touches_nothing_but_code() -> None:
+    source = Path(muntin.__file__).parents[1]
+    script = f"""
+import sys
+sys.path.insert(0, {str(source)!r})
+touched = []
+sys.addaudithook(lambda event, args: touched.append((event, args[0] if args else None)))
+import muntin
+print([(event, str(what)) for event, what in touched if not event.startswith({QUIET!r})])
+"""
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, check=True, text=True
+    )
+    touched = literal_eval(run.stdout)
+    assert touched
+    assert [(event, what) for event, what in touched if not is_import(event, what)] == []
 
 
 @pytest.mark.parametrize("name", CORE)

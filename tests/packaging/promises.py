@@ -31,7 +31,7 @@ from tests.providers.servers import PROTOCOLS, Answer, serving  # noqa: E402
 
 MUNTIN = Path(sys.executable).with_name("muntin")
 PROMPT = "---\nname: chat\n---\n<system>You work for {{ input.shop }}.</system>\n"
-WORDS = {
+WORDS: dict[str, Any] = {
     "version": "1.0",
     "truncation": None,
     "padding": None,
@@ -109,12 +109,12 @@ def sessions_in_a_file() -> None:
 
 
 def sessions_on_a_server() -> None:
+    refused = ""
     try:
         open_store("postgresql://nobody@127.0.0.1:1/nothing")
     except StoreError as error:
-        assert "127.0.0.1:1" in str(error), error
-    else:
-        raise AssertionError("there is no such server")
+        refused = str(error)
+    assert "127.0.0.1:1" in refused, refused
 
 
 def model_of(name: str) -> Callable[[], None]:
@@ -154,7 +154,7 @@ def command_with_prompts_sessions_and_counts() -> None:
 def the_inspector() -> None:
     with open_store("sqlite:///kept.db") as store:
         Session("ada", store=store).append(user("Remember me."))
-    asked = [MUNTIN, "inspect", "--store", "sqlite:///kept.db", "--port", "0", "--json"]
+    asked = [str(MUNTIN), "inspect", "--store", "sqlite:///kept.db", "--port", "0", "--json"]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         assert run.stderr is not None

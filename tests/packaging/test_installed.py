@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import muntin
+from tests.packaging.conftest import Environment
 
 
-def said(environment, code, tmp_path) -> list[str]:
+def said(environment: Environment, code: str, tmp_path: Path) -> list[str]:
     """Return the lines that a program prints there."""
     ended = environment.run("python", "-c", code, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr

@@ -7,15 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.packaging.conftest import REAL, Environment, do, install
+
 USER = Path(__file__).with_name("user.py")
-WRONG = '''\
+WRONG = """\
 from muntin import Budget, Slots, user
 
 Slots("many")
 Slots(100).add("input", object())
 Budget(8_000).nonsense
 user(None)
-'''
+"""
 
 
 def mypy(bare, file: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -40,3 +44,16 @@ def test_a_users_mistakes_are_found(bare, tmp_path):
     checked = mypy(bare, program, tmp_path)
     found = re.findall(r"program\.py:(\d+): error: .*\[(.+)\]", checked.stdout)
     assert found == [("3", "arg-type"), ("4", "arg-type"), ("5", "attr-defined"), ("6", "arg-type")]
+
+
+@pytest.mark.skipif(not REAL, reason="MUNTIN_EXTRAS=all installs pyright")
+def test_pyright_finds_every_type_of_a_users_program(with_extra, tmp_path):
+    folder = tmp_path / "pyright"
+    do(sys.executable, "-m", "venv", "--without-pip", folder)
+    install(folder, "pyright[nodejs]")  # Node.js from a wheel
+    (tmp_path / "program.py").write_text(USER.read_text())
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    checked = Environment(folder).run(
+        "pyright", "--pythonpath", with_extra("all").python, "program.py", cwd=tmp_path
+    )
+    assert checked.stdout == "0 errors, 0 warnings, 0 informations\n"

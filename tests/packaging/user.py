@@ -28,9 +28,10 @@ from muntin import (
     tool,
     user,
 )
-from muntin.models import as_model, context_window
+from muntin.models import context_window
+from muntin.runtime.generators import Generator
 from muntin.store import Store, open_store
-from muntin.testing import ScriptedModel, assert_survives
+from muntin.testing import ScriptedModel
 
 
 def compose(history: Sequence[Message]) -> Window:
@@ -73,18 +74,25 @@ async def ask() -> str:
     return reply.text
 
 
+def answering() -> Generator:
+    return generator(
+        name="chat",
+        model=ScriptedModel(["Hello."]),
+        prompt="You are a helpful assistant.",
+        history=Turns(8),
+        user="Hi.",
+    )
+
+
 def main() -> None:
     window = compose([user("Hello."), assistant("Hello.")])
     for message in window.messages:
         assert_type(message, Message)
     for slot in window.report.slots:
-        print(slot.name)
+        assert_type(slot.decisions, tuple[Decision, ...])
     with open_store("memory:") as store:
         print(remember(store))
     try:
         print(context_window("openai/gpt-4o"))
     except MuntinError as error:
         print(error)
-
-
-__all__ = ["Decision", "Turns", "as_model", "assert_survives", "generator", "main", "talk"]

@@ -40,7 +40,9 @@ try:
 
     from muntin.store.database import Database, Transaction
 except ImportError as error:
-    raise MissingExtra("this store needs: pip install 'muntin[sql]'") from error
+    raise MissingExtra(
+        "this store needs: pip install 'muntin[sql]', or 'muntin[postgres]' for PostgreSQL"
+    ) from error
 
 
 # The largest number both databases take.
