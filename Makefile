@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .env-bench
 SITE := site
+# Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
+PYTHONS ?= $(foreach minor,11 12 13 14,$(shell python3.$(minor) -c "import sys; print(sys.executable)" 2>/dev/null))
 
-.PHONY: help demo test browser picture check lint types site docs soak bench bench-estimate format clean
+.PHONY: help demo test pythons browser picture check lint types site docs soak bench bench-estimate format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -27,6 +29,13 @@ demo: $(READY) ## Compose a real conversation into a small window and show it
 
 test: $(READY) browser ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+pythons: ## Run all tests on every Python found, or on those in PYTHONS
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') && \
+		echo "Python $$version" && \
+		$(MAKE) --no-print-directory test PYTHON=$$python VENV=.env-py$$version || exit 1; \
+	done
 
 # The tests of the inspector drive a real browser: it is installed where that is allowed.
 browser:
@@ -55,12 +64,13 @@ docs: site ## Build the site into site/, and check that the docs are true
 
 check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
 
-soak: $(READY) ## Run the long forms: properties, kills, writers
+soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/store/test_windows.py
 	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/test_wire.py tests/providers/test_decode.py
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/test_agent.py
 	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
+	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
@@ -90,4 +100,4 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(PEERS) $(SITE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .mypy_cache .ruff_cache .pytest_cache .hypothesis

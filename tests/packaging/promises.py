@@ -27,7 +27,7 @@ from muntin.tools import tool_schema
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tests.providers.servers import PROTOCOLS, Answer, serving  # noqa: E402
+from tests.providers.servers import PROTOCOLS, Answer, serving
 
 MUNTIN = Path(sys.executable).with_name("muntin")
 PROMPT = "---\nname: chat\n---\n<system>You work for {{ input.shop }}.</system>\n"
