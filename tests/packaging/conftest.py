@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -86,10 +87,15 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that all processes of the test run have in common."""
     base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield base.parent
+        return
+    yield base
+    for large in base.glob("with-*/"):  # pytest would keep gigabytes
+        shutil.rmtree(large)
 
 
 @pytest.fixture(scope="session")
