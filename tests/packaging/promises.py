@@ -199,11 +199,11 @@ def without(promise: Callable[[], None]) -> str:
 
 
 def main(extra: str, *options: str) -> None:
-    """Run what an extra promises, in an empty folder."""
+    """Run what an extra promises, each in an empty folder."""
     sys.addaudithook(stay_here)
     run = without if "--without" in options else holds
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        for promise in PROMISES[extra]:
+    for promise in PROMISES[extra]:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
             print(promise.__name__, run(promise), sep=": ", flush=True)
 
 
