@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -139,7 +140,7 @@ class App:
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
 
         def register(handler: Handler) -> Handler:
-            if not asyncio.iscoroutinefunction(handler):
+            if not inspect.iscoroutinefunction(handler):
                 raise InvalidInput(f"the handler of {kind!r} must be an async function")
             self._handlers[kind] = handler
             with suppress(RuntimeError):  # registered before the app runs

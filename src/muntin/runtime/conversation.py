@@ -7,6 +7,7 @@ before anything else happens, and stays whatever the strategy does.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -176,7 +177,7 @@ class Conversation:
             return None
         try:
             async with asyncio.timeout(self._timeout) as limit:
-                if asyncio.iscoroutinefunction(hook):
+                if inspect.iscoroutinefunction(hook):
                     return await hook(ctx, *more)
                 return await settle(await in_thread(lambda: hook(ctx, *more)))
         except Exception as error:

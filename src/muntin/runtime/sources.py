@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity, in_thread
@@ -162,7 +162,7 @@ async def _resolve(
     if not callable(content):
         return content, None
     values = (input, ctx)[: arity(content, f"source {name!r}")]
-    if asyncio.iscoroutinefunction(content):
+    if iscoroutinefunction(content):
         given = await content(*values)
     else:
         # In a thread of its own: one that hangs holds up nobody.
