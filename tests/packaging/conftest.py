@@ -129,6 +129,7 @@ def with_extra(
     def make(folder: Path, extra: str) -> None:
         do(sys.executable, "-m", "venv", "--without-pip", folder)
         install(folder, f"muntin[{extra}] @ {built.wheel.as_uri()}")
+        pip(folder, "check")
 
     def environment(extra: str) -> Environment:
         if REAL:
@@ -143,9 +144,13 @@ def with_extra(
 
 
 def install(folder: Path, *what: str | Path) -> None:
-    """Install into an environment that has no pip itself."""
-    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
-    do(*pip, "install", "--quiet", "--disable-pip-version-check", *what)
+    """Install into an environment."""
+    pip(folder, "install", "--quiet", "--disable-pip-version-check", *what)
+
+
+def pip(folder: Path, *command: str | Path) -> None:
+    """Run pip on an environment that has none itself."""
+    do(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *command)
 
 
 def asked_for(package: Distribution, extras: set[str]) -> set[str]:

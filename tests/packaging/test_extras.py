@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,6 @@ EXTRAS = sorted(set(PROMISES) - {"all"})
 # An extra that stands on another is missed where that other is there.
 UNDER = {"inspector": "cli", "postgres": "sql"}
 
-only_real = pytest.mark.skipif(not REAL, reason="MUNTIN_EXTRAS=all makes real environments")
-
 
 def test_every_extra_has_a_promise(built):
     assert {*PROMISES, "dev"} == set(built.metadata.metadata.get_all("Provides-Extra"))
@@ -30,7 +26,7 @@ def test_all_is_every_extra_together(built):
     assert asked_for(built.metadata, {"all"}) == asked_for(built.metadata, set(EXTRAS))
 
 
-@pytest.mark.parametrize("extra", [*EXTRAS, pytest.param("all", marks=only_real)])
+@pytest.mark.parametrize("extra", PROMISES if REAL else EXTRAS)
 def test_an_extra_alone_is_enough_for_what_it_promises(extra, with_extra, tmp_path):
     ended = with_extra(extra).run("python", SCRIPT, extra, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -52,11 +48,3 @@ def test_a_server_without_any_extra_is_told_both_ways(bare, tmp_path):
     ended = bare.run("python", SCRIPT, "postgres", "--without", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "'muntin[postgres]'" in ended.stdout
-
-
-@only_real
-@pytest.mark.parametrize("extra", PROMISES)
-def test_what_pip_installed_fits_together(extra, with_extra):
-    pip = [sys.executable, "-m", "pip", "--python", with_extra(extra).python]
-    checked = subprocess.run([*pip, "check"], capture_output=True, check=False, text=True)
-    assert checked.returncode == 0, checked.stdout

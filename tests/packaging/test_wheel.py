@@ -34,7 +34,7 @@ def test_the_wheel_has_every_file_of_the_source_and_nothing_else(built):
     assert names == source_files()
 
 
-def test_the_wheel_has_what_is_not_code():
+def test_the_wheel_has_what_is_not_code(built):
     assert {
         "muntin/py.typed",
         "muntin/core/vocab/LICENSE",
@@ -44,7 +44,7 @@ def test_the_wheel_has_what_is_not_code():
         "muntin/inspector/static/index.html",
         "muntin/inspector/static/app.js",
         "muntin/inspector/static/style.css",
-    } <= source_files()
+    } <= set(contents(built.wheel))
 
 
 def test_the_wheel_runs_on_any_machine(built):
