@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -96,6 +97,7 @@ def test_make_demo_runs_the_command():
     planned = subprocess.run(
         ["make", "--no-print-directory", "-n", "-o", ".venv/.ready", "demo"],
         cwd=ROOT,
+        env={**os.environ, "MAKEFLAGS": ""},  # not those of the make that runs this test
         capture_output=True,
         text=True,
         check=True,
