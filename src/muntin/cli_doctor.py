@@ -144,7 +144,7 @@ def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
     return Check("extras", name, state, f"{what}pip install 'muntin[{name}]'")
 
 
-# As a package's metadata writes it: `typer>=0.15; extra == "cli"`, `muntin[sql]; extra == …`.
+# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[sql]; extra == …`.
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(?:\[(?P<extras>[^]]*)\])?\s*(?:>=\s*(?P<least>[\w.]+))?"
 )
