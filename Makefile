@@ -10,7 +10,7 @@ SITE := site
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
 PYTHONS ?= $(foreach minor,11 12 13 14,$(shell python3.$(minor) -c "import sys; print(sys.executable)" 2>/dev/null))
 
-.PHONY: help demo test pythons browser picture check lint types site docs soak bench bench-estimate format clean
+.PHONY: help demo test pythons browser picture check lint types site docs soak bench bench-short format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -73,23 +73,11 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
-bench: $(PEERS)/.ready ## Measure against LangChain and LiteLLM, side by side
-	$(PEERS)/bin/python bench/compose.py
-	$(PEERS)/bin/python bench/prompts.py
-	$(PEERS)/bin/python bench/store.py
-	$(PEERS)/bin/python bench/wire.py
-	$(PEERS)/bin/python bench/runtime.py
-	$(PEERS)/bin/python bench/caching.py
+bench: $(READY) ## Measure everything beside the peers (some 30 minutes), write docs/benchmarks.md
+	$(BIN)/python -m bench --date "$$(date +%F)"
 
-bench-estimate: $(READY) ## Measure the estimate's error by script
-	$(BIN)/python bench/estimate.py
-
-$(PEERS)/.ready: pyproject.toml bench/requirements.txt
-	@echo "Setting up $(PEERS) with the peers (once) ..."
-	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[tokens,prompts,sql]' -r bench/requirements.txt
-	@touch $@
+bench-short: $(READY) ## Measure small sizes without the peers (a minute), write nothing
+	$(BIN)/python -m bench --short
 
 picture: $(READY) browser ## Make the pictures of the docs and of the inspector for the README
 	$(BIN)/python tools/pictures.py

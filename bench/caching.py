@@ -10,20 +10,16 @@ Peers that are not installed are left out. docs/simulator.md says what the setti
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bench.cache import frontiers  # noqa: E402
-from bench.cache.contest import (  # noqa: E402
+from bench.cache import frontiers
+from bench.cache.contest import (
     BEST_POET,
     FLOOR,
     HUMAN,
@@ -35,42 +31,12 @@ from bench.cache.contest import (  # noqa: E402
     Row,
     measure,
 )
-from bench.cache.sessions import BUDGET, USUAL, Session, recorded, retrieved, sessions  # noqa: E402
-from bench.cache.trimmers import RealPoet  # noqa: E402
-from muntin.core.slot import Stepped  # noqa: E402
+from bench.cache.sessions import BUDGET, USUAL, Session, recorded, retrieved, sessions
+from bench.cache.trimmers import RealPoet
+from bench.measure import Figure, as_json, options
+from muntin.core.slot import Stepped
 
-RESULTS = ROOT / "bench" / "results" / "caching.json"
 SHORT = ("recorded", "agent", "recorded, retrieval")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """Muntin beside a peer: what is asked is asked of `ours` over `theirs`."""
-
-    work: str
-    peer: str
-    ours: float
-    theirs: float
-    unit: str = "tokens"
-    at_most: float | None = None
-    at_least: float | None = None
-    note: str = ""
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.theirs
-
-    @property
-    def held(self) -> bool | None:
-        """Whether the aim is reached; None where there is none."""
-        if self.at_most is not None:
-            return self.ratio <= self.at_most
-        return None if self.at_least is None else self.ratio >= self.at_least
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figure as JSON has it; what is empty is left out."""
-        given = {**asdict(self), "ratio": self.ratio, "held": self.held}
-        return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 # What is asked. A setting that nobody named is a variant: its aim is the same, and told apart.
@@ -103,6 +69,7 @@ def _costs(session: Session, rows: Sequence[Row]) -> Iterator[Figure]:
                 peer=BEST_POET,
                 ours=row.cost,
                 theirs=poet.cost,
+                unit="tokens",
                 note="every message is written once, and read from then on",
             )
             continue
@@ -113,6 +80,7 @@ def _costs(session: Session, rows: Sequence[Row]) -> Iterator[Figure]:
             peer=row.policy,
             ours=own.cost,
             theirs=row.cost,
+            unit="tokens",
             at_most=_at_most(session, row),
             note=_note(session, row),
         )
@@ -191,6 +159,7 @@ def rules(budget: int, turns: int, rounds: int) -> Iterator[Figure]:
             peer="high mark less low mark",
             ours=moved.grown,
             theirs=moved.step,
+            unit="tokens",
             at_least=1,
             note=note,
         )
@@ -273,17 +242,11 @@ def run(short: bool) -> tuple[list[Row], list[Figure]]:
 
 def main() -> None:
     """Measure, print, and write the figures as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--short", action="store_true", help="fewer turns, a smaller budget")
-    parser.add_argument("--out", type=Path, help=f"where to write; {RESULTS.name} of a full run")
-    given = parser.parse_args()
+    given = options(__doc__).parse_args()
     rows, figures = run(given.short)
     print(show(rows, figures))
-    out = given.out or (None if given.short else RESULTS)
-    if out is not None:
-        out.write_text(json.dumps([each.to_dict() for each in figures], indent=1) + "\n", "utf-8")
+    if given.out is not None:
+        given.out.write_text(as_json([each.to_dict() for each in figures]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,128 +1,47 @@
 """Fitting a history into a budget, side by side with LangChain's and LiteLLM's trimmers.
 
-All contestants do the same work with the same exact tokenizer, in turns in one run, and what is
-measured is processor time, so that the ratios hold on a busy machine too.
-`python bench/compose.py [--quick] [--json FILE]` prints a table and what of the acceptance lines
-holds. Peers that are not installed are left out.
+    python bench/compose.py [--short] [--out FILE]
+
+All contestants do the same work with the same exact tokenizer, on messages built beforehand, in
+turns in one run, and what is measured is processor time, so that the ratios hold on a busy machine
+too. Muntin is measured beside the peers that are installed, and where none is, beside itself.
 """
 
-import argparse
-import gc
+from __future__ import annotations
+
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from itertools import count, islice, product
+from itertools import islice, product
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.conversations import Dict, exchanges, history
+from bench.measure import Figure, in_turns, run
 from muntin import Message, Slots, Window
 from muntin.core.exact import ExactTokenizer, openai_tokenizer
 
-HERE = Path(__file__).parent
-TRACES = HERE.parent / "tests" / "data" / "airline-traces.jsonl"
 SMALL, LARGE = 8_000, 128_000
 SIZES = (100, 1_000, 10_000, 100_000)
-# What takes longer than this is run once.
-SLOW_SECONDS = 4.0
 # LiteLLM counts all it has kept again for every message it keeps: beyond this, minutes a call.
 LITELLM_MOST = {SMALL: 100_000, LARGE: 1_000}
-
-# How long texts are. "recorded": as in the recorded conversations, whose tools answer in a few
-# words (260 characters a message on average). "agent": as of agents that read files and search
-# (some 1,100 on average); recorded texts are put together to these lengths, by turns.
-TRAFFIC: dict[str, dict[str, tuple[int, ...]]] = {
-    "recorded": {},
-    "agent": {
-        "user": (80, 160, 240, 400, 900),
-        "assistant": (200, 400, 700, 1_200, 2_400),
-        "tool": (400, 1_200, 2_500, 5_000, 9_000),
-    },
+CACHED = "LangChain, counts cached by the user"
+# The aims, by work and peer, for 10,000 messages as agents have them into 8,000 tokens.
+AIMS = {
+    ("first call", "LangChain"): 1 / 300,
+    ("first call", "LiteLLM"): 1 / 300,
+    ("next turn", "LangChain"): 1 / 3_000,
 }
-
-Dict = dict[str, Any]
-
-
-# The work: a long session made of real conversations, no text twice.
-
-
-@cache
-def _traces() -> list[list[Dict]]:
-    lines = TRACES.read_text("utf-8").splitlines()
-    return [json.loads(line)["messages"] for line in lines]
-
-
-@cache
-def _texts(role: str) -> str:
-    """Return all that was recorded of a role, as one text."""
-    messages = [message for trace in _traces() for message in trace]
-    return "\n".join(m["content"] for m in messages if m["role"] == role and m["content"])
-
-
-def _lengthen(text: str, role: str, number: int, traffic: str) -> str:
-    """Return the text at the length this traffic has, filled up with others of its role."""
-    lengths = TRAFFIC[traffic].get(role)
-    if not lengths or not text:
-        return text
-    missing = max(0, lengths[number % len(lengths)] - len(text))
-    start = 7_919 * number % max(1, len(_texts(role)) - missing)
-    return text + _texts(role)[start : start + missing]
-
-
-def _conversation(number: int, traffic: str) -> list[Dict]:
-    """Return a recorded conversation without its system message, its texts and ids made unique."""
-    trace = _traces()[number % len(_traces())]
-    messages: list[Dict] = []
-    call_id = ""
-    for place, given in enumerate(trace[1:]):
-        mark = f"{number}.{place}"
-        role = given["role"]
-        text = _lengthen(given.get("content") or "", role, 31 * number + place, traffic)
-        message: Dict = {"role": role, "content": f"{text} ({mark})" if text else ""}
-        if given.get("tool_calls"):
-            function = given["tool_calls"][0]["function"]
-            call_id = f"call_{mark}"
-            arguments = json.dumps({**json.loads(function["arguments"]), "trace": mark})
-            called = {"name": function["name"], "arguments": arguments}
-            message["tool_calls"] = [{"id": call_id, "type": "function", "function": called}]
-        elif role == "tool":
-            message["tool_call_id"] = call_id
-        messages.append(message)
-    return messages
-
-
-def history(size: int, traffic: str = "agent") -> list[Dict]:
-    """Return a session of `size` messages; sessions of different sizes end alike."""
-    newest_first: list[Dict] = []
-    # From this conversation on, one in five is a tool result in the newest hundred too.
-    for number in count(16):
-        newest_first += reversed(_conversation(number, traffic))
-        if len(newest_first) >= size - 1:
-            break
-    messages = newest_first[size - 2 :: -1]
-    if messages[0]["role"] == "tool":  # its call was cut off
-        messages[0] = {"role": "user", "content": messages[0]["content"]}
-    return [_traces()[0][0], *messages]
-
-
-def exchanges(traffic: str = "agent") -> Iterator[list[Dict]]:
-    """Yield one exchange after another, a question and its answer, no text twice."""
-    for number in count(1_000_000):
-        said = {"user": f"And what about booking {number}?", "assistant": f"Booking {number}: yes."}
-        yield [
-            {"role": role, "content": _lengthen(text, role, number, traffic)}
-            for role, text in said.items()
-        ]
 
 
 # The contestants.
@@ -178,7 +97,7 @@ def muntin(exact: ExactTokenizer, *, remembers: bool) -> Contestant:
     def trim(messages: list[Any], budget: int) -> int:
         return len(compose(messages, budget, known if remembers else Plain(exact)).messages)
 
-    return Contestant("muntin", Message.from_dict, trim, remembers)
+    return Contestant("Muntin", Message.from_dict, trim, remembers)
 
 
 def langchain(exact: ExactTokenizer) -> list[Contestant]:
@@ -226,13 +145,13 @@ def langchain(exact: ExactTokenizer) -> list[Contestant]:
             )
             return len(kept)
 
-        return Contestant(f"langchain, {name} counter", build, trim, cached)
+        return Contestant(name, build, trim, cached)
 
     one = counter(exact.count)
     return [
-        trimmer("message", one),
-        trimmer("list", lambda messages: sum(map(one, messages))),
-        trimmer("cached", counter(lru_cache(maxsize=None)(exact.count)), cached=True),
+        trimmer("LangChain, counter of a message", one),
+        trimmer("LangChain, counter of a list", lambda messages: sum(map(one, messages))),
+        trimmer(CACHED, counter(lru_cache(maxsize=None)(exact.count)), cached=True),
     ]
 
 
@@ -258,189 +177,133 @@ def litellm(exact: ExactTokenizer) -> list[Contestant]:
     def trim(messages: list[Any], budget: int) -> int:
         return call(messages, lucky.get(budget, budget))
 
-    return [Contestant("litellm", dict, trim)]
+    return [Contestant("LiteLLM", dict, trim)]
 
 
 def peers(exact: ExactTokenizer) -> list[Contestant]:
     """Return the peers that are installed."""
     found: list[Contestant] = []
-    for make in (langchain, litellm):
-        try:
+    for name, make in (("langchain_core", langchain), ("litellm", litellm)):
+        if find_spec(name):
             found += make(exact)
-        except ImportError as error:
-            print(f"left out: {error}", file=sys.stderr)
     for peer in found:  # what is loaded on first use is not timed
         peer.trim([peer.build(message) for message in history(10)], 2_000)
     return found
 
 
-# Measuring.
+# The jobs. Each trims, and returns how many messages it kept.
 
 
-@dataclass
-class Job:
-    """One thing to time: `run` is called `repeats` times, or once if it is slow."""
-
-    name: str
-    run: Callable[[], int]
-    repeats: int
-    seconds: list[float] = field(default_factory=list)
-    kept: int = 0
-
-    def step(self) -> None:
-        """Run it once more, timed."""
-        start = process_time()
-        self.kept = self.run()
-        self.seconds.append(process_time() - start)
-
-    def is_done(self) -> bool:
-        """Say whether it ran often enough."""
-        slow = bool(self.seconds) and self.seconds[0] > SLOW_SECONDS
-        return slow or len(self.seconds) >= self.repeats
-
-    @property
-    def median(self) -> float:
-        """The median of its times."""
-        return median(self.seconds)
+Job = Callable[[], int]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison: `ratio` is how many times the peer's time is Muntin's."""
-
-    work: str
-    traffic: str
-    messages: int
-    budget: int
-    peer: str
-    peer_ms: float
-    muntin_ms: float
-    ratio: float
-    peer_runs: int
-    peer_kept: int
-    muntin_kept: int
-
-
-def race(jobs: Sequence[Job]) -> None:
-    """Run the jobs in turns, those with more repeats several times a turn."""
-    gc.collect()
-    gc.freeze()  # what was built before is nobody's burden
-    rounds = min(job.repeats for job in jobs)
-    while not all(job.is_done() for job in jobs):
-        for job in jobs:
-            for _ in range(job.repeats // rounds):
-                if not job.is_done():
-                    job.step()
-    gc.unfreeze()
-
-
-def compare(
-    work: str, messages: int, budget: int, own: Job, others: Sequence[Job], traffic: str = "agent"
-) -> list[Row]:
-    """Race Muntin's job against others."""
-    print(f"{work}: {messages:,} messages ({traffic}) into {budget:,} ...", file=sys.stderr)
-    race([own, *others])
-    return [
-        Row(
-            work,
-            traffic,
-            messages,
-            budget,
-            job.name,
-            job.median * 1e3,
-            own.median * 1e3,
-            job.median / own.median,
-            len(job.seconds),
-            job.kept,
-            own.kept,
-        )
-        for job in others
-    ]
-
-
-def first_call(who: Contestant, given: Sequence[Dict], budget: int, repeats: int) -> Job:
-    """Return the job of trimming prebuilt messages."""
+def first_call(who: Contestant, given: Sequence[Dict], budget: int) -> Job:
+    """Return the job of trimming messages that were built beforehand."""
     messages = [who.build(message) for message in given]
-    return Job(who.name, lambda: who.trim(messages, budget), repeats)
+    return lambda: who.trim(messages, budget)
 
 
 def next_turn(
-    who: Contestant, given: Sequence[Dict], budget: int, repeats: int, traffic: str = "agent"
+    who: Contestant, given: Sequence[Dict], budget: int, times: int, traffic: str = "agent"
 ) -> Job:
-    """Return the job of trimming again with one more exchange, each time a new one."""
+    """Return the job of trimming again with one more exchange, a new one each of so many times."""
     messages = [who.build(message) for message in given]
-    turns = islice(exchanges(traffic), repeats)
+    turns = islice(exchanges(traffic), times)
     new = [[who.build(message) for message in turn] for turn in turns]
     new.reverse()  # all contestants begin with the same
     if who.remembers:
         who.trim(messages, budget)
 
-    def run() -> int:
+    def trim() -> int:
         messages[len(given) :] = new.pop()
         return who.trim(messages, budget)
 
-    return Job(who.name, run, repeats)
+    return trim
+
+
+def compare(
+    work: str,
+    own: tuple[Job, int],
+    others: dict[str, tuple[Job, int]],
+    most: Callable[[str], float | None] = lambda peer: None,
+) -> Iterator[Figure]:
+    """Run Muntin's job and the others in turns, each so many times."""
+    print(f"{work} ...", file=sys.stderr)
+    jobs = {"": own, **others}
+    taken = in_turns(
+        {name: job for name, (job, _) in jobs.items()},
+        {name: times for name, (_, times) in jobs.items()},
+        clock=process_time,
+    )
+    ours = taken.pop("")
+    for peer, theirs in taken.items():
+        yield Figure(
+            work=work,
+            peer=peer,
+            ours=ours.seconds,
+            theirs=theirs.seconds,
+            at_most=most(peer),
+            note=f"messages kept: {theirs.result} and {ours.result}",
+        )
 
 
 def trimming(
-    sizes: Sequence[int], budgets: Sequence[int], repeats: int, traffic: str = "agent"
-) -> list[Row]:
-    """Compare first calls and next turns with the peers."""
+    rivals: Sequence[Contestant], size: int, budget: int, repeats: int, traffic: str = "agent"
+) -> Iterator[Figure]:
+    """Compare first calls, and at one size next turns, with the peers."""
     exact = openai_tokenizer("o200k_base")
-    rows: list[Row] = []
-    installed = peers(exact)
-    for size, budget in product(sizes, budgets):
-        given = history(size, traffic)
-        rivals = [
-            peer for peer in installed if peer.name != "litellm" or size <= LITELLM_MOST[budget]
-        ]
-        own = muntin(exact, remembers=False)
-        rows += compare(
-            "cold",
-            size,
-            budget,
-            first_call(own, given, budget, 5 * repeats),
-            # On a first call a cache has nothing to remember.
-            [first_call(peer, given, budget, repeats) for peer in rivals if not peer.remembers],
-            traffic,
-        )
-        if size == 10_000:
-            own = muntin(exact, remembers=True)
-            rows += compare(
-                "next turn",
-                size,
-                budget,
-                next_turn(own, given, budget, 20 * repeats, traffic),
-                # LiteLLM has nothing to remember: its next turn is its first call.
-                [
-                    next_turn(peer, given, budget, repeats, traffic)
-                    for peer in rivals
-                    if peer.name != "litellm"
-                ],
-                traffic,
-            )
-    return rows
+    given = history(size, traffic)
+    rivals = [peer for peer in rivals if peer.name != "LiteLLM" or size <= LITELLM_MOST[budget]]
+    what = f"{size:,} messages ({traffic}) into {budget:,}"
+
+    def most(work: str, peer: str) -> float | None:
+        aimed = (size, budget, traffic) == (10_000, SMALL, "agent") and peer != CACHED
+        return AIMS.get((work, peer.partition(",")[0])) if aimed else None
+
+    own = muntin(exact, remembers=False)
+    # On a first call a cache has nothing to remember.
+    first = {
+        peer.name: (first_call(peer, given, budget), repeats)
+        for peer in rivals
+        if not peer.remembers
+    }
+    if first:
+        job = (first_call(own, given, budget), 5 * repeats)
+        yield from compare(f"first call: {what}", job, first, partial(most, "first call"))
+    # LiteLLM has nothing to remember: its next turn is its first call.
+    turns = {
+        peer.name: (next_turn(peer, given, budget, repeats, traffic), repeats)
+        for peer in rivals
+        if peer.name != "LiteLLM"
+    }
+    if turns and size == 10_000:
+        own = muntin(exact, remembers=True)
+        job = (next_turn(own, given, budget, 20 * repeats, traffic), 20 * repeats)
+        yield from compare(f"next turn: {what}", job, turns, partial(most, "next turn"))
 
 
-def ourselves(sizes: tuple[int, int], budgets: Sequence[int], repeats: int) -> list[Row]:
+def ourselves(small: int, large: int, budget: int, repeats: int) -> Iterator[Figure]:
     """Compare Muntin with itself: ten times the history, and the next turn with the first."""
     exact = openai_tokenizer("o200k_base")
-    rows: list[Row] = []
-    small, large = map(history, sizes)
     fresh = muntin(exact, remembers=False)
-    for budget in budgets:
-        base = first_call(fresh, small, budget, repeats)
-        long = first_call(fresh, large, budget, repeats)
-        long.name = f"muntin, {len(large):,} messages"
-        rows += compare("cold", len(small), budget, base, [long])
-        turn = next_turn(muntin(exact, remembers=True), small, budget, 10 * repeats)
-        again = first_call(fresh, small, budget, repeats)
-        again.name = "muntin, cold"
-        rows += compare("next turn", len(small), budget, turn, [again])
-    return rows
+    few, many = (first_call(fresh, history(size), budget) for size in (small, large))
+    aimed = budget == SMALL
+    yield from compare(
+        f"first call: {large:,} messages (agent) into {budget:,}",
+        (many, repeats),
+        {f"Muntin, {small:,} messages": (few, repeats)},
+        lambda peer: 1.3 if aimed else None,
+    )
+    turn = next_turn(muntin(exact, remembers=True), history(small), budget, 10 * repeats)
+    yield from compare(
+        f"next turn: {small:,} messages (agent) into {budget:,}",
+        (turn, 10 * repeats),
+        {"Muntin, first call": (few, repeats)},
+        lambda peer: 0.1 if aimed else None,
+    )
 
 
-def planning(repeats: int, size: int = 1_000) -> list[Row]:
+def planning(repeats: int, size: int) -> Iterator[Figure]:
     """Compare planning a window of `size` messages, all counts known, with counting it once."""
     exact = openai_tokenizer("o200k_base")
     messages = [Message.from_dict(message) for message in history(10 * size)]
@@ -448,26 +311,42 @@ def planning(repeats: int, size: int = 1_000) -> list[Row]:
     known = Plain(exact)
     budget = compose(window, LARGE * size, known).tokens
     texts = [text for message in window for text in texts_of(message)]
-    own = Job("muntin", lambda: len(compose(messages, budget, known).messages), 5 * repeats)
-    own.run()
-    counting = Job("tiktoken, counting it once", lambda: sum(map(exact.count, texts)), repeats)
-    rows = compare("planning", 10 * size, budget, own, [counting])
-    return [replace(row, peer_kept=size) for row in rows]
+
+    def count() -> int:
+        return len(window) if sum(map(exact.count, texts)) else 0
+
+    def plan() -> int:
+        return len(compose(messages, budget, known).messages)
+
+    plan()
+    yield from compare(
+        f"planning a window of {size:,} messages, all counts known",
+        (plan, 5 * repeats),
+        {"tiktoken, counting it once": (count, repeats)},
+        lambda peer: 0.1,
+    )
 
 
-def importing(repeats: int) -> list[Row]:
-    """Compare the time to import, each in a new process."""
-    names = ("muntin", "langchain_core.messages", "litellm")
-    found = [name for name in names if find_spec(name.partition(".")[0])]
-    jobs = {name: Job(name, int, repeats) for name in found}
+IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
+
+
+def importing(repeats: int) -> Iterator[Figure]:
+    """Compare the time to import, each in a new process, in turns."""
+    aims = {"langchain_core.messages": 0.2, "litellm": None}
+    found = ["muntin", *(name for name in aims if find_spec(name.partition(".")[0]))]
+    seconds: dict[str, list[float]] = {name: [] for name in found}
     for _, name in product(range(repeats), found):
-        code = (
-            f"import time; t = time.process_time(); import {name}; print(time.process_time() - t)"
+        command = [sys.executable, "-c", IMPORT.format(name)]
+        done = subprocess.run(command, capture_output=True, check=True)
+        seconds[name].append(float(done.stdout.split()[-1]))
+    for name in found[1:]:
+        yield Figure(
+            work="import muntin",
+            peer=f"import {name}",
+            ours=median(seconds["muntin"]),
+            theirs=median(seconds[name]),
+            at_most=aims[name],
         )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-        jobs[name].seconds.append(float(run.stdout.split()[-1]))
-    own = jobs.pop("muntin")
-    return compare("import", 0, 0, own, list(jobs.values()))
 
 
 # What is tokenised.
@@ -481,188 +360,73 @@ def texts_of(message: Message) -> list[str]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the tokenizer was asked, in characters; `needless` are texts it need not have seen."""
+    """What the tokenizer was asked; `needless` are texts it need not have seen."""
 
-    work: str
-    messages: int
-    budget: int
-    history: int
-    window: int
-    tokenised: int
+    texts: int
+    characters: int
     needless: int
 
 
-def asked(size: int, budget: int) -> list[Asked]:
+def asked(size: int, budget: int) -> tuple[Asked, Asked]:
     """Record what a first call and the next turn have tokenised."""
     tokenizer = Recording(openai_tokenizer("o200k_base"))
     messages = [Message.from_dict(message) for message in history(size)]
     new = [Message.from_dict(message) for message in next(exchanges())]
-    found: list[Asked] = []
-    for work, given in (("cold", messages), ("next turn", messages + new)):
+
+    def record(given: Sequence[Message], needed: Callable[[Window], Sequence[Message]]) -> Asked:
         tokenizer.asked.clear()
         window = compose(given, budget, tokenizer)
-        kept = [text for message in window.messages for text in texts_of(message)]
-        needed = set(kept) if work == "cold" else {t for m in new for t in texts_of(m)}
-        found.append(
-            Asked(
-                work,
-                size,
-                budget,
-                sum(len(text) for message in given for text in texts_of(message)),
-                sum(map(len, kept)),
-                sum(map(len, tokenizer.asked)),
-                sum(text not in needed for text in tokenizer.asked),
-            )
-        )
-    return found
+        wanted = {text for message in needed(window) for text in texts_of(message)}
+        found = tokenizer.asked
+        needless = sum(text not in wanted for text in found)
+        return Asked(len(found), sum(map(len, found)), needless)
+
+    cold = record(messages, lambda window: window.messages)
+    return cold, record(messages + new, lambda window: new)
 
 
-# What is asked of Muntin, and how it is told.
+def tokenised(size: int, budget: int) -> Iterator[Figure]:
+    """State what is tokenised beside what must be."""
+    cold, turn = asked(size, budget)
+    what = f"{size:,} messages (agent) into {budget:,}"
+    # The group that no longer fits is counted to know that: a call's name, arguments, result.
+    yield Figure(
+        work=f"first call: {what}: texts tokenised that are not shown",
+        peer="one group that no longer fits",
+        ours=cold.needless,
+        theirs=3,
+        unit="texts",
+        at_most=1,
+    )
+    yield Figure(
+        work=f"next turn: {what}: texts tokenised",
+        peer="texts that are new",
+        ours=turn.texts,
+        theirs=turn.texts - turn.needless,
+        unit="texts",
+        at_most=1,
+    )
 
 
-@dataclass(frozen=True)
-class Line:
-    """One acceptance line; `holds` is None if it was not measured."""
-
-    text: str
-    value: float | None
-    holds: bool | None
-
-
-def acceptance(rows: Sequence[Row], texts: Sequence[Asked]) -> list[Line]:
-    """Hold the measurements against what is asked."""
-
-    def ratio(work: str, peer: str, messages: int = 10_000, budget: int = SMALL) -> float | None:
-        """Return the ratio to this peer, to the faster of its forms."""
-        wanted = (work, "agent", messages, budget)
-        return min(
-            (
-                row.ratio
-                for row in rows
-                if (row.work, row.traffic, row.messages, row.budget) == wanted
-                and row.peer.startswith(peer)
-                and "cached" not in row.peer
-            ),
-            default=None,
-        )
-
-    def at_least(text: str, value: float | None, limit: float) -> Line:
-        return Line(text, value, None if value is None else value >= limit)
-
-    def at_most(text: str, value: float | None, limit: float) -> Line:
-        return Line(text, value, None if value is None else value <= limit)
-
-    def turned(value: float | None) -> float | None:
-        return None if value is None else 1 / value
-
-    def needless(work: str) -> int | None:
-        return max((each.needless for each in texts if each.work == work), default=None)
-
-    plan_ratio = next((row.ratio for row in rows if row.work == "planning"), None)
-    return [
-        # The group that no longer fits is counted to know that: a call's name, arguments, result.
-        at_most(
-            "cold: texts tokenised that cannot fit, at most one group (3)", needless("cold"), 3
-        ),
-        at_least("cold, 10,000 into 8k: 300 times LangChain", ratio("cold", "langchain"), 300),
-        at_least("cold, 10,000 into 8k: 300 times LiteLLM", ratio("cold", "litellm"), 300),
-        at_most("cold, 8k: 100,000 at most 1.3 times 10,000", ratio("cold", "muntin"), 1.3),
-        at_least("next turn, 8k: 10 times our cold call", ratio("next turn", "muntin"), 10),
-        at_least("next turn, 8k: 3,000 times LangChain", ratio("next turn", "langchain"), 3_000),
-        at_most("next turn: texts tokenised that are not new, none", needless("next turn"), 0),
-        at_most("planning 1,000: at most 0.1 of counting once", turned(plan_ratio), 0.1),
-        at_most(
-            "import: at most 0.2 of langchain_core.messages",
-            turned(ratio("import", "langchain", 0, 0)),
-            0.2,
-        ),
-    ]
-
-
-def show(rows: Sequence[Row], texts: Sequence[Asked], lines: Sequence[Line]) -> str:
-    """Write tables for a person."""
-    table = [
-        ("work", "texts", "messages", "budget", "peer", "peer ms", "muntin ms", "ratio", "kept")
-    ]
-    for row in rows:
-        once = " (once)" if row.peer_runs == 1 else ""
-        table.append(
-            (
-                row.work,
-                row.traffic if row.messages else "-",
-                f"{row.messages:,}" if row.messages else "-",
-                f"{row.budget:,}" if row.budget else "-",
-                row.peer + once,
-                f"{row.peer_ms:,.2f}",
-                f"{row.muntin_ms:,.2f}",
-                f"{row.ratio:,.1f}",
-                f"{row.peer_kept}/{row.muntin_kept}" if row.muntin_kept else "-",
-            )
-        )
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    out = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-    out += [
-        "",
-        "All count with Muntin's o200k_base; LiteLLM's own tokenizer is replaced by it. LiteLLM",
-        "gets the luckiest budget within 50 tokens, for at others it walks the whole history, and",
-        f"is left out above {LITELLM_MOST[LARGE]:,} messages into 128k: minutes a call.",
-        "",
-    ]
-    out += [
-        f"{each.work}, {each.messages:,} into {each.budget:,}: {each.tokenised:,} characters "
-        f"tokenised; window {each.window:,}, history {each.history:,}; "
-        f"{each.needless} needless texts"
-        for each in texts
-    ]
-    out.append("")
-    marks = {True: "pass", False: "FAIL", None: "not measured"}
-    for line in lines:
-        value = "" if line.value is None else f": {line.value:,.3g}"
-        out.append(f"{marks[line.holds]:12}  {line.text}{value}")
-    return "\n".join(out)
-
-
-def versions() -> Iterator[tuple[str, str]]:
-    """Yield what is compared, with its version."""
-    for name in ("muntin", "tiktoken", "langchain-core", "litellm"):
-        with suppress(PackageNotFoundError):
-            yield name, version(name)
-
-
-def main() -> None:
-    """Measure, print, and write the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    parser.add_argument("--json", type=Path, default=HERE / "results" / "compose.json")
-    options = parser.parse_args()
-    quick: bool = options.quick
-    repeats, budgets = (1, (SMALL,)) if quick else (5, (SMALL, LARGE))
-    sizes = SIZES[:3] if quick else SIZES
-    openai_tokenizer("o200k_base").count("loaded before anything is timed")
-    rows = trimming(sizes, budgets, repeats)
-    rows += trimming((10_000,), budgets, repeats, "recorded")
-    rows += ourselves((10_000, 100_000), budgets, 4 * repeats)
-    rows += planning(4 * repeats)
-    rows += importing(3 * repeats)
-    texts = [each for size, budget in product(sizes, budgets) for each in asked(size, budget)]
-    lines = acceptance(rows, texts)
-    print(show(rows, texts, lines))
-    record = {
-        "machine": {
-            "cpu": platform.machine(),
-            "cores": os.cpu_count(),
-            "system": platform.system(),
-            "python": platform.python_version(),
-        },
-        "versions": dict(versions()),
-        "quick": quick,
-        "rows": [asdict(row) for row in rows],
-        "tokenised": [asdict(each) for each in texts],
-        "acceptance": [asdict(line) for line in lines],
-    }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+def measure(short: bool) -> Iterator[Figure]:
+    """Measure beside the peers that are installed, or beside Muntin itself."""
+    exact = openai_tokenizer("o200k_base")
+    exact.count("loaded before anything is timed")
+    repeats, budgets = (1, (SMALL,)) if short else (5, (SMALL, LARGE))
+    largest = 10_000 if short else 100_000
+    rivals = peers(exact)
+    if rivals:
+        for size, budget in product((size for size in SIZES if size <= largest), budgets):
+            yield from trimming(rivals, size, budget, repeats)
+        for budget in budgets:
+            yield from trimming(rivals, 10_000, budget, repeats, "recorded")
+        yield from importing(3 * repeats)
+        return
+    for budget in budgets:
+        yield from ourselves(largest // 10, largest, budget, 4 * repeats)
+        yield from tokenised(largest, budget)
+    yield from planning(4 * repeats, largest // 100)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

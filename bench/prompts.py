@@ -1,23 +1,25 @@
 """What a prompt of 50 contexts costs under a budget that drops 20 of them.
 
-Run `python bench/prompts.py` for a Markdown table, with `--json` for the same as JSON. Times are
-compared within one run, so that only their ratio counts; all else is counted, not timed.
+    python bench/prompts.py [--short] [--out FILE]
+
+Two ratios are of times; all else is counted.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import math
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from time import process_time
 
 from pydantic import BaseModel
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.measure import Figure, in_turns, run
 from muntin import config, context, prompt
 from muntin.core.exact import openai_tokenizer
 from muntin.prompts.cache import ResolverCache
@@ -26,9 +28,6 @@ from muntin.prompts.prompt import Prompt
 
 TEXT = Path(__file__).parent.parent / "tests" / "data" / "scripts" / "english.txt"
 CONTEXTS, DROPPED, CHARACTERS = 50, 20, 800
-CONCURRENT = 1_000
-
-T = TypeVar("T")
 
 
 class Tenant(BaseModel):
@@ -66,16 +65,6 @@ class Slow:
         return f"The brand of {input.org}."
 
 
-@dataclass(frozen=True)
-class Row:
-    """One fact: what was measured, and the bound it must keep, if any."""
-
-    what: str
-    value: float
-    bound: float | None = None
-    holds: bool | None = None
-
-
 def texts() -> list[str]:
     """Return a text for each context, all of one length and none with a blank line in it."""
     source = " ".join(TEXT.read_text(encoding="utf-8").split())
@@ -97,62 +86,62 @@ def many(resolver: Slow | None = None) -> Prompt:
     return prompt(system="You are an assistant.", use=[*contexts(), brand])
 
 
-async def budget_for(bot: Prompt, dropped: int) -> int:
+def budget_for(bot: Prompt, dropped: int) -> int:
     """Return the largest budget that drops so many contexts."""
-    low, high = 0, (await bot.inspect(tokenizer="o200k_base")).total_tokens
+    low, high = 0, bot.inspect_sync(tokenizer="o200k_base").total_tokens
     while high - low > 1:
         middle = (low + high) // 2
-        shown = await bot.inspect(tokenizer="o200k_base", token_budget=middle)
+        shown = bot.inspect_sync(tokenizer="o200k_base", token_budget=middle)
         low, high = (middle, high) if len(shown.dropped_contexts) >= dropped else (low, middle)
     return low
 
 
-async def best(work: Callable[[], Awaitable[T]], repeats: int = 30) -> float:
-    """Return the seconds of the fastest of several runs."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        await work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+def counted(work: str, peer: str, ours: float, theirs: float, at_most: float = 1) -> Figure:
+    """State how often something was done."""
+    return Figure(work=work, peer=peer, ours=ours, theirs=theirs, unit="times", at_most=at_most)
 
 
-def at_most(what: str, value: float, bound: float) -> Row:
-    """State a fact that holds while the value is not above the bound."""
-    return Row(what, value, bound, value <= bound)
-
-
-async def planning() -> list[Row]:
+def planning(rounds: int) -> Iterator[Figure]:
     """Measure the search for the cut, and a second resolve against counting once."""
     bot, spy = many(), Spy()
-    budget = await budget_for(bot, DROPPED)
-    shown = await bot.inspect(tokenizer=spy, token_budget=budget)
+    budget = budget_for(bot, DROPPED)
+    shown = bot.inspect_sync(tokenizer=spy, token_budget=budget)
+    assert len(shown.dropped_contexts) == DROPPED
     joined = sum("\n\n" in text for text in spy.asked)
     first = len(spy.asked)
+    what = f"a prompt of {CONTEXTS} contexts, {DROPPED} dropped"
+    with asyncio.Runner() as runner:
 
-    whole = "\n\n".join(part.text for part in shown.system.parts)
+        def resolve() -> object:
+            return runner.run(bot.resolve(tokenizer=spy, token_budget=budget))
 
-    async def count() -> int:
-        return spy.count_exactly(whole)
+        resolve()
+        again = len(spy.asked) - first
+        whole = "\n\n".join(part.text for part in shown.system.parts)
+        works: dict[str, Callable[[], object]] = {
+            "ours": resolve,
+            "all": partial(spy.count_exactly, whole),
+            "sent": partial(spy.count_exactly, shown.system.text),
+        }
+        taken = in_turns(works, rounds, clock=process_time)
+    bisection = 2 + math.ceil(math.log2(CONTEXTS))
+    yield counted(f"{what}: counts of joined text", "2 + ⌈log2 n⌉", joined, bisection)
+    yield counted(f"{what}, again: counts of any text", "the first time", again, first, 0)
+    for peer, name, most in (
+        ("tiktoken, counting all its text once", "all", 1),
+        ("tiktoken, counting the text sent once", "sent", None),
+    ):
+        yield Figure(
+            work=f"{what}, again",
+            peer=peer,
+            ours=taken["ours"].seconds,
+            theirs=taken[name].seconds,
+            at_most=most,
+        )
 
-    async def count_sent() -> int:
-        return spy.count_exactly(shown.system.text)
 
-    async def resolve() -> object:
-        return await bot.resolve(tokenizer=spy, token_budget=budget)
-
-    planned, counted, sent = await best(resolve), await best(count), await best(count_sent)
-    return [
-        at_most("contexts dropped", len(shown.dropped_contexts), DROPPED),
-        at_most("counts of joined text", joined, 2 + math.ceil(math.log2(CONTEXTS))),
-        at_most("counts in a second resolve", len(spy.asked) - first, 0),
-        at_most("second resolve / counting all its text once", planned / counted, 1),
-        Row("second resolve / counting the text sent once", planned / sent),
-    ]
-
-
-async def caching() -> list[Row]:
-    """Count the calls of a cached resolver: warm, and cold with a crowd waiting."""
+async def crowds(crowd: int) -> tuple[int, int]:
+    """Count the calls of a cached resolver: warm, ten times; and cold, with a crowd waiting."""
     warm, cold = Slow(), Slow()
     bot, crowded = many(warm), many(cold)
     with config(cache=ResolverCache()):
@@ -160,36 +149,18 @@ async def caching() -> list[Row]:
         before = warm.calls
         for _ in range(10):
             await bot.resolve({"org": "acme"})
-        await asyncio.gather(*(crowded.resolve({"org": "acme"}) for _ in range(CONCURRENT)))
-    return [
-        at_most("calls of a resolver whose text is cached", warm.calls - before, 0),
-        at_most(f"calls of a cold resolver, {CONCURRENT:,} at once", cold.calls, 1),
-    ]
+        await asyncio.gather(*(crowded.resolve({"org": "acme"}) for _ in range(crowd)))
+    return warm.calls - before, cold.calls
 
 
-async def measure() -> list[Row]:
+def measure(short: bool) -> Iterator[Figure]:
     """Measure everything."""
-    return [*await planning(), *await caching()]
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Render the measurement as a Markdown table."""
-    lines = ["| What | Measured | At most | |", "| --- | ---: | ---: | --- |"]
-    for row in rows:
-        mark = {True: "pass", False: "FAIL", None: ""}[row.holds]
-        bound = "-" if row.bound is None else f"{row.bound:.3g}"
-        lines.append(f"| {row.what} | {row.value:.3g} | {bound} | {mark} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    rows = asyncio.run(measure())
-    print(json.dumps([asdict(row) for row in rows], indent=2) if options.json else table(rows))
+    yield from planning(5 if short else 60)
+    crowd = 50 if short else 1_000
+    warm, cold = asyncio.run(crowds(crowd))
+    yield counted("calls of a resolver whose text is cached", "resolves", warm, 10, 0)
+    yield counted("calls of a cold cached resolver", "resolves at once", cold, crowd, 1 / crowd)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -1,6 +1,6 @@
 """The runtime: what one wake costs, beside the same number of bare sqlite3 commits.
 
-    python bench/runtime.py [--short] [--profile]
+    python bench/runtime.py [--short] [--out FILE] [--profile]
 
 One wake: a message is sent, a window of 8,000 tokens is composed from a long timeline of recorded
 conversations, a scripted model answers, all of it is recorded. Every figure is a ratio of two
@@ -11,12 +11,12 @@ uses: how quick they are depends on the disk, so that a wake's own work shows on
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import cProfile
 import json
 import pstats
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -26,13 +26,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.measure import Figure, options, publish
 from muntin import App, Message, Session, Source, Wake
 from muntin.runtime.ctx import Ctx
 from muntin.store.sql import SqlStore
 from muntin.testing import ScriptedModel
 
-ROOT = Path(__file__).parent
-TRACES = ROOT.parent / "tests" / "data" / "airline-traces.jsonl"
+TRACES = Path(__file__).parent.parent / "tests" / "data" / "airline-traces.jsonl"
 TEXT = "The flight from Boston to Seattle on May 20 is full; the next one leaves at 11:35. " * 3
 BUDGET = 8_000
 
@@ -128,7 +130,7 @@ async def in_turns(
     return {name: median(taken) for name, taken in times.items()}
 
 
-async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> dict[str, Any]:
+async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> list[Figure]:
     """Measure wakes of a short and a long timeline, and commits, in turns."""
     stores = {name: SqlStore(f"sqlite:///{folder / name}.db") for name in ("small", "large")}
     fill(stores["small"], "horton/1", 1_000)
@@ -137,6 +139,9 @@ async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> dict
 
     async def wake(name: str) -> None:
         await apps[name].ask("horton/1", TEXT[:120])
+        model = apps[name].model
+        assert isinstance(model, ScriptedModel)
+        del model.windows[:-1]  # no other model hoards them, and they burden the collector
 
     for name in apps:  # what is made once is not a wake's
         for _ in range(3):
@@ -174,32 +179,31 @@ async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> dict
         f"({taken['DELETE'] * 1e3:.1f} ms bare, {taken['WAL'] * 1e3:.1f} ms with a write-ahead "
         f"log), a window of {window.tokens:,} tokens in {len(window.messages)} messages"
     )
-    work = f"one wake, {large:,} items"
-    return {
-        f"{work} / {counted.count} bare sqlite3 commits": (taken["large"] / taken["DELETE"], 2.0),
-        f"{work} / {counted.count} commits with a write-ahead log": (
-            taken["large"] / taken["WAL"],
-            2.0,
-        ),
-        f"{work} / 1,000": (taken["large"] / taken["small"], 1.5),
+    peers = {
+        f"sqlite3, {counted.count} commits": ("DELETE", 2.0),
+        f"sqlite3, {counted.count} commits with a write-ahead log": ("WAL", 2.0),
+        "Muntin, 1,000 items": ("small", 1.5),
     }
+    return [
+        Figure(
+            work=f"one wake, {large:,} items",
+            peer=peer,
+            ours=taken["large"],
+            theirs=taken[name],
+            at_most=at_most,
+        )
+        for peer, (name, at_most) in peers.items()
+    ]
 
 
 def main() -> None:
     """Run all and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="20,000 items, few rounds")
+    parser = options(__doc__)
     parser.add_argument("--profile", action="store_true", help="show where a wake spends its time")
     given = parser.parse_args()
-    large, rounds = (20_000, 30) if given.short else (100_000, 200)
-    results = {}
+    large, rounds = (4_000, 15) if given.short else (100_000, 200)
     with tempfile.TemporaryDirectory() as name:
-        measured = asyncio.run(measure(Path(name), large, rounds, given.profile))
-        for work, (ratio, bound) in measured.items():
-            print(f"{work:<58} {ratio:>8.2f}   at most {bound}", flush=True)
-            results[work] = {"ratio": round(ratio, 3), "at_most": bound}
-    target = ROOT / "results" / "runtime.json"
-    target.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        publish(asyncio.run(measure(Path(name), large, rounds, given.profile)), given.out)
 
 
 if __name__ == "__main__":

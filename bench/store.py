@@ -1,80 +1,47 @@
 """The store: what reading, appending and importing cost, beside bare sqlite3 in the same run.
 
-    python bench/store.py [--short]
-
-Every figure is a ratio of two medians measured in turns, because machines are noisy.
+python bench/store.py [--short] [--out FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sqlite3
+import sys
 import tempfile
-import time
-import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from muntin import Message, Slots, Tokens, ToolCall, Turns, assistant, tool, user
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.conversations import fill, turn
+from bench.measure import Figure, beside, memory, run
+from muntin import Slots, Tokens, Turns, user
 from muntin.core.tokens import CharsPerToken
 from muntin.session import Session
 from muntin.store.sql import SqlStore
 
-ROOT = Path(__file__).parent
-TEXT = "The flight from Boston to Seattle on May 20 is full; the next one leaves at 11:35. " * 4
 
-
-def turn(number: int) -> list[Message]:
-    """Return one turn: a question, a call, its result, an answer."""
-    call = ToolCall(f"call-{number}", "search_flights", f'{{"origin":"BOS","day":{number}}}')
-    return [
-        user(f"{number}: {TEXT[:120]}"),
-        assistant(tool_calls=[call]),
-        tool(call.id, f"{number}: {TEXT}"),
-        assistant(f"{number}: {TEXT[:200]}"),
-    ]
-
-
-def side_by_side(first: Callable[[], Any], second: Callable[[], Any], rounds: int) -> float:
-    """Return the median of `first` divided by that of `second`, measured in turns."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for work, taken in ((first, times[0]), (second, times[1])):
-            start = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - start)
-    return median(times[0]) / median(times[1])
-
-
-def fill(session: Session, items: int) -> None:
-    """Append turns until the session has so many items."""
-    turns = items // 4
-    for start in range(0, turns, 500):
-        batch = [m for n in range(start, min(start + 500, turns)) for m in turn(n)]
-        session.append(*batch)
-
-
-def reading(folder: Path, large: int) -> Iterator[tuple[str, float, float]]:
+def reading(folder: Path, large: int) -> Iterator[Figure]:
     """Measure windows on a long session against the same on a short one."""
     stores = [SqlStore(f"sqlite:///{folder / name}.db") for name in ("small", "large")]
     small, big = (Session("s", store=store) for store in stores)
     fill(small, 1_000)
     fill(big, large)
+    few = "Muntin, 1,000 items"
     for limit in (Turns(8), Tokens(8_000)):
-        ratio = side_by_side(partial(big.messages, limit), partial(small.messages, limit), 200)
-        yield f"read {limit!r}: {large:,} items / 1,000", ratio, 1.5
-        peaks = []
-        for session in (big, small):
-            tracemalloc.start()
-            session.messages(limit)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-        yield f"memory of {limit!r}: {large:,} items / 1,000", peaks[0] / peaks[1], 1.1
+        long, short = partial(big.messages, limit), partial(small.messages, limit)
+        yield beside(f"read {limit!r} of {large:,} items", few, long, short, 200, 1.5)
+        yield Figure(
+            work=f"memory to read {limit!r} of {large:,} items",
+            peer=few,
+            ours=memory(long),
+            theirs=memory(short),
+            unit="bytes",
+            at_most=1.1,
+        )
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -107,7 +74,7 @@ def write(connection: sqlite3.Connection, rows: dict[str, list[tuple[Any, ...]]]
     connection.execute("COMMIT")
 
 
-def appending(folder: Path) -> Iterator[tuple[str, float, float]]:
+def appending(folder: Path, rounds: int) -> Iterator[Figure]:
     """Measure one durable turn against the same rows through bare sqlite3."""
     path = folder / "append.db"
     session = Session("s", store=SqlStore(f"sqlite:///{path}"), tokenizer=CharsPerToken(4))
@@ -129,13 +96,13 @@ def appending(folder: Path) -> Iterator[tuple[str, float, float]]:
             },
         )
 
-    made = map(turn, count(1))
-    ready = [next(made) for _ in range(1_000)]
-    ratio = side_by_side(lambda: session.append(*ready.pop()), plain, 900)
-    yield "append one turn of 4 items / bare sqlite3", ratio, 1.5
+    ready = [turn(number) for number in range(1, rounds + 1)]
+    work = "append one turn of 4 items, durable, counted"
+    peer = "sqlite3, the same rows in one transaction"
+    yield beside(work, peer, lambda: session.append(*ready.pop()), plain, rounds, 1.5)
 
 
-def importing(folder: Path, items: int) -> Iterator[tuple[str, float, float]]:
+def importing(folder: Path, items: int, rounds: int) -> Iterator[Figure]:
     """Measure a bulk import, counting aside, against executemany of the same rows."""
     path = folder / "import.db"
     batches = [[m for n in range(s, s + 250) for m in turn(n)] for s in range(0, items // 4, 250)]
@@ -167,8 +134,8 @@ def importing(folder: Path, items: int) -> Iterator[tuple[str, float, float]]:
                 },
             )
 
-    ratio = side_by_side(ours, plain, 7)
-    yield "bulk import / bare sqlite3 (time)", ratio, 4.0
+    work, peer = f"import {items:,} items", "sqlite3, executemany of the same rows"
+    yield beside(work, peer, ours, plain, rounds, 4.0)
 
 
 class Counting(CharsPerToken):
@@ -182,10 +149,10 @@ class Counting(CharsPerToken):
         return super().count(text)
 
 
-def composing(folder: Path) -> Iterator[tuple[str, float, float]]:
+def composing(folder: Path, items: int) -> Iterator[Figure]:
     """Count the texts tokenised by the next turn of a session that was just opened."""
     url = f"sqlite:///{folder / 'compose.db'}"
-    fill(Session("s", store=url, tokenizer=Counting(4)), 10_000)
+    fill(Session("s", store=url, tokenizer=Counting(4)), items)
     tokenizer = Counting(4)  # another object: it remembers nothing
     Counting.asked = 0
     session = Session("s", store=url, tokenizer=tokenizer)
@@ -193,25 +160,25 @@ def composing(folder: Path) -> Iterator[tuple[str, float, float]]:
     slots = Slots(8_000, tokenizer=tokenizer)
     slots.add("history", session.messages())
     slots.render()
-    yield "texts tokenised by the next turn, 1 of them new", Counting.asked, 1
+    yield Figure(
+        work="texts tokenised by the next turn of a session just opened",
+        peer="texts that are new",
+        ours=Counting.asked,
+        theirs=1,
+        unit="texts",
+        at_most=1,
+    )
 
 
-def main() -> None:
-    """Run all and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="100,000 items instead of 1,000,000")
-    large = 100_000 if parser.parse_args().short else 1_000_000
-    results = {}
+def measure(short: bool) -> Iterator[Figure]:
+    """Measure everything, in files that are thrown away."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parts = (appending(folder), importing(folder, 20_000), composing(folder))
-        for part in (*parts, reading(folder, large)):
-            for work, ratio, bound in part:
-                print(f"{work:<58} {ratio:>8.2f}   at most {bound}", flush=True)
-                results[work] = {"ratio": round(ratio, 3), "at_most": bound}
-    target = ROOT / "results" / "store.json"
-    target.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        yield from appending(folder, 50 if short else 900)
+        yield from importing(folder, 4_000 if short else 20_000, 3 if short else 7)
+        yield from composing(folder, 2_000 if short else 10_000)
+        yield from reading(folder, 4_000 if short else 1_000_000)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

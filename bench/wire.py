@@ -1,23 +1,22 @@
 """What it costs to turn a window into a request, and to read a streamed answer.
 
-Run `python bench/wire.py` for a Markdown table, with `--json` for the same as JSON. Times are
-compared within one run, side by side, so that only their ratio counts.
+python bench/wire.py [--short] [--out FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bench.compose import history
+from bench.conversations import history
+from bench.measure import Figure, beside, run
 from muntin import Slots, Window
 from muntin.providers import anthropic, google, openai, responses
 
@@ -36,18 +35,6 @@ MODULES: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison: microseconds of ours and of the measure, their ratio, and its bound."""
-
-    what: str
-    ours: float
-    measure: float
-    ratio: float
-    bound: float
-    holds: bool
-
-
 def window() -> Window:
     """Return a window of so many recorded messages, with their calls and results."""
     slots = Slots(10_000_000, tokenizer="chars/4")
@@ -55,28 +42,14 @@ def window() -> Window:
     return slots.render()
 
 
-def side_by_side(
-    ours: Callable[[], object], measure: Callable[[], object], repeats: int
-) -> tuple[float, float]:
-    """Return the seconds of the fastest run of each, taken by turns."""
-    best = [float("inf"), float("inf")]
-    for _ in range(repeats):
-        for place, work in enumerate((ours, measure)):
-            start = time.perf_counter()
-            work()
-            best[place] = min(best[place], time.perf_counter() - start)
-    return best[0], best[1]
-
-
 def plain(value: Any) -> str:
     """Write the bytes of a request to Google as json.dumps would have to."""
     return str(value)
 
 
-def encoding(repeats: int = 40) -> list[Row]:
+def encoding(rounds: int) -> Iterator[Figure]:
     """Compare each encoding with one json.dumps of what it made."""
     given = window()
-    rows = []
     for name, module in MODULES.items():
         request = module.encode(given)
 
@@ -86,15 +59,8 @@ def encoding(repeats: int = 40) -> list[Row]:
         def make(module: Any = module) -> object:
             return module.encode(given)
 
-        ours, measure = side_by_side(make, dump, repeats)
-        rows.append(row(f"encode {MESSAGES:,} messages: {name}", ours, measure, SHARE))
-    return rows
-
-
-def row(what: str, ours: float, measure: float, bound: float) -> Row:
-    """State a comparison; it holds while the ratio is not above the bound."""
-    ratio = ours / measure
-    return Row(what, ours * 1e6, measure * 1e6, ratio, bound, ratio <= bound)
+        work, peer = f"encode {MESSAGES:,} messages: {name}", "json.dumps of the request"
+        yield beside(work, peer, make, dump, rounds, SHARE, clock=process_time)
 
 
 def pieces(name: str, count: int) -> list[dict[str, Any]]:
@@ -130,50 +96,32 @@ def pieces(name: str, count: int) -> list[dict[str, Any]]:
     return [*first, *[middle] * count, last]
 
 
-def streaming(repeats: int = 30) -> list[Row]:
+def streaming(rounds: int) -> Iterator[Figure]:
     """Compare a piece of a reply with one of a reply a tenth as long."""
-    rows = []
     for name, module in MODULES.items():
 
         def read(count: int, module: Any = module, name: str = name) -> Callable[[], object]:
             chunks = pieces(name, count)
 
-            def work() -> object:
+            def assemble() -> object:
                 assembler = module.Assembler()
                 for chunk in chunks:
                     assembler.feed(chunk)
                 return assembler.reply()
 
-            return work
+            return assemble
 
-        long, short = side_by_side(read(LONG), read(SHORT), repeats)
-        rows.append(row(f"one of {LONG:,} pieces: {name}", long / LONG, short / SHORT, GROWTH))
-    return rows
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Render the measurement as a Markdown table."""
-    lines = [
-        "| What | µs | json.dumps, or a piece of a short reply, µs | Ratio | At most | |",
-        "| --- | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for each in rows:
-        mark = "pass" if each.holds else "FAIL"
-        lines.append(
-            f"| {each.what} | {each.ours:,.3g} | {each.measure:,.3g} | {each.ratio:.2f} "
-            f"| {each.bound:.3g} | {mark} |"
-        )
-    return "\n".join(lines)
+        work, peer = f"one of {LONG:,} pieces: {name}", f"Muntin, one of {SHORT:,} pieces"
+        whole = beside(work, peer, read(LONG), read(SHORT), rounds, GROWTH, clock=process_time)
+        yield replace(whole, ours=whole.ours / LONG, theirs=whole.theirs / SHORT)
 
 
-def main() -> None:
-    """Measure and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    rows = [*encoding(), *streaming()]
-    print(json.dumps([asdict(each) for each in rows], indent=2) if options.json else table(rows))
+def measure(short: bool) -> Iterator[Figure]:
+    """Measure everything."""
+    rounds = 5 if short else 40
+    yield from encoding(rounds)
+    yield from streaming(rounds)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -12,10 +12,9 @@ def test_the_window_is_as_large_as_the_benchmark_says() -> None:
 
 
 def test_every_provider_is_measured() -> None:
-    rows = [*wire.encoding(repeats=1), *wire.streaming(repeats=1)]
-    assert len(rows) == 2 * len(wire.MODULES)
-    assert all(row.ratio > 0 for row in rows)
-    assert wire.table(rows).count("\n") == 1 + len(rows)
+    figures = [*wire.encoding(1), *wire.streaming(1)]
+    assert len(figures) == 2 * len(wire.MODULES)
+    assert all(figure.ratio > 0 for figure in figures)
 
 
 def test_a_long_reply_is_put_together_whole() -> None:

@@ -24,7 +24,8 @@ from bench.cache.contest import (
     measure,
 )
 from bench.cache.sessions import MODELS, Session, agent, retrieved, schemas
-from bench.cache.table import RESULTS, tables
+from bench.cache.table import tables
+from bench.measure import Figure
 from muntin import Exact, InvalidInput, Message, Profile, Slots, assistant, system, tool, user
 from muntin.core.caching import Caching
 from muntin.core.parts import ToolCall
@@ -573,9 +574,7 @@ def test_the_floor_of_the_benchmark_is_below_every_policy(capsys):
 @pytest.mark.parametrize(("held", "bounds"), [(True, (2.0, None)), (False, (None, 2.0))])
 def test_a_figure_says_whether_its_aim_is_reached(held, bounds):
     at_most, at_least = bounds
-    figure = caching.Figure(
-        work="a", peer="b", ours=3, theirs=2, at_most=at_most, at_least=at_least
-    )
+    figure = Figure(work="a", peer="b", ours=3, theirs=2, at_most=at_most, at_least=at_least)
     told = figure.to_dict()
     assert told["ratio"] == 1.5
     assert told["held"] is held
@@ -584,7 +583,8 @@ def test_a_figure_says_whether_its_aim_is_reached(held, bounds):
 
 def test_the_tables_of_the_docs_are_those_of_the_recorded_run():
     page = (TRACES.parents[2] / "docs" / "simulator.md").read_text("utf-8")
-    for table in tables(json.loads(RESULTS.read_text("utf-8"))):
+    results = json.loads((TRACES.parents[2] / "bench" / "results.json").read_text("utf-8"))
+    for table in tables(results["figures"]["caching"]):
         assert table in page
 
 

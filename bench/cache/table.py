@@ -1,13 +1,11 @@
 """The tables of docs/simulator.md, from the figures of the last full run.
 
-    python -m bench.cache.table
-
 Figures that do not reach their aim are bold.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +13,6 @@ from typing import Any, TypeAlias
 from bench.cache.contest import BEST_POET, FLOOR, HUMAN, LANGCHAIN, LENT, OPTIMUM, README_POET
 from bench.cache.sessions import pauses
 
-RESULTS = Path(__file__).parents[1] / "results" / "caching.json"
 COST = "input cost"
 POLICIES = {
     "muntin Exact()": "`Exact()`",
@@ -126,5 +123,11 @@ def tables(figures: Sequence[Given]) -> list[str]:
     return ["\n".join(table) for table in made]
 
 
-if __name__ == "__main__":
-    print("\n\n".join(tables(json.loads(RESULTS.read_text("utf-8")))))
+def write(figures: Sequence[Given], page: Path) -> None:
+    """Put the tables into the page, each in the place of the one with the same columns."""
+    text = page.read_text(encoding="utf-8")
+    for table in tables(figures):
+        head = re.escape(table.partition("\n")[0])
+        (old,) = re.finditer(rf"{head}\n(\|.*\n)*", text)
+        text = text.replace(old[0], f"{table}\n")
+    page.write_text(text, encoding="utf-8")

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -95,7 +98,7 @@ async def settle(value: Awaitable[T] | T) -> T:
 
 
 async def in_thread(fn: Callable[[], T]) -> T:
-    """Call a function that may block, in a thread of its own.
+    """Call a function that may block, in a thread that has nothing else to do.
 
     Not in the loop's pool: a function that hangs would keep its place there, and `asyncio.run`
     from ending. If the wait is cancelled the function goes on, unheard.
@@ -117,11 +120,41 @@ async def in_thread(fn: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(tell, value, failed)
 
-    Thread(target=work, daemon=True).start()
+    _hand_over(work)
     value, error = await answer
     if error is not None:
         raise error
     return cast("T", value)
+
+
+# Threads that wait for work. To begin a thread takes longer than most of what is called in one.
+_idle: deque[SimpleQueue[Callable[[], None]]] = deque()
+_IDLE_SECONDS = 30.0
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+
+
+def _hand_over(work: Callable[[], None]) -> None:
+    """Have work done by an idle thread, or by a new one: never behind other work."""
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = SimpleQueue()
+        Thread(target=_serve, args=(inbox,), daemon=True).start()
+    inbox.put(work)
+
+
+def _serve(inbox: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        try:
+            inbox.get(timeout=_IDLE_SECONDS)()
+        except Empty:
+            with suppress(ValueError):  # something is on its way
+                _idle.remove(inbox)
+                return
+        else:
+            _idle.append(inbox)
 
 
 def sync_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -216,7 +216,11 @@ def digest(message: Message) -> str:
     if message.attachments or content.__class__ is not str or _unmarked(message.extra):
         return _hash(_full_text(message))
     # Most messages, and by far the quickest way: this may be done for a whole window every turn.
-    pieces: list[str] = [message.role, message.tool_call_id or "", message.name or "", content]
+    role, result, name = message.role, message.tool_call_id or "", message.name or ""
+    if not message.tool_calls:
+        sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
+        return _hash(f"{sizes}{role}{result}{name}{content}".encode())
+    pieces: list[str] = [role, result, name, content]
     for call in message.tool_calls:
         if call.extra:
             return _hash(_full_text(message))

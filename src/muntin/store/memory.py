@@ -1,16 +1,20 @@
 """A store in memory, for tests and for sessions that need not last.
 
-The same contract as the SQL stores, with plain lists: slow and readable where they are fast.
+The same contract as the SQL stores, with plain lists: slow and readable where they are fast. Like
+them it looks only at what is asked for, so a window costs the same on every timeline.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from threading import RLock
+from typing import TypeVar
 
 from muntin.core.checks import check_size
 from muntin.errors import TurnLost
@@ -28,6 +32,8 @@ from muntin.store.items import (
 from muntin.store.rows import entry_id, named_in, no_session, placed, to_data
 from muntin.store.turns import choose, place
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class _Session:
@@ -37,6 +43,8 @@ class _Session:
     # The running sum of weights up to and with each item.
     totals: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    # The numbers of those that wait or are worked on, so that nobody looks through all.
+    unsettled: set[int] = field(default_factory=set)
     # Positions of the live entries, and of all versions, by entry.
     live: dict[str, int] = field(default_factory=dict)
     versions: dict[str, list[int]] = field(default_factory=dict)
@@ -46,6 +54,14 @@ class _Session:
     named: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
+    def put(self, turn: Turn) -> None:
+        """Keep a turn, a new one or a changed one."""
+        self.turns[turn.number - 1 : turn.number] = [turn]
+        if turn.status in UNSETTLED:
+            self.unsettled.add(turn.number)
+        else:
+            self.unsettled.discard(turn.number)
+
 
 class MemoryStore:
     """A store that lives as long as the object."""
@@ -54,6 +70,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
+        self._names: list[str] = []  # sorted
         self._lock = RLock()
 
     def append(
@@ -86,7 +103,7 @@ class MemoryStore:
                 position = len(kept.items) + 1
                 item = placed(draft, position, number, draft.time or now)
                 if number > len(kept.turns):
-                    kept.turns.append(Turn(number, changes[number], position, owner, until))
+                    kept.put(Turn(number, changes[number], position, owner, until))
                 kept.items.append(item)
                 kept.totals.append((kept.totals or [0])[-1] + draft.weight)
                 if entry is not None:
@@ -99,8 +116,10 @@ class MemoryStore:
                 turn = kept.turns[number - 1]
                 if owner is None and turn.owner is not None and turn.status == "open":
                     continue  # someone works on it: it is not for others to end
-                kept.turns[number - 1] = replace(kept.turns[number - 1], status=status)
+                kept.put(replace(turn, status=status))
             kept.updated = drafts[-1].time or now
+            if session not in self._sessions:
+                insort(self._names, session)
             self._sessions[session] = kept
         return added
 
@@ -113,13 +132,12 @@ class MemoryStore:
         until: datetime | None,
     ) -> None:
         """Renew the lease of the turns written into; refuse if another has taken one over."""
-        held = [turn for turn in kept.turns if turn.number in numbers]
+        held = [kept.turns[number - 1] for number in numbers if number <= len(kept.turns)]
         for turn in held:
             if turn.owner not in (None, owner):
                 raise TurnLost(session, turn.number)
         for turn in held:
-            renewed = replace(turn, status="open", owner=owner, until=until)
-            kept.turns[turn.number - 1] = renewed
+            kept.put(replace(turn, status="open", owner=owner, until=until))
 
     def read(
         self,
@@ -141,21 +159,14 @@ class MemoryStore:
             if kept is None:
                 return []
             end = len(kept.items) if before is None else max(0, before - 1)
-            found = [
-                _own(item)
-                for item in kept.items[max(0, after) : end]
-                if item.turn >= first_turn
-                and (last_turn is None or item.turn <= last_turn)
-                and (view == "all" or getattr(item.visibility, view))
-                and (
-                    settled is None
-                    or item.turn >= settled
-                    or kept.turns[item.turn - 1].status != "failed"
-                )
-            ]
-        if newest is not None:
-            return found[max(0, len(found) - newest) :]
-        return found if oldest is None else found[:oldest]
+            places = range(_start(kept, after, first_turn), min(end, len(kept.items)))
+            found = (
+                kept.items[place]
+                for place in (places if newest is None else reversed(places))
+                if _is_asked(kept, kept.items[place], view, first_turn, last_turn, settled)
+            )
+            read = [_own(item) for item in _first(found, oldest if newest is None else newest)]
+        return read if newest is None else read[::-1]
 
     def turns(
         self, session: str, *, status: Status | None = None, newest: int | None = None
@@ -164,12 +175,21 @@ class MemoryStore:
         check_session_id(session)
         with self._lock:
             kept = self._sessions.get(session)
-            turns = kept.turns[::-1] if kept else []
-        return [turn for turn in turns if status in (None, turn.status)][:newest]
+            if kept is None:
+                return []
+            few = status in UNSETTLED
+            numbers = sorted(kept.unsettled) if few else range(1, len(kept.turns) + 1)
+            turns = (kept.turns[number - 1] for number in reversed(numbers))
+            return _first((turn for turn in turns if status in (None, turn.status)), newest)
 
     def turn(self, session: str, number: int) -> Turn | None:
         """Return one turn, or None."""
-        return next((turn for turn in self.turns(session) if turn.number == number), None)
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None or not 1 <= number <= len(kept.turns):
+                return None
+            return kept.turns[number - 1]
 
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
@@ -192,7 +212,7 @@ class MemoryStore:
             known = kept.turns[turn - 1]
             if by is not None and known.owner != by:
                 return False
-            kept.turns[turn - 1] = replace(known, status=status, owner=None, until=None)
+            kept.put(replace(known, status=status, owner=None, until=None))
             return True
 
     def take(
@@ -202,15 +222,16 @@ class MemoryStore:
         check_session_id(session)
         with self._lock:
             kept = self._sessions.get(session)
-            turns = kept.turns if kept else []
-            unsettled = [turn for turn in turns if turn.status in UNSETTLED]
+            if kept is None:
+                return None
+            unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
             turn, lost = choose(unsettled, number, datetime.now(UTC))
             for each in lost:
                 self.settle(session, each, "failed")
             if turn is None:
                 return None
             held = replace(turn, status="open", owner=owner, until=until)
-            turns[turn.number - 1] = held
+            kept.put(held)
             return held
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
@@ -220,17 +241,14 @@ class MemoryStore:
             known = self.turn(session, turn)
             if known is None or known.owner != owner:
                 return False
-            self._sessions[session].turns[turn - 1] = replace(known, until=until)
+            self._sessions[session].put(replace(known, until=until))
             return True
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         with self._lock:
-            return [
-                name
-                for name, kept in sorted(self._sessions.items())
-                if name > (after or "") and any(turn.status in UNSETTLED for turn in kept.turns)
-            ][:limit]
+            names = islice(self._names, bisect_right(self._names, after or ""), None)
+            return _first((name for name in names if self._sessions[name].unsettled), limit)
 
     def put_report(
         self,
@@ -333,9 +351,9 @@ class MemoryStore:
         """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
         with self._lock:
-            names = sorted(self._sessions)
-            start = 0 if after is None else bisect_right(names, after)
-            return [_info(name, self._sessions[name]) for name in names[start : start + limit]]
+            start = 0 if after is None else bisect_right(self._names, after)
+            names = self._names[start : start + limit]
+            return [_info(name, self._sessions[name]) for name in names]
 
     def session(self, session: str) -> SessionInfo | None:
         """Return what is known of one session, or None."""
@@ -347,7 +365,8 @@ class MemoryStore:
         """Remove a session; an unknown one is no error."""
         check_session_id(session)
         with self._lock:
-            self._sessions.pop(session, None)
+            if self._sessions.pop(session, None) is not None:
+                del self._names[bisect_left(self._names, session)]
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -357,6 +376,37 @@ class MemoryStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _start(kept: _Session, after: int, first_turn: int) -> int:
+    """Return where to begin to read: nothing of a turn stands before its first item."""
+    if first_turn > len(kept.turns):
+        return len(kept.items)
+    first = kept.turns[first_turn - 1].first if first_turn > 1 else 1
+    return max(0, after, first - 1)
+
+
+def _is_asked(
+    kept: _Session,
+    item: Item,
+    view: View,
+    first_turn: int,
+    last_turn: int | None,
+    settled: int | None,
+) -> bool:
+    return (
+        item.turn >= first_turn
+        and (last_turn is None or item.turn <= last_turn)
+        and (view == "all" or getattr(item.visibility, view))
+        and (
+            settled is None or item.turn >= settled or kept.turns[item.turn - 1].status != "failed"
+        )
+    )
+
+
+def _first(found: Iterable[T], count: int | None) -> list[T]:
+    """Return the first of what was found, all of it without a count."""
+    return list(islice(found, None if count is None else min(count, sys.maxsize)))
 
 
 def _own(item: Item) -> Item:

@@ -24,7 +24,7 @@ def new_owner(*, wake: bool = False) -> str:
     That of a wake tells so.
     """
     name = f"{'wake-' if wake else ''}{uuid.uuid4().hex}"
-    owner = f"{_machine()}:{os.getpid()}:{_started(os.getpid())}:{name}"
+    owner = f"{_machine()}:{os.getpid()}:{_own_start(os.getpid())}:{name}"
     _working.add(owner)
     return owner
 
@@ -62,6 +62,12 @@ def _machine() -> str:
     except OSError:
         return f"{uuid.getnode():x}"
     return f"{uuid.getnode():x}-{boot}-{space.strip('pid:[]')}"
+
+
+@lru_cache(maxsize=1)
+def _own_start(pid: int) -> str:
+    """Return when this process began, which does not change."""
+    return _started(pid)
 
 
 def _started(pid: int) -> str:

@@ -147,7 +147,9 @@ def _to_item(row: Sequence[Any]) -> Item:
     message = _known(data) if len(data) <= _SHORT else None
     payload: Any = None
     meta: Mapping[str, Any] = {}
-    if message is None:
+    if data == _NO_LABEL:
+        payload = {}
+    elif message is None:
         message, payload, meta = _content(data)
     return Item(
         position,
@@ -174,6 +176,8 @@ def _content(data: str) -> tuple[Message | None, Any, Mapping[str, Any]]:
 
 # A window is mostly what the window before was: messages of ordinary length are read once.
 _SHORT = 4_096
+# And so it is with runs, most of which have no label.
+_NO_LABEL = '{"payload":{}}'
 
 
 @lru_cache(maxsize=4_096)
