@@ -3,6 +3,7 @@
 import asyncio
 import os
 from contextvars import ContextVar
+from functools import partial
 from threading import Event, get_ident
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_function_that_hangs_holds_up_no_other():
 
     async def work() -> list[int]:
         hanging = asyncio.create_task(in_thread(end.wait))
-        others = [await in_thread(lambda n=n: n) for n in range(20)]
+        others = [await in_thread(partial(abs, n)) for n in range(20)]
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import copy_context
-from functools import wraps
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from muntin.errors import InvalidType, MuntinError
 
@@ -111,14 +111,13 @@ async def in_thread(fn: Callable[[], T]) -> T:
         if not answer.done():
             answer.set_result((value, error))
 
-    def work() -> None:
+    def work() -> Callable[[], object]:
         value, failed = None, None
         try:
             value = context.run(fn)
         except BaseException as error:
             failed = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell, value, failed)
+        return partial(loop.call_soon_threadsafe, tell, value, failed)
 
     _hand_over(work)
     value, error = await answer
@@ -127,15 +126,17 @@ async def in_thread(fn: Callable[[], T]) -> T:
     return cast("T", value)
 
 
+# Does something, and returns how to tell of it.
+_Work: TypeAlias = Callable[[], Callable[[], object]]
 # Threads that wait for work. To begin a thread takes longer than most of what is called in one.
-_idle: deque[SimpleQueue[Callable[[], None]]] = deque()
+_idle: deque[SimpleQueue[_Work]] = deque()
 _IDLE_SECONDS = 30.0
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
 
 
-def _hand_over(work: Callable[[], None]) -> None:
+def _hand_over(work: _Work) -> None:
     """Have work done by an idle thread, or by a new one: never behind other work."""
     try:
         inbox = _idle.pop()
@@ -145,16 +146,19 @@ def _hand_over(work: Callable[[], None]) -> None:
     inbox.put(work)
 
 
-def _serve(inbox: SimpleQueue[Callable[[], None]]) -> None:
+def _serve(inbox: SimpleQueue[_Work]) -> None:
     while True:
         try:
-            inbox.get(timeout=_IDLE_SECONDS)()
+            tell = inbox.get(timeout=_IDLE_SECONDS)()
         except Empty:
             with suppress(ValueError):  # something is on its way
                 _idle.remove(inbox)
                 return
         else:
-            _idle.append(inbox)
+            _idle.append(inbox)  # before it is told: whoever waited may have more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                tell()
+            del tell  # what it holds is nobody's any more
 
 
 def sync_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
