@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,10 @@ def kill_at(start: Start, url: str, log: Path, point: str, **given: Any) -> None
     if point in ("before second", "inside first"):
         # The other one runs beside it: let it finish and be recorded.
         with open_store(url) as store:
-            for _ in range(500):
-                if any(item.kind == "tool_result" for item in store.read("e/1")):
-                    break
+            deadline = time.monotonic() + 30
+            while not any(item.kind == "tool_result" for item in store.read("e/1")):
+                assert time.monotonic() < deadline, "the other call was never recorded"
+                time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL
 
