@@ -55,7 +55,9 @@ what a piece of a streamed reply costs when the reply is ten times as long.""",
     "runtime": (
         "The runtime",
         """One wake of an entity with a scripted model: send, compose a window of 8 000 tokens
-from a long timeline, run, record.""",
+from a long timeline of recorded conversations, run, record. Against commits of `sqlite3` as it
+comes, with a rollback journal, and against those of a write-ahead log, which the store uses: the
+quicker a disk commits, the more of a wake's own work shows.""",
     ),
     "caching": (
         "Prompt caches",

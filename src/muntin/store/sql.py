@@ -45,6 +45,8 @@ except ImportError as error:
     ) from error
 
 
+# Of so many sessions it is remembered which contents are kept.
+_REMEMBERED = 100
 # The largest number both databases take.
 _MOST = 2**62
 
@@ -55,6 +57,8 @@ class SqlStore:
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._database = Database(url, create=create)
         self._sql = self._database.sql
+        # The newest report put here of each session, and the contents that its plan names.
+        self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
     @property
     def name(self) -> str:
@@ -209,17 +213,24 @@ class SqlStore:
     ) -> None:
         """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
         check_session_id(session)
+        last, named = self._named.pop(session, (None, frozenset()))
+        place = (record.turn, record.step, to_microseconds(record.time))
 
-        def write(tx: Transaction) -> None:
+        def write(tx: Transaction) -> int:
             sid = self._there(tx, session)
-            rows = [(sid, key, record.turn, data) for key, data in contents.items()]
+            # Most of a window was in the one before: what its report names is kept as long as it.
+            newest = tx.all(self._sql.newest_report, sid=sid) if named else []
+            known = named if newest and last == (sid, *newest[0]) else ()
+            rows = [
+                (sid, key, record.turn, data) for key, data in contents.items() if key not in known
+            ]
             tx.many(self._sql.insert_contents, rows)
             tx.run(
                 self._sql.put_report,
                 session=sid,
                 turn=record.turn,
                 step=record.step,
-                time=to_microseconds(record.time),
+                time=place[2],
                 report=record.report,
                 plan=record.plan,
             )
@@ -229,8 +240,12 @@ class SqlStore:
                 # Now and then, because finding out what is no longer named reads all plans.
                 if turn % max(1, keep // 10) == 0:
                     self._forget_contents(tx, sid, turn)
+            return sid
 
-        self._database.transact(write, writing=True)
+        sid = self._database.transact(write, writing=True)
+        self._named[session] = ((sid, *place), frozenset(contents))
+        if len(self._named) > _REMEMBERED:
+            self._named.pop(next(iter(self._named)), None)
 
     def _there(self, tx: Transaction, session: str) -> int:
         """Return the number of a session, locked against other writers."""

@@ -249,6 +249,13 @@ class Statements:
         return self._make(newest.limit(1).offset(bindparam("n")))
 
     @cached_property
+    def newest_report(self) -> Statement:
+        """Turn, step and time of the newest report."""
+        columns = (reports.c.turn, reports.c.step, reports.c.time)
+        found = select(*columns).where(reports.c.session == bindparam("sid"))
+        return self._make(found.order_by(reports.c.turn.desc(), reports.c.step.desc()).limit(1))
+
+    @cached_property
     def drop_reports(self) -> Statement:
         """Forget the reports up to a step of a turn."""
         same = and_(reports.c.turn == bindparam("turn"), reports.c.step <= bindparam("step"))
