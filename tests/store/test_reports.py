@@ -22,7 +22,7 @@ def test_what_the_report_before_names_is_not_written_again(tmp_path, monkeypatch
     store = SqlStore(f"sqlite:///{tmp_path / 'a.db'}")
     opened(store)
     put(store, 1, "a", "b")
-    written = []
+    written: list[str] = []
     many = Transaction.many
 
     def watched(self, insert, rows):
