@@ -1,18 +1,13 @@
 """The two stores that keep what they were given: an SQLite file, a database on a real server."""
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.reliability.server import Server, running_server
-
-Start = Callable[..., "subprocess.Popen[str]"]
+from tests.workers import Start, workers
 
 
 @pytest.fixture(scope="session")
@@ -57,21 +52,6 @@ def let_the_server_finish(request, url) -> Callable[[], None]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Return what starts a worker; those that still run are killed at the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(work: str, **given: Any) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("worker.py")), work, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        with process:  # closes its pipes and waits for its end
-            pass
+    """Return what starts a worker."""
+    with workers(Path(__file__).with_name("worker.py")) as starting:
+        yield starting

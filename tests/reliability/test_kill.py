@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from muntin.core.message import assistant, user
 from muntin.session import Session
 from muntin.store.sql import SqlStore
-from tests.reliability.conftest import Start
+from tests.workers import Start
 
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))
 # Opening after a crash is a matter of milliseconds; this leaves room for a busy machine only.

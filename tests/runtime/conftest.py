@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,10 +17,10 @@ from muntin.store.items import Item
 from muntin.store.memory import MemoryStore
 from muntin.testing import ScriptedModel
 from tests.store.conftest import server, store, store_url  # noqa: F401
+from tests.workers import Start, workers
 
 T = TypeVar("T")
 Handled = Callable[[Ctx], Awaitable[Any]]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def run(work: Awaitable[T], within: float = 30) -> T:
@@ -93,24 +91,9 @@ async def window_of(
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Return what starts a worker; those that still run are killed at the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(work: str, **given: Any) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("worker.py")), work, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        with process:  # closes its pipes and waits for its end
-            pass
+    """Return what starts a worker."""
+    with workers(Path(__file__).with_name("worker.py")) as starting:
+        yield starting
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -18,7 +18,8 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.entities import Wake
 from muntin.store import open_store
 from muntin.testing import ScriptedModel
-from tests.runtime.conftest import Start, run
+from tests.runtime.conftest import run
+from tests.workers import Start
 
 # Where to kill, and which tools have finished (and are recorded) by then.
 POINTS: dict[str, set[str]] = {

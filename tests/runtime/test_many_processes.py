@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from muntin.store import open_store
-from tests.runtime.conftest import Start
+from tests.workers import Start
 
 ENTITIES, MESSAGES, PROCESSES = map(int, os.environ.get("MUNTIN_ENTITIES", "10x5x2").split("x"))
 KILLS = max(1, PROCESSES // 2)
