@@ -265,7 +265,7 @@ def test_turns_that_wait_do_not_all_ask_the_store_all_the_time():
     run(talk())
     assert statuses(app, "c") == ["completed"] * 60
     assert len(taken) < 600  # if each asked for every turn before it: 1,830
-    assert app.queues == {}
+    assert app._queues == {}
 
 
 def test_a_turn_that_is_cancelled_while_it_waits_does_not_hold_up_those_behind_it():
@@ -282,7 +282,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_does_not_hold_up_those_behind_i
             asyncio.create_task(app.conversation("c").send(f"m{n}")) for n in range(3)
         )
         await begun.wait()
-        while len(app.store.turns("c")) < 3 or not app.queues:
+        while len(app.store.turns("c")) < 3 or not app._queues:
             await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):

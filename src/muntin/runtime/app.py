@@ -64,7 +64,7 @@ class App:
         self._again: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
         # Turns that wait for those before them, by event loop and session.
-        self.queues: dict[tuple[asyncio.AbstractEventLoop, str], dict[int, asyncio.Event]] = {}
+        self._queues: dict[tuple[asyncio.AbstractEventLoop, str], dict[int, asyncio.Event]] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> App:

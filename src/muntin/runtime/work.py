@@ -108,7 +108,7 @@ class Work:
         processes have turns too; the others are called by the one before them.
         """
         key = (asyncio.get_running_loop(), self.session.id)
-        queue = self.app.queues.setdefault(key, {})
+        queue = self.app._queues.setdefault(key, {})
         called = queue[self.turn] = asyncio.Event()
         try:
             while True:
@@ -122,7 +122,7 @@ class Work:
         finally:
             del queue[self.turn]
             if not queue:
-                del self.app.queues[key]
+                del self.app._queues[key]
             self._call()
 
     def _take(self) -> Turn | None:
@@ -131,7 +131,7 @@ class Work:
 
     def _call(self) -> None:
         """Tell the first of those that wait that something happened."""
-        queue = self.app.queues.get((asyncio.get_running_loop(), self.session.id))
+        queue = self.app._queues.get((asyncio.get_running_loop(), self.session.id))
         if queue:
             queue[min(queue)].set()
 
