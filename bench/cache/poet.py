@@ -1,6 +1,6 @@
 """The real prompt-poet, asked where it cuts: run by the environment it is installed in.
 
-    .env-bench/prompt-poet/bin/python bench/poet.py
+    .env-bench/prompt-poet/bin/python bench/cache/poet.py
 
 One JSON object a line comes in and goes out. `{"head": 1200, "history": [80, 300, …]}` opens a
 session, in tokens: what is always sent, and the messages; the answer is the package's version.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from muntin.core.message import Message, as_message, counted, placed, system, user
+from muntin.core.message import Message, as_message, at_position, counted, system, user
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.slot import MessageLike
 from muntin.core.tokens import Counter
@@ -45,7 +45,7 @@ def project(
         if given is None:
             messages += _default(item, live, counter)
         else:
-            messages += [placed(each, item.position) for each in _checked(given, item)]
+            messages += [at_position(each, item.position) for each in _checked(given, item)]
     return messages
 
 
@@ -158,7 +158,7 @@ def _parts(message: Message) -> tuple[Part, ...]:
 def _placed(
     message: Message, position: int, tokens: Mapping[str, int], counter: Counter | None
 ) -> Message:
-    made = placed(message, position)
+    made = at_position(message, position)
     key = counter.key(made) if counter is not None else None
     return made if key is None or key not in tokens else counted(made, key, tokens[key])
 

@@ -29,7 +29,7 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.message import counted, placed
+from muntin.core.message import at_position, counted
 from muntin.core.parts import Other
 
 TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
@@ -290,5 +290,5 @@ def test_reading_a_dict_leaves_it_as_it_was():
     ],
 )
 def test_a_placed_message_is_the_message_with_its_position(message):
-    assert placed(message, 7) == replace(message, at=7)
-    assert placed(counted(message, "t", 5), 7).known_tokens is None
+    assert at_position(message, 7) == replace(message, at=7)
+    assert at_position(counted(message, "t", 5), 7).known_tokens is None

@@ -196,7 +196,7 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
-def placed(message: Message, at: int) -> Message:
+def at_position(message: Message, at: int) -> Message:
     """Return the message at a position; what `replace` does, without checking all of it again."""
     copy = object.__new__(Message)
     for name in _COPIED:
