@@ -66,9 +66,9 @@ check: lint types site test ## All that CI runs: lint, types, the site, tests (t
 
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
-	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/store/test_windows.py
-	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/test_wire.py tests/providers/test_decode.py
-	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/test_agent.py
+	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/timeline/test_windows.py
+	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py
+	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py
 	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability

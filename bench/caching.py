@@ -34,7 +34,7 @@ from bench.cache.contest import (
 from bench.cache.sessions import BUDGET, USUAL, Session, recorded, retrieved, sessions
 from bench.cache.trimmers import RealPoet
 from bench.measure import Figure, as_json, options
-from muntin.core.slot import Stepped
+from muntin.core.planning.slot import Stepped
 
 SHORT = ("recorded", "agent", "recorded, retrieval")
 

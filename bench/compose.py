@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.conversations import Dict, exchanges, history
 from bench.measure import Figure, in_turns, run
 from muntin import Message, Slots, Window
-from muntin.core.exact import ExactTokenizer, openai_tokenizer
+from muntin.core.counting.exact import ExactTokenizer, openai_tokenizer
 
 SMALL, LARGE = 8_000, 128_000
 SIZES = (100, 1_000, 10_000, 100_000)

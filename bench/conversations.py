@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from muntin import Message, ToolCall, assistant, tool, user
-from muntin.session import Session
+from muntin.timeline.session import Session
 
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "airline-traces.jsonl"
 

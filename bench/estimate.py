@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.measure import Figure, beside, options, publish
-from muntin.core.estimate import Estimate
-from muntin.core.exact import openai_tokenizer
+from muntin.core.counting.estimate import Estimate
+from muntin.core.counting.exact import openai_tokenizer
 
 SCRIPTS = Path(__file__).parent.parent / "tests" / "data" / "scripts"
 BOUND = ("english", "code", "json", "chinese", "japanese", "korean")

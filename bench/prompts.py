@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.measure import Figure, in_turns, run
 from muntin import config, context, prompt
-from muntin.core.exact import openai_tokenizer
-from muntin.prompts.cache import ResolverCache
-from muntin.prompts.context import Context
-from muntin.prompts.prompt import Prompt
+from muntin.core.counting.exact import openai_tokenizer
+from muntin.prompts.contexts import Context
+from muntin.prompts.definition import Prompt
+from muntin.resolver_cache import ResolverCache
 
 TEXT = Path(__file__).parent.parent / "tests" / "data" / "scripts" / "english.txt"
 CONTEXTS, DROPPED, CHARACTERS = 50, 20, 800

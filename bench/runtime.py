@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.measure import Figure, options, publish
 from muntin import App, Message, Session, Source, Wake
 from muntin.runtime.ctx import Ctx
-from muntin.store.sql import SqlStore
 from muntin.testing import ScriptedModel
+from muntin.timeline.store.sql import SqlStore
 
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "airline-traces.jsonl"
 TEXT = "The flight from Boston to Seattle on May 20 is full; the next one leaves at 11:35. " * 3

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.conversations import TEXT, fill, turn
 from bench.measure import Figure, amount, exponents, in_turns, memory, run
 from muntin import App, Message, Slots, Tokens, context, prompt, user
-from muntin.prompts.prompt import Prompt
-from muntin.session import Session
-from muntin.store import Store
-from muntin.store.memory import MemoryStore
-from muntin.store.sql import SqlStore
+from muntin.prompts.definition import Prompt
 from muntin.testing import ScriptedModel
+from muntin.timeline.session import Session
+from muntin.timeline.store import Store
+from muntin.timeline.store.memory import MemoryStore
+from muntin.timeline.store.sql import SqlStore
 
 BUDGET = 8_000
 # What should not grow at all, and what may grow with what is shown; both with room for noise.

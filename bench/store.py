@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.conversations import fill, turn
 from bench.measure import Figure, beside, memory, run
 from muntin import Slots, Tokens, Turns, user
-from muntin.core.tokens import CharsPerToken
-from muntin.session import Session
-from muntin.store.sql import SqlStore
+from muntin.core.counting.counter import CharsPerToken
+from muntin.timeline.session import Session
+from muntin.timeline.store.sql import SqlStore
 
 
 def reading(folder: Path, large: int) -> Iterator[Figure]:

@@ -34,8 +34,8 @@ from bench.compose import Plain
 from bench.conversations import TEXT, Dict, history
 from bench.measure import Figure, in_turns, run
 from muntin import Input, Message, Slots, context, prompt, prompt_file
-from muntin.core.exact import openai_tokenizer
-from muntin.prompts.prompt import Prompt
+from muntin.core.counting.exact import openai_tokenizer
+from muntin.prompts.definition import Prompt
 
 PARTS, DROPPED = 20, 8
 BUDGET = 8_000

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from muntin import Message, Slots, Tool, ToolCall, Window
-from muntin.agent import run_agent
+from muntin.agent import ToolLike, run_agent, tool_schema
 from muntin.testing import ScriptedModel
-from muntin.tools import ToolLike, tool_schema
 
 booked: list[str] = []
 recorded: list[Message] = []  # in life: a file or a table

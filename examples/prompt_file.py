@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muntin import Input, Slots
-from muntin.prompt_files import prompt_file
+from muntin.prompts import prompt_file
 
 
 @dataclass(frozen=True)

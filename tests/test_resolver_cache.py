@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from muntin import CacheOptions, InvalidInput, config, context, prompt, when
-from muntin.prompts.cache import ResolverCache
+from muntin.resolver_cache import ResolverCache
 
 
 class Tenant(BaseModel):
@@ -733,7 +733,7 @@ def test_caches_do_not_share():
 
 PROCESS_DEFAULT = """
 from muntin import config, context, prompt
-from muntin.prompts.cache import ResolverCache
+from muntin.resolver_cache import ResolverCache
 
 calls = []
 p = prompt(use=[context(id="x", system=lambda: calls.append(1) or "x", cache=True)])

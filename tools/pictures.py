@@ -18,7 +18,7 @@ from muntin import Budget, Exact, Input, Message, Slots, Stepped, Window
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
-RECORDED = ROOT / "src" / "muntin" / "data" / "airline.json"
+RECORDED = ROOT / "src" / "muntin" / "cli" / "data" / "airline.json"
 BUDGETS = (6_000, 3_000, 2_000, 1_200, 600)
 FOUND = "Seats can be changed for free up to 24 hours before departure. " * 20
 REPEATS = 4  # one conversation is too short to be trimmed often

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from playwright.sync_api import Page, sync_playwright
 
 from muntin.inspector.server import address_of, listen, make_server, new_token
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "inspector.png"
 SESSION = "airline-small"

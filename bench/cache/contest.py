@@ -21,7 +21,7 @@ from bench.cache.trimmers import (
     poet_cut,
     poet_start,
 )
-from muntin.core.slot import Exact, Stepped
+from muntin.core.planning.slot import Exact, Stepped
 from muntin.simulator.replay import Sent
 from muntin.simulator.result import Run
 from muntin.simulator.run import Replay

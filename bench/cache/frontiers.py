@@ -13,13 +13,13 @@ from time import process_time
 
 from bench.cache.sessions import MODELS, TOKENIZER, Session
 from muntin import App
-from muntin.core.allocate import ratio_of
-from muntin.core.frontier import Frontier
-from muntin.core.slot import Stepped
-from muntin.core.slots import Slots
-from muntin.core.window import Window
-from muntin.store.sql import SqlStore
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.limits import ratio_of
+from muntin.core.planning.slot import Stepped
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.testing import ScriptedModel
+from muntin.timeline.store.sql import SqlStore
 
 
 def windows(session: Session, trimming: Stepped, *, restart: bool = False) -> Iterator[Window]:

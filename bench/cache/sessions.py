@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from muntin import Message, Profile, assistant, system, tool, user
-from muntin.core.exact import openai_tokenizer
+from muntin.core.counting.counter import Counter
+from muntin.core.counting.exact import openai_tokenizer
 from muntin.core.parts import ToolCall
-from muntin.core.step import VOLATILE_RATIO
-from muntin.core.tokens import Counter
+from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.simulator.replay import trace_of
 from muntin.simulator.run import Pause, Replay
 

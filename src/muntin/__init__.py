@@ -7,189 +7,111 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muntin.core.budget import Budget
-    from muntin.core.frontier import Frontier
-    from muntin.core.message import Input, Message, assistant, system, tool, user
-    from muntin.core.parts import Attachment, File, Image, Reasoning, Text, ToolCall
-    from muntin.core.profile import Profile
-    from muntin.core.report import Decision, Report, SlotReport
-    from muntin.core.slot import Cut, Exact, Group, Stepped
-    from muntin.core.slots import Slots
-    from muntin.core.tags import (
-        RESERVED_TAG_NAMES,
-        aggregate,
-        contribute,
-        normalize_tag_name,
-        raw,
-        render_tagged_context,
-        validate_tag_name,
-        xml_tag,
-    )
-    from muntin.core.tokens import Tokenizer
-    from muntin.core.window import Breakpoint, Window
-    from muntin.entries import ContextEntry
-    from muntin.errors import (
-        BudgetExceeded,
-        InvalidInput,
-        MissingExtra,
-        MuntinError,
-        OutputInvalid,
-        PromptFileError,
-        StepLimit,
-        StoreError,
-        TokenizerError,
-        UnknownModel,
-    )
-    from muntin.generation import generate, generate_sync
-    from muntin.history import History, Tokens, Turns
-    from muntin.prompt_files import prompt_file
-    from muntin.prompts import (
-        CacheOptions,
-        config,
-        context,
-        match,
-        prompt,
-        set_tokenizer,
-        when,
-    )
-    from muntin.runtime.app import App
-    from muntin.runtime.capabilities import capability
-    from muntin.runtime.entities import Wake
-    from muntin.runtime.flows import Action, flow
-    from muntin.runtime.generators import generator
-    from muntin.runtime.sources import Source
-    from muntin.session import Session
-    from muntin.tools import Tool
+    from muntin.agent import Tool as Tool
+    from muntin.core import Attachment as Attachment
+    from muntin.core import Budget as Budget
+    from muntin.core import Decision as Decision
+    from muntin.core import File as File
+    from muntin.core import Image as Image
+    from muntin.core import Input as Input
+    from muntin.core import Message as Message
+    from muntin.core import Profile as Profile
+    from muntin.core import Reasoning as Reasoning
+    from muntin.core import Report as Report
+    from muntin.core import SlotReport as SlotReport
+    from muntin.core import Text as Text
+    from muntin.core import ToolCall as ToolCall
+    from muntin.core import assistant as assistant
+    from muntin.core import system as system
+    from muntin.core import tool as tool
+    from muntin.core import user as user
+    from muntin.core.counting import Tokenizer as Tokenizer
+    from muntin.core.planning import Breakpoint as Breakpoint
+    from muntin.core.planning import Cut as Cut
+    from muntin.core.planning import Exact as Exact
+    from muntin.core.planning import Frontier as Frontier
+    from muntin.core.planning import Group as Group
+    from muntin.core.planning import Slots as Slots
+    from muntin.core.planning import Stepped as Stepped
+    from muntin.core.planning import Window as Window
+    from muntin.core.tags import RESERVED_TAG_NAMES as RESERVED_TAG_NAMES
+    from muntin.core.tags import aggregate as aggregate
+    from muntin.core.tags import contribute as contribute
+    from muntin.core.tags import normalize_tag_name as normalize_tag_name
+    from muntin.core.tags import raw as raw
+    from muntin.core.tags import render_tagged_context as render_tagged_context
+    from muntin.core.tags import validate_tag_name as validate_tag_name
+    from muntin.core.tags import xml_tag as xml_tag
+    from muntin.errors import BudgetExceeded as BudgetExceeded
+    from muntin.errors import InvalidInput as InvalidInput
+    from muntin.errors import MissingExtra as MissingExtra
+    from muntin.errors import MuntinError as MuntinError
+    from muntin.errors import OutputInvalid as OutputInvalid
+    from muntin.errors import PromptFileError as PromptFileError
+    from muntin.errors import StepLimit as StepLimit
+    from muntin.errors import StoreError as StoreError
+    from muntin.errors import TokenizerError as TokenizerError
+    from muntin.errors import UnknownModel as UnknownModel
+    from muntin.prompts import CacheOptions as CacheOptions
+    from muntin.prompts import context as context
+    from muntin.prompts import generate as generate
+    from muntin.prompts import generate_sync as generate_sync
+    from muntin.prompts import match as match
+    from muntin.prompts import prompt as prompt
+    from muntin.prompts import prompt_file as prompt_file
+    from muntin.prompts import when as when
+    from muntin.runtime import Action as Action
+    from muntin.runtime import App as App
+    from muntin.runtime import Source as Source
+    from muntin.runtime import Wake as Wake
+    from muntin.runtime import capability as capability
+    from muntin.runtime import flow as flow
+    from muntin.runtime import generator as generator
+    from muntin.settings import config as config
+    from muntin.settings import set_tokenizer as set_tokenizer
+    from muntin.timeline import ContextEntry as ContextEntry
+    from muntin.timeline import History as History
+    from muntin.timeline import Session as Session
+    from muntin.timeline import Tokens as Tokens
+    from muntin.timeline import Turns as Turns
 
 __version__ = "0.1.0"
 
+# Where each public name lives.
 _HOMES = {
-    "muntin.core.budget": ("Budget",),
-    "muntin.core.frontier": ("Frontier",),
-    "muntin.core.message": ("Input", "Message", "assistant", "system", "tool", "user"),
-    "muntin.core.parts": ("Attachment", "File", "Image", "Reasoning", "Text", "ToolCall"),
-    "muntin.core.profile": ("Profile",),
-    "muntin.core.report": ("Decision", "Report", "SlotReport"),
-    "muntin.core.slot": ("Cut", "Exact", "Group", "Stepped"),
-    "muntin.core.slots": ("Slots",),
-    "muntin.core.tags": (
-        "RESERVED_TAG_NAMES",
-        "aggregate",
-        "contribute",
-        "normalize_tag_name",
-        "raw",
-        "render_tagged_context",
-        "validate_tag_name",
-        "xml_tag",
+    "muntin.core": (
+        "Attachment Budget File Image Input Message Profile Reasoning Report Text ToolCall "
+        "assistant system tool user"
     ),
-    "muntin.core.tokens": ("Tokenizer",),
-    "muntin.core.window": ("Breakpoint", "Window"),
-    "muntin.entries": ("ContextEntry",),
-    "muntin.errors": (
-        "BudgetExceeded",
-        "InvalidInput",
-        "MissingExtra",
-        "MuntinError",
-        "OutputInvalid",
-        "PromptFileError",
-        "StoreError",
-        "StepLimit",
-        "TokenizerError",
-        "UnknownModel",
-    ),
-    "muntin.generation": ("generate", "generate_sync"),
-    "muntin.history": ("History", "Tokens", "Turns"),
-    "muntin.prompt_files": ("prompt_file",),
-    "muntin.prompts": (
-        "CacheOptions",
-        "config",
-        "context",
-        "match",
-        "prompt",
-        "set_tokenizer",
-        "when",
-    ),
-    "muntin.runtime.app": ("App",),
-    "muntin.runtime.capabilities": ("capability",),
-    "muntin.runtime.entities": ("Wake",),
-    "muntin.runtime.flows": ("Action", "flow"),
-    "muntin.runtime.generators": ("generator",),
-    "muntin.runtime.sources": ("Source",),
-    "muntin.session": ("Session",),
-    "muntin.tools": ("Tool",),
+    "muntin.core.counting": "Tokenizer",
+    "muntin.core.planning": "Cut Exact Group Slots Stepped Window",
+    "muntin.agent": "Tool",
+    "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
+    "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
+    "muntin.runtime": "Action App Source Wake capability flow generator",
+    "muntin.settings": "config",
+    "muntin.timeline": "ContextEntry History Session Tokens Turns",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+# Public too, and seldom needed: importable from here, but not listed.
+_MORE = {
+    "muntin.core": "Decision SlotReport",
+    "muntin.core.planning": "Breakpoint Frontier",
+    "muntin.core.tags": (
+        "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
+        "validate_tag_name xml_tag"
+    ),
+    "muntin.errors": "MissingExtra PromptFileError TokenizerError UnknownModel",
+    "muntin.prompts": "CacheOptions",
+    "muntin.settings": "set_tokenizer",
+}
+_HOME = {
+    name: module
+    for homes in (_HOMES, _MORE)
+    for module, names in homes.items()
+    for name in names.split()
+}
 
-__all__ = [
-    "RESERVED_TAG_NAMES",
-    "Action",
-    "App",
-    "Attachment",
-    "Breakpoint",
-    "Budget",
-    "BudgetExceeded",
-    "CacheOptions",
-    "ContextEntry",
-    "Cut",
-    "Decision",
-    "Exact",
-    "File",
-    "Frontier",
-    "Group",
-    "History",
-    "Image",
-    "Input",
-    "InvalidInput",
-    "Message",
-    "MissingExtra",
-    "MuntinError",
-    "OutputInvalid",
-    "Profile",
-    "PromptFileError",
-    "Reasoning",
-    "Report",
-    "Session",
-    "SlotReport",
-    "Slots",
-    "Source",
-    "StepLimit",
-    "Stepped",
-    "StoreError",
-    "Text",
-    "Tokenizer",
-    "TokenizerError",
-    "Tokens",
-    "Tool",
-    "ToolCall",
-    "Turns",
-    "UnknownModel",
-    "Wake",
-    "Window",
-    "__version__",
-    "aggregate",
-    "assistant",
-    "capability",
-    "config",
-    "context",
-    "contribute",
-    "flow",
-    "generate",
-    "generate_sync",
-    "generator",
-    "match",
-    "normalize_tag_name",
-    "prompt",
-    "prompt_file",
-    "raw",
-    "render_tagged_context",
-    "set_tokenizer",
-    "system",
-    "tool",
-    "user",
-    "validate_tag_name",
-    "when",
-    "xml_tag",
-]
+__all__ = sorted(["__version__", *(name for names in _HOMES.values() for name in names.split())])
 
 
 def __getattr__(name: str) -> object:
@@ -201,4 +123,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__all__)

@@ -1,5 +1,5 @@
 """`python -m muntin` is the command line."""
 
-from muntin.cli import main
+from muntin.cli.commands import main
 
 main()

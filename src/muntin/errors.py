@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from muntin.core.message import Message
     from muntin.core.report import Report
-    from muntin.providers.reply import Reply
+    from muntin.providers.model import Reply
 
 
 class MuntinError(Exception):

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 from muntin.calls import settle
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_text
+from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, assistant
 from muntin.core.parts import File, Reasoning, Text, ToolCall
-from muntin.core.tokens import Counter, TokenizerLike
-from muntin.core.window import Window
+from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.prompt import Prompt
-from muntin.providers.reply import (
+from muntin.prompts.definition import Prompt
+from muntin.providers.model import (
     Event,
     Finished,
     ReasoningDelta,
@@ -27,8 +27,8 @@ from muntin.providers.reply import (
     ToolFinished,
     Usage,
 )
-from muntin.store.conformance import CHECKS, check_store
-from muntin.store.memory import MemoryStore
+from muntin.timeline.store.conformance import CHECKS, check_store
+from muntin.timeline.store.memory import MemoryStore
 
 __all__ = ["CHECKS", "MemoryStore", "ScriptedModel", "assert_survives", "check_store"]
 

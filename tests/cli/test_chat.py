@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 from tests.cli.command import HOSTILE, MUNTIN, environment, fails, harmless, on_terminal, run
 from tests.providers.servers import CHAT, Answer, _chunk, _sse, serving
 

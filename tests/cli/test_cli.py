@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import muntin
-from muntin.cli import COMMANDS
+from muntin.cli.commands import COMMANDS
 from tests.cli.command import run, said
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def test_the_version():
@@ -61,15 +60,15 @@ def test_shells_can_complete_commands_and_options():
 
 
 def test_the_command_starts_without_loading_any_package_it_may_not_need():
-    code = "import sys; from muntin.cli import app; app(); print(*sys.modules)"
+    code = "import sys; from muntin.cli.commands import app; app(); print(*sys.modules)"
     loaded = set(python("-c", code).stdout.split())
     heavy = {"openai", "anthropic", "google.genai", "sqlalchemy", "tiktoken", "pydantic"}
-    assert "muntin.cli_chat" in loaded
+    assert "muntin.cli.chat" in loaded
     assert not loaded & heavy
 
 
 def test_the_page_names_every_command():
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for module in COMMANDS:
-        name = module.__name__.removeprefix("muntin.cli_")
+        name = module.__name__.removeprefix("muntin.cli.")
         assert re.search(rf"^\| `muntin {name}\b", page, re.MULTILINE), name

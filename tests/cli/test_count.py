@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from muntin.core.tokens import Counter, as_tokenizer
-from muntin.demo import recording
+from muntin.cli.recording import recording
+from muntin.core.counting.counter import Counter, as_tokenizer
 from tests.cli.command import HOSTILE, fails, harmless, on_terminal, run, said, shown
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
-AIRLINE = ROOT / "src" / "muntin" / "data" / "airline.json"
+AIRLINE = ROOT / "src" / "muntin" / "cli" / "data" / "airline.json"
 SUPPORT = ROOT / "examples" / "data" / "support.jsonl"
 
 

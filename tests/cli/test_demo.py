@@ -9,16 +9,14 @@ import re
 import shlex
 import subprocess
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from muntin.demo import recording, replay
+from muntin.cli.recording import recording, replay
 from muntin.runtime.reports import read_plan
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 from tests.cli.command import fails, on_terminal, run, said, shown
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 
-from muntin.cli_doctor import PURPOSES, _extra, _needs, _packages
-from muntin.store import open_store
-from muntin.store.schema import MIGRATIONS
+from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
+from muntin.timeline.store import open_store
+from muntin.timeline.store.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)

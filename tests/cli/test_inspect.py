@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from muntin import Slots
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 from tests.cli.command import MUNTIN
 from tests.inspector.conftest import keep
 

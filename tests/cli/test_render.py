@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from muntin.models import context_window
+from muntin.providers.names import context_window
 from tests.cli.command import HOSTILE, fails, harmless, run, said
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 CHAT = """\
 ---
 model: openai/gpt-4o

@@ -11,20 +11,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from muntin import Session, assistant, user
+from muntin.cli.terminal import safe
 from muntin.core.parts import Attachment, ToolCall
-from muntin.exchange import export_session, import_sessions
-from muntin.store import open_store
-from muntin.store.items import Draft, Visibility
-from muntin.terminal import safe
+from muntin.timeline.files import export_session, import_sessions
+from muntin.timeline.items import Draft, Visibility
+from muntin.timeline.store import open_store
 from tests.cli import command as installed
+from tests.paths import ROOT, TRACES
 
-ROOT = Path(__file__).parents[2]
-TRACES = ROOT / "tests" / "data" / "airline-traces.jsonl"
 SUPPORT = ROOT / "examples" / "data" / "support.jsonl"
 
 
@@ -274,7 +272,7 @@ def test_a_wide_text_is_cut_at_the_width_of_the_terminal():
 
 
 def command(*args: str) -> list[str]:
-    script = "import muntin.terminal as t; t.BAR_SECONDS = 0; from muntin.cli import main; main()"
+    script = "import muntin.cli.terminal; muntin.cli.terminal.BAR_SECONDS = 0; muntin.cli.main()"
     return [sys.executable, "-c", script, "sessions", *args]
 
 

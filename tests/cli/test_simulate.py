@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from muntin import Stepped
-from muntin.cli import app
-from muntin.cli_simulate import named_policy, read_trace
+from muntin.cli.commands import app
+from muntin.cli.simulate import named_policy, read_trace
 from muntin.errors import InvalidInput
+from tests.paths import TRACES
 
-TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
 CHAT = [
     {"role": "system", "content": "Be brief. " * 600},
     *[

@@ -8,7 +8,7 @@ import pytest
 
 from muntin import InvalidInput, Profile
 from muntin.core.caching import Caching, caching_of
-from muntin.models import caching_for
+from muntin.providers.names import caching_for
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 from dataclasses import FrozenInstanceError, replace
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -31,8 +30,8 @@ from muntin import (
 )
 from muntin.core.message import at_position, counted
 from muntin.core.parts import Other
+from tests.paths import TRACES
 
-TRACES = Path(__file__).parents[1] / "data" / "airline-traces.jsonl"
 REPORT = Attachment("f1", "report.pdf", 12, "document", "application/pdf")
 
 

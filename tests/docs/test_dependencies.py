@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from tests.docs.blocks import ROOT
+from tests.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 import muntin
-from tests.docs.blocks import DOCUMENTS, ROOT, blocks, matches, name_of, run_page
+from tests.docs.blocks import DOCUMENTS, blocks, matches, name_of, run_page
+from tests.paths import ROOT
 from tests.reliability.server import running_server
 
 POSTGRES = "docs/howto/postgresql.md"

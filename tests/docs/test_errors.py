@@ -15,13 +15,14 @@ import pytest
 from pydantic import BaseModel
 
 from muntin import App, Slots, ToolCall, assistant, errors, generate_sync, prompt_file
-from muntin.assets import DirectoryAssets
-from muntin.core.exact import hf_tokenizer
-from muntin.models import as_model
-from muntin.store import open_store
-from muntin.store.items import Draft
+from muntin.core.counting.exact import hf_tokenizer
+from muntin.providers.assets import DirectoryAssets
+from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
-from tests.docs.blocks import ROOT, matches
+from muntin.timeline.items import Draft
+from muntin.timeline.store import open_store
+from tests.docs.blocks import matches
+from tests.paths import ROOT
 from tests.providers.servers import Answer, serving
 
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import muntin
-from tests.docs.blocks import DOCUMENTS, ROOT, blocks
+from tests.docs.blocks import DOCUMENTS, blocks
+from tests.paths import ROOT
 from tools.pictures import IMAGES, PICTURES
 
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))

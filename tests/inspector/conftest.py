@@ -19,12 +19,12 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from muntin import Slots, user
-from muntin.core.window import Window
+from muntin.core.planning.window import Window
 from muntin.inspector.plans import Kept
 from muntin.inspector.server import address_of, listen, make_server, new_token
 from muntin.runtime.reports import keep_report
-from muntin.session import Session
-from muntin.store import Store, open_store
+from muntin.timeline.session import Session
+from muntin.timeline.store import Store, open_store
 from tests.inspector import sample
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"

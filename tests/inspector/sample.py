@@ -6,17 +6,16 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from muntin import Message
 from muntin.core.message import as_message
-from muntin.core.slot import Group
+from muntin.core.planning.slot import Group
 from muntin.runtime.app import App
-from muntin.store import Store, open_store
 from muntin.testing import ScriptedModel
+from muntin.timeline.store import Store, open_store
+from tests.paths import TRACES
 
-TRACES = Path(__file__).parent.parent / "data" / "airline-traces.jsonl"
 GUIDE = "Write short sentences. Offer at most three options at a time. " * 12
 CABINS = Group("rules", join="\n\n")
 LONG = "support/mia-4711"

@@ -10,7 +10,7 @@ import pytest
 from muntin import Slots, assistant, user
 from muntin.inspector.plans import Plans
 from muntin.runtime.reports import read_plan
-from muntin.store.memory import MemoryStore
+from muntin.timeline.store.memory import MemoryStore
 from tests.inspector import hostile
 from tests.inspector.conftest import Inspector, inspecting, keep, picture, until
 from tests.inspector.sample import LONG

@@ -10,14 +10,14 @@ import pytest
 
 from muntin import Message, Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
-from muntin.core.slot import Group
+from muntin.core.planning.slot import Group
 from muntin.inspector.changes import difference, shares, survival, what_if
 from muntin.inspector.costs import price_of
 from muntin.inspector.data import FEW, messages, sessions, turns, window
 from muntin.inspector.plans import PLANS, Plans
 from muntin.runtime.reports import read_plan
-from muntin.store import open_store
-from muntin.store.memory import MemoryStore
+from muntin.timeline.store import open_store
+from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import keep
 from tests.inspector.sample import LONG
 
@@ -82,7 +82,7 @@ def test_turns_have_the_question_as_title_and_come_in_pages(plans):
 def test_turns_without_a_report_are_named():
     store = MemoryStore()
     keep(store, "s", declare(1_000, []))
-    from muntin.session import Session
+    from muntin.timeline.session import Session
 
     Session("s", store=store).append(user("said, but never answered"))
     told = turns(Plans(store), "s")

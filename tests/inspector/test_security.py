@@ -16,8 +16,8 @@ from muntin import Slots, user
 from muntin.errors import InvalidInput
 from muntin.inspector.plans import Kept
 from muntin.inspector.server import check_loopback, listen, make_app, new_token
-from muntin.store import open_store
-from muntin.store.memory import MemoryStore
+from muntin.timeline.store import open_store
+from muntin.timeline.store.memory import MemoryStore
 from tests.inspector import hostile
 from tests.inspector.conftest import inspecting, keep
 from tests.inspector.sample import LONG

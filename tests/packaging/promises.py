@@ -17,13 +17,13 @@ from typing import Any
 from urllib.request import urlopen
 
 from muntin import Budget, Session, Slots, Window, user
-from muntin.core.exact import hf_tokenizer, openai_tokenizer
+from muntin.agent.tools import tool_schema
+from muntin.core.counting.exact import hf_tokenizer, openai_tokenizer
 from muntin.errors import MissingExtra, StoreError
-from muntin.models import context_window
-from muntin.prompt_files import prompt_file
-from muntin.providers.clients import Client
-from muntin.store import open_store
-from muntin.tools import tool_schema
+from muntin.prompts.files import prompt_file
+from muntin.providers.client import Client
+from muntin.providers.names import context_window
+from muntin.timeline.store import open_store
 
 sys.path.append(str(Path(__file__).parents[2]))
 

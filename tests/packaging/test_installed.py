@@ -46,7 +46,7 @@ print(slots.render().openai()["messages"])
 def test_sessions_live_in_memory(bare, tmp_path):
     code = """
 from muntin import Session, user
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 session = Session("a", store=open_store("memory:"))
 session.append(user("Hello."))
 print(len(session.items.all()))

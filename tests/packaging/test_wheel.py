@@ -37,10 +37,10 @@ def test_the_wheel_has_every_file_of_the_source_and_nothing_else(built):
 def test_the_wheel_has_what_is_not_code(built):
     assert {
         "muntin/py.typed",
-        "muntin/core/vocab/LICENSE",
-        "muntin/core/vocab/cl100k_base.bin",
-        "muntin/core/vocab/o200k_base.bin",
-        "muntin/data/airline.json",
+        "muntin/core/counting/vocab/LICENSE",
+        "muntin/core/counting/vocab/cl100k_base.bin",
+        "muntin/core/counting/vocab/o200k_base.bin",
+        "muntin/cli/data/airline.json",
         "muntin/inspector/static/index.html",
         "muntin/inspector/static/app.js",
         "muntin/inspector/static/style.css",
@@ -98,7 +98,9 @@ def test_every_licence_is_named_and_carried(built):
     for name in said.get_all("License-File"):
         carried = files[f"muntin-{muntin.__version__}.dist-info/licenses/{name}"]
         assert carried == (ROOT / name).read_bytes()
-    assert {"LICENSE", "src/muntin/core/vocab/LICENSE"} <= set(said.get_all("License-File"))
+    assert {"LICENSE", "src/muntin/core/counting/vocab/LICENSE"} <= set(
+        said.get_all("License-File")
+    )
 
 
 def test_the_oldest_python_named_is_the_oldest_allowed(built):

@@ -28,10 +28,10 @@ from muntin import (
     tool,
     user,
 )
-from muntin.models import context_window
-from muntin.runtime.generators import Generator
-from muntin.store import Store, open_store
+from muntin.providers.names import context_window
+from muntin.runtime.generators.definition import Generator
 from muntin.testing import ScriptedModel
+from muntin.timeline.store import Store, open_store
 
 
 def compose(history: Sequence[Message]) -> Window:

@@ -23,9 +23,9 @@ from muntin.errors import (
     RateLimited,
     RequestRefused,
 )
-from muntin.models import as_model
-from muntin.providers.clients import Client
-from muntin.providers.reply import Finished, TextDelta, Usage
+from muntin.providers.client import Client
+from muntin.providers.model import Finished, TextDelta, Usage
+from muntin.providers.names import as_model
 from tests.providers.servers import MESSAGES, PROTOCOLS, Answer, Protocol, Server, serving
 
 pytest.importorskip("openai")

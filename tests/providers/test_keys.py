@@ -19,8 +19,8 @@ from muntin.errors import (
     ProviderError,
     UnknownModel,
 )
-from muntin.models import as_model
-from muntin.providers.clients import Client
+from muntin.providers.client import Client
+from muntin.providers.names import as_model
 from muntin.providers.sdks import APIS, NO_KEY
 from tests.providers.servers import CHAT, MESSAGES, PROTOCOLS, Answer, Protocol, serving
 from tests.providers.test_clients import KEY, answer_of, ask, client_of, no_environment, window

@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 
 from muntin import Message, Reasoning, Text, ToolCall
 from muntin.errors import InvalidInput
-from muntin.providers.reply import ReasoningDelta, TextDelta, ToolCalled, Usage
-from tests.providers.test_decode import MODULES, output_message, responses_response
-from tests.providers.windows import PROVIDERS, SIGNATURE
+from muntin.providers.model import ReasoningDelta, TextDelta, ToolCalled, Usage
+from tests.providers.wire.test_decode import MODULES, output_message, responses_response
+from tests.providers.wire.windows import PROVIDERS, SIGNATURE
 
 CHUNKS: dict[str, TypeAdapter[Any]] = {
     "chat": TypeAdapter(ChatCompletionChunk),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muntin.errors import AuthenticationFailed, BadResponse
-from muntin.providers.clients import Client
+from muntin.providers.client import Client
 from muntin.providers.sdks import CHAT
 from tests.providers.servers import (
     GENERATE_CONTENT,

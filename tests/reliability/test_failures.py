@@ -14,9 +14,9 @@ from sqlalchemy import event
 
 from muntin.core.message import user
 from muntin.errors import StoreError
-from muntin.store import Store, database, open_store
-from muntin.store.items import Draft, Item, draft_of
-from muntin.store.sql import SqlStore
+from muntin.timeline.items import Draft, Item, draft_of
+from muntin.timeline.store import Store, database, open_store
+from muntin.timeline.store.sql import SqlStore
 
 PAGE = 4096
 

@@ -5,9 +5,9 @@ import signal
 from collections.abc import Callable
 
 from muntin.core.message import user
-from muntin.store import Store
-from muntin.store.items import Draft, draft_of
-from muntin.store.sql import SqlStore
+from muntin.timeline.items import Draft, draft_of
+from muntin.timeline.store import Store
+from muntin.timeline.store.sql import SqlStore
 
 APPENDS = 50
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muntin.core.message import assistant, user
-from muntin.session import Session
-from muntin.store.sql import SqlStore
+from muntin.timeline.session import Session
+from muntin.timeline.store.sql import SqlStore
 from tests.workers import Start
 
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))

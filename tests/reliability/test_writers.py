@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from muntin.store import Store
-from muntin.store.sql import SqlStore
+from muntin.timeline.store import Store
+from muntin.timeline.store.sql import SqlStore
 
 WRITERS, APPENDS = map(int, os.environ.get("MUNTIN_WRITERS", "2x200").split("x"))
 MESSAGES = 2

@@ -14,9 +14,9 @@ from typing import Any
 
 from muntin.core.message import assistant, user
 from muntin.errors import StoreError
-from muntin.session import Session
-from muntin.store import open_store
-from muntin.store.items import draft_of
+from muntin.timeline.items import draft_of
+from muntin.timeline.session import Session
+from muntin.timeline.store import open_store
 
 
 def say(*words: object) -> None:

@@ -13,10 +13,10 @@ import pytest
 from muntin import Message, ToolCall, Window
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.store.items import Item
-from muntin.store.memory import MemoryStore
 from muntin.testing import ScriptedModel
-from tests.store.conftest import server, store, store_url  # noqa: F401
+from muntin.timeline.items import Item
+from muntin.timeline.store.memory import MemoryStore
+from tests.timeline.conftest import server, store, store_url  # noqa: F401
 from tests.workers import Start, workers
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from muntin import Attachment, Window, assistant, user
-from muntin.assets import DirectoryAssets
 from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, StepLimit
-from muntin.providers.reply import Finished, TextDelta, ToolFinished
+from muntin.providers.assets import DirectoryAssets
+from muntin.providers.model import Finished, TextDelta, ToolFinished
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
-from muntin.store import open_store
 from muntin.testing import ScriptedModel
+from muntin.timeline.store import open_store
 from tests.runtime.conftest import call, memory, run, said, statuses, texts
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.entities import Wake
-from muntin.store import open_store
+from muntin.runtime.wakes import Wake
 from muntin.testing import ScriptedModel
+from muntin.timeline.store import open_store
 from tests.runtime.conftest import run
 from tests.workers import Start
 

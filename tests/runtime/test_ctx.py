@@ -13,8 +13,8 @@ from muntin import Budget, ContextEntry, Input, InvalidInput, MuntinError, Turns
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source
-from muntin.store.memory import MemoryStore
 from muntin.testing import ScriptedModel
+from muntin.timeline.store.memory import MemoryStore
 from tests.runtime.conftest import memory, run, texts, wakes
 
 
@@ -199,7 +199,7 @@ def test_removing_what_is_not_there_writes_nothing():
 
 def test_entries_are_durable_before_the_next_step_of_the_model(tmp_path):
     """Another store object reads them while the model is asked."""
-    from muntin.store import open_store
+    from muntin.timeline.store import open_store
 
     url = f"sqlite:///{tmp_path / 'm.db'}"
     seen: list[list[str]] = []

@@ -24,7 +24,7 @@ from muntin import (
     user,
 )
 from muntin.errors import InvalidType
-from muntin.providers.reply import Finished, TextDelta
+from muntin.providers.model import Finished, TextDelta
 from muntin.testing import ScriptedModel
 from tests.runtime.conftest import memory, run, said, statuses, texts
 

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from muntin.store import open_store
+from muntin.timeline.store import open_store
 from tests.workers import Start
 
 ENTITIES, MESSAGES, PROCESSES = map(int, os.environ.get("MUNTIN_ENTITIES", "10x5x2").split("x"))

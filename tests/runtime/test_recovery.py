@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from muntin import Message, ToolCall, Window, assistant, tool, user
-from muntin.core.tokens import Counter
+from muntin.agent.tools import call_tool, tool_name, tool_schema
+from muntin.core.counting.counter import Counter
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recovery import MOST_CHARACTERS, recovery_tools
 from muntin.runtime.sources import Source
-from muntin.store.items import Draft, draft_of
-from muntin.store.memory import MemoryStore
 from muntin.testing import ScriptedModel
-from muntin.tools import call_tool, tool_name, tool_schema
+from muntin.timeline.items import Draft, draft_of
+from muntin.timeline.store.memory import MemoryStore
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 HINT = re.compile(r"(load_\w+)\(([^)]*)\)")
@@ -320,7 +320,7 @@ def test_the_tools_read_their_own_session_only():
 
 
 def test_hidden_items_are_not_read_by_the_tools():
-    from muntin.store.items import Visibility
+    from muntin.timeline.items import Visibility
 
     app = memory()
     hidden = draft_of(assistant("hidden"), visibility=Visibility(history=False))

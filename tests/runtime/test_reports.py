@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from muntin import Slots, Window, assistant, user
+from muntin.core.counting.counter import CharsPerToken
 from muntin.core.profile import Profile
-from muntin.core.tokens import CharsPerToken
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.reports import read_plan, write_plan
 from muntin.runtime.sources import Source
-from muntin.store.items import Record
 from muntin.testing import ScriptedModel
+from muntin.timeline.items import Record
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 

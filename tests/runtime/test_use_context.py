@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import InvalidInput, Message, Window, assistant, context, system, tool, user
-from muntin.core.tokens import Counter
+from muntin.core.counting.counter import Counter
 from muntin.errors import MuntinError
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source, check_sources
-from muntin.store.items import Draft, draft_of
 from muntin.testing import ScriptedModel
+from muntin.timeline.items import Draft, draft_of
 from tests.runtime.conftest import call, memory, run, statuses, texts, wakes, window_of
 
 COUNT = Counter(len)
@@ -1102,7 +1102,7 @@ def test_a_projection_is_asked_once_for_each_top_level_item():
 
 
 def test_hidden_items_are_not_in_the_window():
-    from muntin.store.items import Visibility
+    from muntin.timeline.items import Visibility
 
     app = memory()
     fill(app, "1")

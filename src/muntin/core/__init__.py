@@ -1,1 +1,31 @@
-"""The pure core: no I/O, no clock, no random, nothing but the standard library."""
+"""The pure core: messages, tokens, budgets, slots, plans, windows and reports; no I/O, no clock."""
+
+from muntin.core.budget import Budget
+from muntin.core.caching import Caching
+from muntin.core.message import Input, Message, assistant, system, tool, user
+from muntin.core.parts import Attachment, File, Image, Reasoning, Text, ToolCall
+from muntin.core.profile import Profile
+from muntin.core.report import Decision, Report, SlotReport
+
+__all__ = [
+    "Attachment",
+    "Breakpoint",
+    "Budget",
+    "Caching",
+    "Decision",
+    "File",
+    "Image",
+    "Input",
+    "Message",
+    "Profile",
+    "Reasoning",
+    "Report",
+    "SlotReport",
+    "Text",
+    "ToolCall",
+    "Window",
+    "assistant",
+    "system",
+    "tool",
+    "user",
+]

@@ -45,7 +45,7 @@ class Budget:
 
         A model whose window is unknown is an error that says to pass a Budget.
         """
-        from muntin.models import context_window
+        from muntin.providers.names import context_window
 
         window = context_window(model)
         output = (

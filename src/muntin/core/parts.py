@@ -18,7 +18,6 @@ from muntin.core.checks import (
     copy_extra,
     copy_json,
 )
-from muntin.core.images import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
 Modality: TypeAlias = Literal["document", "image", "audio", "video"]
@@ -38,6 +37,9 @@ class Text:
         check_text(self.text, "Text.text")
         if self.extra is not None:
             object.__setattr__(self, "extra", copy_extra(self.extra, "Text.extra"))
+
+
+DETAILS = ("auto", "low", "high", "original")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muntin.core.caching import Caching, caching_of
-from muntin.core.exact import encoding_for_model
-from muntin.core.images import image_formula_for_model
+from muntin.core.counting.exact import encoding_for_model
+from muntin.core.counting.images import image_formula_for_model
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, InvalidType
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
+from muntin.core.planning.window import Window
 from muntin.core.report import SlotReport
-from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.costs import price_of
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, at, key_of
-from muntin.shown import Line, clip
-from muntin.store.items import Record, check_session_id
+from muntin.timeline.items import Record, check_session_id
+from muntin.view.lines import Line, clip
 
 # How many of what changed one answer names, and how much of each text.
 NAMED = 100

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from muntin.core.window import Window
+from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.costs import price_of
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
-from muntin.shown import LONGEST, Piece, Shown, clip, show
-from muntin.store.items import Record, SessionInfo, check_session_id
+from muntin.timeline.items import Record, SessionInfo, check_session_id
+from muntin.view.lines import LONGEST, Piece, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
 SCANNED = 5_000

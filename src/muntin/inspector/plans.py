@@ -17,12 +17,12 @@ from typing import Any, Protocol, TypeVar
 
 from muntin.core.budget import as_budget
 from muntin.core.message import as_message, counted
-from muntin.core.slots import Slots
-from muntin.core.window import Window
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.runtime.reports import read_plan
-from muntin.shown import Line, lines
-from muntin.store.items import Record, SessionInfo, Turn
+from muntin.timeline.items import Record, SessionInfo, Turn
+from muntin.view.lines import Line, lines
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.inspector import changes, data
 from muntin.inspector.plans import Kept, Plans
-from muntin.shown import LONGEST
+from muntin.view.lines import LONGEST
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -1,10 +1,11 @@
 """Prompts made of reusable contexts. They declare slots; the engine plans and renders."""
 
-from muntin.prompts.cache import CacheOptions, ResolverCache
-from muntin.prompts.config import config, set_tokenizer
-from muntin.prompts.context import Context, Match, When, context, match, when
+from muntin.prompts.contexts import Context, Match, When, context, match, when
+from muntin.prompts.definition import Prompt, Resolution, prompt
+from muntin.prompts.files import prompt_file
+from muntin.prompts.generation import generate, generate_sync, stream_generate
 from muntin.prompts.inspection import Inspection
-from muntin.prompts.prompt import Prompt, Resolution, prompt
+from muntin.resolver_cache import CacheOptions, ResolverCache
 
 __all__ = [
     "CacheOptions",
@@ -15,10 +16,12 @@ __all__ = [
     "Resolution",
     "ResolverCache",
     "When",
-    "config",
     "context",
+    "generate",
+    "generate_sync",
     "match",
     "prompt",
-    "set_tokenizer",
+    "prompt_file",
+    "stream_generate",
     "when",
 ]

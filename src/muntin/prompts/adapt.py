@@ -8,9 +8,9 @@ from typing import Any
 
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.config import check_settings
-from muntin.prompts.context import PINNED
-from muntin.prompts.resolve import Part, Resolved
+from muntin.prompts.contexts import PINNED
+from muntin.prompts.texts import Part, Resolved
+from muntin.settings import check_settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from muntin.agent.tools import problems
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.context import Reached
-from muntin.tools import problems
+from muntin.prompts.contexts import Reached
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -351,7 +351,7 @@ def _output_google(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any
 CHAT = Api(
     provider="openai",
     sdk="openai",
-    wire="muntin.providers.openai",
+    wire="muntin.providers.wire.chat",
     keys=("OPENAI_API_KEY",),
     address="OPENAI_BASE_URL",
     host="openai.com",
@@ -375,7 +375,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("openai", "chat"): CHAT,
     ("openai", "responses"): replace(
         CHAT,
-        wire="muntin.providers.responses",
+        wire="muntin.providers.wire.responses",
         settings={"max_tokens": _named("max_output_tokens")},
         output=_output_responses,
         send=_send_responses,
@@ -385,7 +385,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("anthropic", "messages"): Api(
         provider="anthropic",
         sdk="anthropic",
-        wire="muntin.providers.anthropic",
+        wire="muntin.providers.wire.anthropic",
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         address="ANTHROPIC_BASE_URL",
         host="anthropic.com",
@@ -401,7 +401,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("google", "generate_content"): Api(
         provider="google",
         sdk="google.genai",
-        wire="muntin.providers.google",
+        wire="muntin.providers.wire.google",
         keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         address="GOOGLE_GEMINI_BASE_URL",
         host="googleapis.com",

@@ -1,1 +1,23 @@
-"""The runtime: App, conversations, entities, generators; ctx, which they are all given."""
+"""The runtime: App, ctx, conversations, entities, generators, flows."""
+
+from muntin.runtime.app import App
+from muntin.runtime.conversation import Conversation
+from muntin.runtime.ctx import Ctx
+from muntin.runtime.flows import Action, flow
+from muntin.runtime.generators import capability, generator
+from muntin.runtime.reports import read_plan
+from muntin.runtime.sources import Source
+from muntin.runtime.wakes import Wake
+
+__all__ = [
+    "Action",
+    "App",
+    "Conversation",
+    "Ctx",
+    "Source",
+    "Wake",
+    "capability",
+    "flow",
+    "generator",
+    "read_plan",
+]

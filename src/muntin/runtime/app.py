@@ -10,24 +10,24 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from muntin.agent import MAX_STEPS
-from muntin.assets import Assets, DirectoryAssets
+from muntin.agent.loop import MAX_STEPS
+from muntin.agent.tools import ToolLike
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_size
+from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import user
-from muntin.core.slot import Trimming
-from muntin.core.tokens import TokenizerLike
+from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, MuntinError
-from muntin.history import Tokens, Turns
-from muntin.models import as_model
-from muntin.providers.reply import Model, Reply
+from muntin.providers.assets import Assets, DirectoryAssets
+from muntin.providers.model import Model, Reply
+from muntin.providers.names import as_model
 from muntin.runtime.conversation import TIMEOUT, Conversation
-from muntin.runtime.entities import Handler, entity_type, stored_reply, wake_all
-from muntin.runtime.work import in_store
-from muntin.session import DEFAULT_WINDOW, Session
-from muntin.store import DEFAULT_URL, Store, open_store
-from muntin.store.items import Draft, Item, check_session_id, draft_of
-from muntin.tools import ToolLike
+from muntin.runtime.recorded_run import in_store
+from muntin.runtime.wakes import Handler, entity_type, stored_reply, wake_all
+from muntin.timeline.history import Tokens, Turns
+from muntin.timeline.items import Draft, Item, check_session_id, draft_of
+from muntin.timeline.session import DEFAULT_WINDOW, Session
+from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
 # How often to look for entities that wait: those whose process died, or were woken elsewhere.
 SWEEP_SECONDS = 1.0

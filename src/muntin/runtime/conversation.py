@@ -13,26 +13,26 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent import last_reply, to_the_end
+from muntin.agent.loop import last_reply, to_the_end
+from muntin.agent.tools import ToolLike, as_tools, tool_schema
 from muntin.calls import in_thread, settle
 from muntin.core.budget import Budget
-from muntin.core.load import role_of
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
-from muntin.core.slot import Exact, MessageLike, Slot, Trimming
-from muntin.core.slots import Slots
-from muntin.core.window import Window
+from muntin.core.planning.read import role_of
+from muntin.core.planning.slot import Exact, MessageLike, Slot, Trimming
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.errors import InvalidType, StrategyError
 from muntin.prompts.adapt import merge_settings
-from muntin.prompts.config import check_settings
-from muntin.providers.reply import Event, Finished, Model, Reply
+from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.models import budget_for, model_for, profile_for, trimming_for
-from muntin.runtime.past import Past
-from muntin.runtime.work import Work, in_store, queue
-from muntin.session import Session
-from muntin.store.items import draft_of
-from muntin.tools import ToolLike, as_tools, tool_schema
+from muntin.runtime.recorded_run import Work, in_store, queue
+from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
+from muntin.settings import check_settings
+from muntin.timeline.items import draft_of
+from muntin.timeline.past import Past
+from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App

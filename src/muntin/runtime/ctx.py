@@ -10,24 +10,24 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from muntin.agent.tools import ToolLike
 from muntin.core.budget import Budget
 from muntin.core.message import Input
-from muntin.core.slot import Trimming
-from muntin.core.slots import Slots
-from muntin.entries import ContextEntry, entry_of, inserted, removed
+from muntin.core.planning.slot import Trimming
+from muntin.core.planning.slots import Slots
 from muntin.errors import MuntinError
-from muntin.history import History
-from muntin.runtime.past import Past
 from muntin.runtime.sources import Sources, check_sources
-from muntin.session import Session
-from muntin.store.items import Draft, Item
-from muntin.timeline import Projection
-from muntin.tools import ToolLike
+from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
+from muntin.timeline.history import History
+from muntin.timeline.items import Draft, Item
+from muntin.timeline.past import Past
+from muntin.timeline.project import Projection
+from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
-    from muntin.runtime.agents import Agent
-    from muntin.runtime.entities import Wake
-    from muntin.runtime.work import Work
+    from muntin.runtime.entity_agent import Agent
+    from muntin.runtime.recorded_run import Work
+    from muntin.runtime.wakes import Wake
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -163,7 +163,7 @@ class Ctx:
         max_steps: int | None = None,
     ) -> Agent:
         """Say which agent `ctx.agent.run()` runs; calling again replaces it."""
-        from muntin.runtime.agents import Agent
+        from muntin.runtime.entity_agent import Agent
 
         self._need_wake("use_agent")
         agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps)

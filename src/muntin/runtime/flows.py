@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from muntin.calls import arity, ask
 from muntin.core.checks import check_text
 from muntin.core.message import Input, Message
-from muntin.core.slot import Trimming
+from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, InvalidType
-from muntin.history import Tokens, Turns
-from muntin.prompts.context import check_model
-from muntin.providers.reply import Event
+from muntin.prompts.contexts import check_model
+from muntin.providers.model import Event
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.generators import HIDDEN, Generator, home, valid_input
-from muntin.runtime.spoken import messages_of
-from muntin.runtime.work import Work, queue, settling
-from muntin.session import DEFAULT_WINDOW
-from muntin.store.items import Draft, draft_of
+from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
+from muntin.runtime.generators.user import messages_of
+from muntin.runtime.recorded_run import Work, queue, settling
+from muntin.timeline.history import Tokens, Turns
+from muntin.timeline.items import Draft, draft_of
+from muntin.timeline.session import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

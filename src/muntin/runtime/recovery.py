@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from muntin.agent.tools import ToolLike
 from muntin.core.parts import compact_json
-from muntin.runtime.work import in_store
-from muntin.tools import ToolLike
+from muntin.runtime.recorded_run import in_store
 
 if TYPE_CHECKING:
+    from muntin.runtime.recorded_run import Work
     from muntin.runtime.sources import Loaded
-    from muntin.runtime.work import Work
-    from muntin.session import Session
+    from muntin.timeline.session import Session
 
 MOST_CHARACTERS = 20_000
 MOST_ITEMS = 200

@@ -10,20 +10,20 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.frontier import Frontier
+from muntin.core.counting.counter import TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.markers import read_marker, write_marker
+from muntin.core.planning.slot import Group, Slot, Stepped
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.core.profile import as_profile
-from muntin.core.slot import Group, Slot, Stepped
-from muntin.core.slots import Slots
-from muntin.core.tokens import TokenizerLike, as_tokenizer
-from muntin.core.window import Window
 from muntin.errors import InvalidInput
-from muntin.runtime.markers import read_marker, write_marker
-from muntin.store.items import Record
+from muntin.timeline.items import Record
 
 if TYPE_CHECKING:
-    from muntin.session import Session
+    from muntin.timeline.session import Session
 
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
 _CHARACTERS = 8

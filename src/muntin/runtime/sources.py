@@ -15,16 +15,16 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity, in_thread
 from muntin.core.checks import check_text
-from muntin.core.cut import Keep
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
-from muntin.core.slot import TIERS, Group, Slot, Tier, Trimming
-from muntin.core.slots import Slots
+from muntin.core.planning.cut import Keep
+from muntin.core.planning.markers import Earlier, Rest
+from muntin.core.planning.slot import TIERS, Group, Slot, Tier, Trimming
+from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.context import Context
-from muntin.prompts.prompt import prompt
-from muntin.runtime.markers import Earlier, Rest
-from muntin.runtime.past import Past
+from muntin.prompts.contexts import Context
+from muntin.prompts.definition import prompt
+from muntin.timeline.past import Past
 
 Place: TypeAlias = Literal["wake", "before"]
 

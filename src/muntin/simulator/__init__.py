@@ -1,6 +1,6 @@
 """The cache simulator: what requests would read from a provider's prompt cache, and cost."""
 
-from muntin.simulator.model import Block, Cache, Request, Usage
+from muntin.simulator.cache import Block, Cache, Request, Usage
 from muntin.simulator.replay import trace_of
 from muntin.simulator.result import Run, Simulation, Step
 from muntin.simulator.run import simulate, simulate_trace

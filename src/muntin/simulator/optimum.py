@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muntin.core.caching import Caching
-from muntin.simulator.model import cacheable, charge
+from muntin.simulator.cache import cacheable, charge
 
 _BISECTIONS = 30
 _CLOSE = 1e-5

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from muntin.core.load import opens_turn
+from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message
+from muntin.core.planning.read import opens_turn
+from muntin.core.planning.slot import MessageLike, Trimming
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.step import VOLATILE_RATIO
+from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
-from muntin.core.slot import MessageLike, Trimming
-from muntin.core.slots import Slots
-from muntin.core.step import VOLATILE_RATIO
-from muntin.core.tokens import TokenizerLike
-from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
 SLOTS = ("system", "history", "retrieval")

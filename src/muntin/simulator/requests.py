@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muntin.core.breakpoints import user_marks, wire_order
 from muntin.core.caching import Caching
-from muntin.core.frontier import digest
+from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
+from muntin.core.planning.breakpoints import user_marks, wire_order
+from muntin.core.planning.frontier import digest
+from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
-from muntin.core.tokens import Counter, TokenizerLike
-from muntin.core.window import Window
-from muntin.simulator.model import Block
+from muntin.simulator.cache import Block
 
 # Without marks of its own, a request to OpenAI is looked up at up to 20 earlier message endings:
 # https://developers.openai.com/api/docs/guides/prompt-caching

@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching import Caching
+from muntin.core.counting.counter import TokenizerLike
+from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
+from muntin.core.planning.step import VOLATILE_RATIO
+from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
-from muntin.core.slot import Exact, MessageLike, Stepped, Trimming
-from muntin.core.step import VOLATILE_RATIO
-from muntin.core.tokens import TokenizerLike
-from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
-from muntin.models import caching_for
-from muntin.simulator.model import Block, Cache, Request
+from muntin.providers.names import caching_for
+from muntin.simulator.cache import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
     Policy,

@@ -1,0 +1,314 @@
+"""The agent loop: the model answers, its tools are run, until it asks for none.
+
+Owns the order of things: what is recorded when, what runs beside what, where a run goes on after
+a crash. Knows neither stores nor prompts: `compose` makes the windows, `record` keeps the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
+from muntin.calls import settle
+from muntin.core.checks import check_size
+from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.message import Message, as_message, tool
+from muntin.core.parts import ToolCall
+from muntin.core.planning.slot import MessageLike
+from muntin.core.planning.window import Window
+from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, MuntinError, StepLimit
+from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
+from muntin.providers.names import as_model
+from muntin.settings import check_settings, defaults
+
+T = TypeVar("T")
+
+MAX_STEPS = 20
+PARALLEL = 8
+
+Compose: TypeAlias = Callable[[tuple[Message, ...]], Window | Awaitable[Window]]
+Record: TypeAlias = Callable[[tuple[Message, ...]], Any]
+
+
+async def run_agent(
+    model: str | Model,
+    compose: Compose,
+    *,
+    tools: Sequence[ToolLike] = (),
+    record: Record | None = None,
+    past: Iterable[MessageLike] = (),
+    max_steps: int = MAX_STEPS,
+    settings: Mapping[str, Any] | None = None,
+    tokenizer: TokenizerLike | None = None,
+    parallel: int = PARALLEL,
+) -> Reply:
+    """Ask the model, run the tools it calls, and so on until it answers without calling any.
+
+    `compose(messages)` makes the window of the next step from the messages of this run so far;
+    its tools are what the model is offered, `tools` what can be run. `record(messages)` keeps
+    new messages: every answer before its tools are run, every result as soon as it is there.
+    Both may be async. `past` is what an earlier attempt at this run has recorded: no call that
+    has a result is repeated, those without one are run.
+
+    The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
+    schema cannot be run here: the Reply with that call is returned, and with the caller's
+    results in `past` the run goes on. After `max_steps` answers `StepLimit` is raised.
+    """
+    run = Run(model, compose, tools, record, past, max_steps, settings, tokenizer, parallel)
+    return await last_reply(run.events(streaming=False))
+
+
+def stream_agent(
+    model: str | Model,
+    compose: Compose,
+    *,
+    tools: Sequence[ToolLike] = (),
+    record: Record | None = None,
+    past: Iterable[MessageLike] = (),
+    max_steps: int = MAX_STEPS,
+    settings: Mapping[str, Any] | None = None,
+    tokenizer: TokenizerLike | None = None,
+    parallel: int = PARALLEL,
+) -> AsyncIterator[Event]:
+    """Do what `run_agent` does, and yield what happens; the last event is `Finished`."""
+    run = Run(model, compose, tools, record, past, max_steps, settings, tokenizer, parallel)
+    return run.events(streaming=True)
+
+
+async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
+    """Read events to their end, close them, and return the Reply they end with."""
+    reply = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Finished):
+                reply = event.reply
+    if reply is None:
+        raise MuntinError("the run ended without an answer")
+    return reply
+
+
+class Run:
+    """One run of an agent: what was said so far, and what it cost."""
+
+    __slots__ = (
+        "_compose",
+        "_counter",
+        "_gate",
+        "_lock",
+        "_max_steps",
+        "_messages",
+        "_model",
+        "_record",
+        "_settings",
+        "_steps",
+        "_tools",
+        "_usage",
+    )
+
+    def __init__(
+        self,
+        model: str | Model,
+        compose: Compose,
+        tools: Sequence[ToolLike],
+        record: Record | None,
+        past: Iterable[MessageLike],
+        max_steps: int,
+        settings: Mapping[str, Any] | None,
+        tokenizer: TokenizerLike | None,
+        parallel: int,
+    ) -> None:
+        for name, number in (("max_steps", max_steps), ("parallel", parallel)):
+            if check_size(number, name) == 0:
+                raise InvalidInput(f"{name} must be at least 1")
+        check_settings(settings, "agent")
+        self._model = as_model(model)
+        self._compose = compose
+        self._tools = {tool_name(each): each for each in as_tools(tools, "agent")}
+        self._record = record
+        self._messages = _in_call_order([as_message(each) for each in past])
+        self._max_steps = max_steps
+        self._settings = dict(settings or {})
+        self._counter = Counter(defaults().tokenizer if tokenizer is None else tokenizer)
+        self._gate = asyncio.Semaphore(parallel)
+        self._lock = asyncio.Lock()
+        self._steps = sum(each.role == "assistant" for each in self._messages)
+        self._usage = Usage()
+
+    async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
+        """Run to the end. Without `streaming` the model is asked for whole answers."""
+        reply = self._past_reply()
+        while True:
+            if reply is not None:
+                waiting = _unanswered(self._messages)
+                ours = [call for call in waiting if not self._only_described(call)]
+                if ours:
+                    self._check_steps(reply)
+                    async with aclosing(self._run_calls(ours)) as finished:
+                        async for event in finished:
+                            yield event
+                if not reply.tool_calls or len(ours) < len(waiting):
+                    yield Finished(reply)
+                    return
+            self._check_steps(reply)
+            async with aclosing(self._step(streaming)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        reply = event.reply
+                    else:
+                        yield event
+
+    def _past_reply(self) -> Reply | None:
+        """Return the last answer of the past, if it is the last word or waits for results."""
+        answer = next((each for each in reversed(self._messages) if each.role == "assistant"), None)
+        if answer is None or (not answer.tool_calls and answer is not self._messages[-1]):
+            return None
+        reason = "tool_calls" if answer.tool_calls else "stop"
+        return Reply(answer, finish_reason=reason)
+
+    def _only_described(self, call: ToolCall) -> bool:
+        return isinstance(self._tools.get(call.name), Mapping)
+
+    def _check_steps(self, reply: Reply | None) -> None:
+        if self._steps >= self._max_steps:
+            raise StepLimit(self._max_steps, reply, tuple(self._messages))
+
+    async def _step(self, streaming: bool) -> AsyncGenerator[Event, None]:
+        """Ask the model once, and record its answer."""
+        window = await settle(self._compose(tuple(self._messages)))
+        if not isinstance(window, Window):
+            raise InvalidType(f"compose must return a Window, not {window!r}")
+        if window.over_budget:
+            raise BudgetExceeded(window.tokens, window.report.budget, window.report)
+        if streaming:
+            answer = None
+            async with _closing(self._model.stream(window, settings=self._settings)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        answer = event.reply
+                    else:
+                        yield event
+            if answer is None:
+                raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
+        else:
+            answer = await self._model.complete(window, settings=self._settings)
+        self._usage += answer.usage
+        self._messages.append(answer.message)
+        self._steps += 1
+        await self._keep(answer.message)
+        yield Finished(replace(answer, usage=self._usage, window=answer.window or window))
+
+    async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
+        """Run the calls beside each other, and yield each result when it is recorded."""
+        tasks = [asyncio.create_task(self._run_call(call)) for call in calls]
+        try:
+            for done in asyncio.as_completed(tasks):
+                event = await done
+                self._messages.append(event.result)
+                yield event
+        finally:
+            for task in tasks:
+                task.cancel()
+            # A call that has finished by now is recorded; one that has not is not.
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._messages = _in_call_order(self._messages)
+
+    async def _run_call(self, call: ToolCall) -> ToolFinished:
+        known = self._tools.get(call.name)
+        if known is None:
+            names = ", ".join(self._tools) or "none"
+            text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
+        else:
+            async with self._gate:
+                text = await call_tool(known, call, self._counter)
+        result = tool(call.id, text)
+        # Here and not where events are yielded: a slow reader must not delay it.
+        await self._keep(result)
+        return ToolFinished(call, result)
+
+    async def _keep(self, message: Message) -> None:
+        """Record a message, to the end even if the run is cancelled meanwhile."""
+        if self._record is not None:
+            await to_the_end(self._write(message, self._record))
+
+    async def _write(self, message: Message, record: Record) -> None:
+        async with self._lock:
+            await settle(record((message,)))
+
+
+@asynccontextmanager
+async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
+    """Close a model's stream behind us, where it can be closed."""
+    try:
+        yield events
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Await `work`; a cancellation is heard when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                continue
+        if not task.cancelled() and task.exception() is not None:
+            raise cancelled from task.exception()
+        raise
+
+
+def _in_call_order(messages: Iterable[Message]) -> list[Message]:
+    """Put results right behind their answer, in the order of its calls.
+
+    They are recorded in the order in which they finish. A result belongs to the nearest answer
+    before it: models use the ids of calls again.
+    """
+    ordered: list[Message] = []
+    results: dict[str, Message | None] = {}
+    others: list[Message] = []
+
+    def close() -> None:
+        ordered.extend(each for each in results.values() if each is not None)
+        ordered.extend(others)
+        results.clear()
+        others.clear()
+
+    for message in messages:
+        known = message.tool_call_id
+        if message.role == "assistant":
+            close()
+            ordered.append(message)
+            results.update({call.id: None for call in message.tool_calls})
+        elif known is not None and known in results and results[known] is None:
+            results[known] = message
+        else:
+            others.append(message)
+    close()
+    return ordered
+
+
+def _unanswered(messages: Sequence[Message]) -> list[ToolCall]:
+    """Return the calls of the last answer that have no result."""
+    done: set[str | None] = set()
+    for message in reversed(messages):
+        if message.role == "assistant":
+            return [call for call in message.tool_calls if call.id not in done]
+        done.add(message.tool_call_id)
+    return []

@@ -1,0 +1,387 @@
+"""Tools: plain typed functions, described to the model and called by it.
+
+Owns the schema of a tool, the checking of its arguments, and how what it gives (or why it failed)
+is told to the model. When and how often tools are called is the agent loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from muntin.calls import in_thread, settle
+from muntin.core.checks import check_optional_text, check_size
+from muntin.core.counting.counter import Counter
+from muntin.core.parts import ToolCall, compact_json
+from muntin.core.planning.cut import longest
+from muntin.errors import InvalidInput, InvalidType, MissingExtra
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+# What the model reads when a tool returns None.
+DONE = "(done)"
+
+# The strictest of the providers:
+# https://platform.openai.com/docs/api-reference/chat/create (tools.function.name)
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function with more to say about it as a tool.
+
+    Without `name` and `description` it goes by its own name and docstring. After `timeout`
+    seconds the model is told so. A result of more than `max_result_tokens` is cut, with a
+    marker that says how much is missing.
+    """
+
+    fn: Callable[..., Any]
+    name: str | None = field(default=None, kw_only=True)
+    description: str | None = field(default=None, kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    max_result_tokens: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise InvalidType(f"Tool: fn must be a function, not {self.fn!r}")
+        check_optional_text(self.name, "Tool.name")
+        what = f"tool {tool_name(self)!r}"
+        check_optional_text(self.description, f"{what}: description")
+        if self.timeout is not None:
+            _check_seconds(self.timeout, f"{what}: timeout")
+        if self.max_result_tokens is not None:
+            most = check_size(self.max_result_tokens, f"{what}: max_result_tokens")
+            if most == 0:
+                raise InvalidInput(f"{what}: max_result_tokens must be at least 1")
+
+
+ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
+
+
+def _check_seconds(value: object, what: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidType(f"{what} must be a number of seconds, not {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{what} must be a number of seconds above 0, got {value!r}")
+
+
+def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
+    """Check a list of tools: each must have a name of its own and can be described."""
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        raise InvalidType(f"{what}: tools must be a list, not {tools!r}")
+    places: dict[str, int] = {}
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, Mapping | Tool) and not callable(tool):
+            raise InvalidType(f"{what}: a tool must be a schema or a function, not {tool!r}")
+        name = tool_name(tool)
+        if places.setdefault(name, index) != index:
+            raise InvalidInput(
+                f"{what}: tools[{places[name]}] and tools[{index}] both have the name {name!r}"
+            )
+        tool_schema(tool)
+    return tuple(tools)
+
+
+def tool_name(tool: ToolLike) -> str:
+    """Return the name of a tool: of a schema, or of a function."""
+    if isinstance(tool, Mapping):
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
+    elif isinstance(tool, Tool):
+        name = getattr(tool.fn, "__name__", None) if tool.name is None else tool.name
+    else:
+        name = getattr(tool, "__name__", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a tool needs a name, as in Tool(fn, name=...): {tool!r}")
+    return name
+
+
+def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
+    """Return the OpenAI-style schema of a tool; a typed function is described by its signature.
+
+    Parameters are described by `Annotated[..., Field(description=...)]`, or by the `Args:`
+    section of the docstring, which is then left out of the tool's own description.
+    """
+    if isinstance(tool, Mapping):
+        return tool
+    made = tool if isinstance(tool, Tool) else None
+    fn = made.fn if made else tool
+    if not callable(fn):
+        raise InvalidType(f"a tool must be a schema or a function, not {tool!r}")
+    name = tool_name(tool)
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"tool {name!r}: a tool's name has 1 to 64 letters, digits, _ and -; "
+            "give it one: Tool(fn, name=...)"
+        )
+    parameters = deepcopy(_signature(name, fn).schema)
+    text, documented = _docstring(fn)
+    for each, words in documented.items():
+        if each in parameters.get("properties", {}):
+            parameters["properties"][each].setdefault("description", words)
+    if made and made.description is not None:
+        text = made.description
+    described = {"description": text} if text else {}
+    return {"type": "function", "function": {"name": name, **described, "parameters": parameters}}
+
+
+def _text_of(fn: Callable[..., Any]) -> str | None:
+    if isinstance(fn, partial):
+        return _text_of(fn.func)
+    if inspect.isroutine(fn) or fn.__doc__ != type(fn).__doc__:
+        return fn.__doc__
+    return type(fn).__call__.__doc__  # an object: what its class says describes no call
+
+
+_ARGS = re.compile(r"(Args|Arguments|Parameters):\s*")
+_ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+
+
+def _docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the docstring without its `Args:` section, and what that says of each parameter."""
+    lines = inspect.cleandoc(_text_of(fn) or "").splitlines()
+    start = next((n for n, line in enumerate(lines) if _ARGS.fullmatch(line)), len(lines))
+    end = start + 1
+    while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
+        end += 1
+    section = inspect.cleandoc("\n" + "\n".join(lines[start + 1 : end])).splitlines()
+    found: dict[str, str] = {}
+    name = ""
+    for line in section:
+        entry = _ARG.fullmatch(line)
+        if entry and not line[0].isspace():
+            name, found[entry[1]] = entry[1], entry[2]
+        elif name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    if not found:
+        return "\n".join(lines).strip(), {}
+    rest = "\n".join(lines[:start]).strip(), "\n".join(lines[end:]).strip()
+    return "\n\n".join(each for each in rest if each), found
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """What a function takes: as JSON Schema, and as a model that validates.
+
+    `fields` are (the model's field, the parameter's name, None where it goes by position).
+    """
+
+    schema: dict[str, Any]
+    model: type[BaseModel]
+    fields: tuple[tuple[str, str | None], ...]
+
+    def bind(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
+        """Validate JSON arguments and return them as the function takes them."""
+        # Some servers write nothing at all where a tool takes nothing.
+        values = self.model.model_validate_json(arguments if arguments.strip() else "{}")
+        given = [(name, getattr(values, each)) for each, name in self.fields]
+        by_position = [value for name, value in given if name is None]
+        return by_position, {name: value for name, value in given if name is not None}
+
+
+# Making a model costs a millisecond, and a turn asks for every tool several times.
+_signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
+# By the function behind it: a bound method is a new object each time it is asked for.
+_method_signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
+
+
+def _signature(name: str, fn: Callable[..., Any]) -> _Signature:
+    known, key = _signatures, fn
+    if isinstance(fn, MethodType):
+        known, key = _method_signatures, fn.__func__
+    try:
+        found = known.get(key)
+    except TypeError:  # not hashable, or takes no weak references
+        return _read_signature(name, fn)
+    if found is None:
+        found = known[key] = _read_signature(name, fn)
+    return found
+
+
+def _read_signature(name: str, fn: Callable[..., Any]) -> _Signature:
+    parameters = _parameters(name, fn)
+    try:
+        return _describe(name, parameters)
+    except MissingExtra:
+        raise
+    except Exception as error:
+        culprit = next((each for each in parameters if not _fits(name, each)), None)
+        raise _refusal(name, culprit, error) from error
+
+
+def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, their annotations evaluated."""
+    try:
+        parameters = list(inspect.signature(tool, eval_str=True).parameters.values())
+    except Exception as error:
+        raise _refusal(name, _unresolved(tool), error) from error
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise _refusal(name, parameter, "a tool cannot take *args or **kwargs")
+        if parameter.annotation is parameter.empty:
+            raise InvalidInput(
+                f"tool {name!r}: parameter {parameter.name!r} has no type annotation"
+            )
+    return parameters
+
+
+def _unresolved(tool: Callable[..., Any]) -> inspect.Parameter | None:
+    """Return the first parameter whose annotation cannot be evaluated, if it can be told."""
+    try:
+        names = inspect.unwrap(tool).__globals__
+        parameters = list(inspect.signature(tool).parameters.values())
+    except Exception:  # not a function written in Python
+        return None
+    for parameter in parameters:
+        try:
+            if isinstance(parameter.annotation, str):
+                eval(parameter.annotation, names)
+        except Exception:
+            return parameter
+    return None
+
+
+def _describe(name: str, parameters: Sequence[inspect.Parameter]) -> _Signature:
+    try:
+        from pydantic import ConfigDict, create_model
+    except ImportError as error:
+        raise MissingExtra(
+            "tools given as functions need the 'prompts' extra: pip install 'muntin[prompts]'"
+        ) from error
+    # Fields of other names, because a model has no room for `schema`, `model_config` or `_x`.
+    names = {f"parameter{index}": each.name for index, each in enumerate(parameters)}
+    fields: dict[str, Any] = {
+        field: (each.annotation, ... if each.default is each.empty else each.default)
+        for field, each in zip(names, parameters, strict=True)
+    }
+    # An argument that does not exist is the model's mistake, and it should hear of it.
+    config = ConfigDict(alias_generator=names.__getitem__, extra="forbid")
+    made = create_model(name, __config__=config, **fields)
+    schema: dict[str, Any] = made.model_json_schema()
+    schema.pop("title", None)
+    schema.pop("additionalProperties", None)  # not every provider takes it
+    by_position = {each.name for each in parameters if each.kind is each.POSITIONAL_ONLY}
+    return _Signature(
+        schema,
+        made,
+        tuple((field, None if each in by_position else each) for field, each in names.items()),
+    )
+
+
+def _fits(name: str, parameter: inspect.Parameter) -> bool:
+    try:
+        _describe(name, [parameter])
+    except Exception:
+        return False
+    return True
+
+
+def _refusal(name: str, parameter: inspect.Parameter | None, reason: object) -> InvalidInput:
+    where = f"parameter {parameter.name!r}" if parameter else "its signature cannot be read"
+    first = str(reason).partition("\n")[0]
+    return InvalidInput(f"tool {name!r}: {where}: {first}")
+
+
+async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
+    """Run a tool as the model asked, and return the text that goes back to it.
+
+    Whatever goes wrong becomes such a text: nothing but a cancellation is raised. A sync
+    function runs in a thread, which cannot be stopped: after a timeout or a cancellation it is
+    left alone and its result is lost.
+    """
+    made = tool if isinstance(tool, Tool) else None
+    fn = made.fn if made else tool
+    if not callable(fn):
+        raise InvalidType(f"tool {call.name!r} has a schema but no function to call")
+    seconds = made.timeout if made else None
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            text = await _run(fn, call)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        text = f"Error: tool {call.name!r} was cancelled."  # by itself, not by us
+    except (Exception, SystemExit) as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
+        else:
+            # The model gets no traceback; whoever wrote the tool may want one.
+            _log.info("tool %r failed", call.name, exc_info=error)
+            said = f": {error}" if str(error) else ""
+            text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"
+    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be sent
+    most = made.max_result_tokens if made else None
+    return text if most is None else shorten(text, most, counter)
+
+
+async def _run(fn: Callable[..., Any], call: ToolCall) -> str:
+    from pydantic import ValidationError
+
+    try:
+        args, named = _signature(call.name, fn).bind(call.arguments)
+    except ValidationError as error:
+        return f"Error: invalid arguments for tool {call.name!r}: {problems(error)}"
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        value = await fn(*args, **named)
+    else:
+        # What it gives may still have to be awaited: a lambda around a coroutine, say.
+        value = await settle(await in_thread(partial(fn, *args, **named)))
+    return _result(value, call.name)
+
+
+def problems(error: ValidationError, whole: str = "arguments") -> str:
+    """Say in one line what Pydantic found wrong; `whole` names the value itself."""
+    return "; ".join(
+        f"{'.'.join(str(step) for step in each['loc']) or whole}: {each['msg']}"
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def _result(value: object, name: str) -> str:
+    """Return what a tool gave as text: a str as it is, anything else as compact JSON."""
+    if value is None:
+        return DONE
+    if isinstance(value, str):
+        return value
+    from pydantic_core import to_jsonable_python
+
+    try:
+        return compact_json(to_jsonable_python(value))
+    except Exception as error:
+        kind = type(value).__name__
+        _log.info("tool %r returned a %s", name, kind, exc_info=error)
+        first = str(error).partition("\n")[0]
+        return f"Error: tool {name!r} returned a {kind} that cannot be written as JSON: {first}"
+
+
+def shorten(text: str, most: int, counter: Counter) -> str:
+    """Return `text`, or as much of its beginning as fits with a marker that says what is missing.
+
+    Where not even the marker fits, it stands alone: the model must know.
+    """
+    whole = counter.text_once(text)
+    if whole <= most:
+        return text
+
+    def marked(piece: str) -> str:
+        missing = len(text) - len(piece)
+        marker = f"[cut: {missing:,} of {len(text):,} characters left out]"
+        return f"{piece}\n{marker}" if piece else marker
+
+    found = longest(text, whole, most, lambda piece: counter.text_once(marked(piece)), "head")
+    return marked(found[0] if found else "")

@@ -1,0 +1,75 @@
+"""The command line: puts the commands together, each from the module that owns it.
+
+A command's module has `register(command)`, which adds it. Typer reads the annotations of its
+commands when they run, and is an extra: so commands are made inside of that function, in modules
+whose annotations are not strings. Exit codes are those of `docs/cli.md`.
+"""
+
+import sys
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Annotated
+
+from muntin import __version__
+from muntin.cli import chat, count, demo, doctor, inspect, render, sessions, simulate
+from muntin.cli.terminal import fail
+from muntin.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+# In the order in which the help lists them.
+COMMANDS = (
+    demo,
+    render,
+    count,
+    chat,
+    sessions,
+    simulate,
+    inspect,
+    doctor,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what its encoding has not is written as an escape
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        command = app()
+    except MissingExtra as error:
+        fail(error)
+    command()
+
+
+def app() -> "Typer":
+    """Return the Typer application."""
+    try:
+        import rich  # noqa: F401 (needed as soon as something is printed)
+        import typer
+    except ImportError as error:
+        raise MissingExtra("the command line needs: pip install 'muntin[cli]'") from error
+
+    command = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"muntin {__version__}")
+            raise typer.Exit
+
+    @command.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option("--version", callback=version, is_eager=True, help="Show the version."),
+        ] = False,
+    ) -> None:
+        """Compose a language model's context window, and see where every token goes."""
+
+    for module in COMMANDS:
+        module.register(command)
+    return command

@@ -1,0 +1,214 @@
+"""`muntin count`: how many tokens files are, as texts or as chats."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
+from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
+from muntin.core.counting.exact import hf_tokenizer
+from muntin.core.message import Message, as_message
+from muntin.core.profile import Profile
+from muntin.errors import InvalidInput, MissingExtra, UnknownModel
+from muntin.providers.names import context_window
+from muntin.timeline.items import Item
+from muntin.timeline.lines import FORMAT, Lines, read_item
+from muntin.timeline.project import default_messages
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What one file costs; a chat has messages, a text has none."""
+
+    file: str
+    kind: str
+    tokens: int
+    messages: int | None = None
+
+
+def register(command: "Typer") -> None:
+    """Add the command."""
+    import typer
+
+    @command.command()
+    @failing()
+    def count(
+        files: Annotated[list[Path], typer.Argument(help="Texts or chats; - reads the input.")],
+        model: Annotated[
+            str | None, typer.Option(help="Count as for openai/gpt-4o, anthropic/…, google/…")
+        ] = None,
+        tokenizer: Annotated[
+            str | None,
+            typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
+        ] = None,
+        text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ) -> None:
+        """Count the tokens of files.
+
+        A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
+        `muntin sessions`; anything else is a text.
+        """
+        counter = _counter(model, tokenizer)
+        window = _window(model)
+        counts: list[Count] = []
+        broken = False
+        with progress("counting", total=len(files) if len(files) > 1 else None) as advance:
+            for number, file in enumerate(files):
+                advance(number, str(file))
+                try:
+                    counts.append(_count(file, counter, as_text=text))
+                except InvalidInput as error:  # the others are counted all the same
+                    complain(error)
+                    broken = True
+        if as_json:
+            print_json(_to_dict(counts, counter.name, model, window))
+        elif counts:
+            _show(counts, counter.name, model, window)
+        if broken:
+            raise typer.Exit(2)
+
+
+def _counter(model: str | None, tokenizer: str | None) -> Counter:
+    profile = None if model is None else Profile.for_model(model)
+    chosen: Tokenizer = as_tokenizer(profile.tokenizer if profile else None)
+    if tokenizer is not None:
+        file = tokenizer.endswith(".json")
+        chosen = hf_tokenizer(tokenizer) if file else as_tokenizer(tokenizer)
+    if profile is None:
+        return Counter(chosen)
+    return Counter(chosen, image_formula=profile.image_formula)
+
+
+def _window(model: str | None) -> int | None:
+    try:
+        return None if model is None else context_window(model)
+    except (UnknownModel, MissingExtra):
+        return None
+
+
+# Reading.
+
+
+def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
+    name = str(path)
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{name}: cannot be read: {error.strerror or error}") from error
+    values = None if as_text else _values(data)
+    if values is not None:
+        try:
+            messages = list(_messages(values))
+            tools = [tool for value in values for tool in _tools(value)]
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error}") from error
+        tokens = sum(counter.message(message) for message in messages) + counter.tools(tools)
+        return Count(name, "chat", tokens, len(messages))
+    try:
+        return Count(name, "text", counter.text_once(data.decode()))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name}: not UTF-8 text (byte {error.start:,})") from error
+
+
+def _values(data: bytes) -> list[Any] | None:
+    """Return the JSON values of a file that holds a chat, None of one that does not."""
+    if not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
+        return None
+    try:
+        values = list(Lines(data.splitlines(keepends=True)))
+    except InvalidInput:
+        return None
+    return values if _is_export(values) or all(map(_is_chat, values)) else None
+
+
+def _is_export(values: list[Any]) -> bool:
+    return isinstance(values[0], dict) and values[0].get("format") == FORMAT
+
+
+def _is_chat(value: object) -> bool:
+    """Say whether a value is a message, a list of them, or has one under `messages`."""
+    if isinstance(value, dict):
+        return "role" in value or _is_chat(value.get("messages"))
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, dict) and "role" in each for each in value)
+    )
+
+
+def _messages(values: list[Any]) -> Iterator[Message]:
+    if _is_export(values):
+        yield from _exported(values)
+        return
+    number = 0
+    for value in values:
+        found = value.get("messages", value) if isinstance(value, dict) else value
+        for each in [found] if isinstance(found, dict) else found:
+            number += 1
+            try:
+                yield as_message(each)
+            except InvalidInput as error:
+                raise InvalidInput(f"message {number}: {error}") from error
+
+
+def _exported(values: Iterable[Any]) -> Iterator[Message]:
+    """Yield what the model sees of exported sessions."""
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict) or "position" not in value:
+            continue  # the header of a session, or the status of a turn
+        try:
+            draft = read_item(value, value["position"])
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}") from error
+        if draft.visibility.history:
+            item = Item(1, draft.kind, 1, draft.message, draft.payload)
+            yield from default_messages(item, (1,))
+
+
+def _tools(value: object) -> list[Mapping[str, Any]]:
+    found = value.get("tools") if isinstance(value, dict) else None
+    if not found:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput("'tools' must be a list of schemas")
+    return found
+
+
+# Showing.
+
+
+def _to_dict(
+    counts: list[Count], tokenizer: str, model: str | None, window: int | None
+) -> dict[str, Any]:
+    return {
+        "files": [asdict(each) for each in counts],
+        "total": sum(each.tokens for each in counts),
+        "tokenizer": tokenizer,
+        "model": model,
+        "window": window,
+    }
+
+
+def _show(counts: list[Count], tokenizer: str, model: str | None, window: int | None) -> None:
+    from rich.table import Table
+
+    total = sum(each.tokens for each in counts)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("file", overflow="fold")
+    table.add_column("as", no_wrap=True)
+    for each in counts:
+        kind = each.kind if each.messages is None else many(each.messages, "message")
+        table.add_row(f"{each.tokens:,}", safe(each.file), kind)
+    if len(counts) > 1:
+        table.add_row(f"{total:,}", "total")
+    out = console()
+    out.print(table)
+    share = f"; {total / window:.1%} of the window of {model} ({window:,})" if window else ""
+    out.print(safe(f"counted by {tokenizer}{share}"))

@@ -1,0 +1,136 @@
+"""`muntin render`: what a prompt file becomes."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
+from muntin.core.budget import DEFAULT_BUDGET, Budget
+from muntin.core.message import Input
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, MissingExtra, UnknownModel
+from muntin.prompts.files import prompt_file
+from muntin.view.bar import bar
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+
+def register(command: "Typer") -> None:
+    """Add the command."""
+    import typer
+
+    @command.command()
+    @failing()
+    def render(
+        file: Annotated[Path, typer.Argument(help="A prompt file.")],
+        input: Annotated[
+            list[str] | None, typer.Option(metavar="KEY=VALUE", help="JSON or text; repeatable.")
+        ] = None,
+        input_file: Annotated[Path | None, typer.Option(help="The input as a JSON object.")] = None,
+        budget: Annotated[
+            int | None, typer.Option(help="Tokens; else the model's window, or 128,000.")
+        ] = None,
+        provider: Annotated[
+            str | None, typer.Option(help="anthropic, openai/gpt-4o; else the file's model.")
+        ] = None,
+        tokenizer: Annotated[
+            str | None, typer.Option(help="estimate, o200k_base, chars/4; else the model's.")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ) -> None:
+        """Render a prompt file and show its window."""
+        values = _values(input or [], input_file)
+        window = _compose(file, values, budget, provider, tokenizer)
+        if as_json:
+            print_json(_to_dict(window))
+        else:
+            print(_to_text(window))
+        if window.over_budget:
+            raise typer.Exit(1)
+
+
+def _values(pairs: list[str], file: Path | None) -> dict[str, Any]:
+    """Return the input: what the file says, and over it the pairs."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise InvalidInput(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"{file}: cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise InvalidInput(f"{file}:1: the input must be a JSON object")
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not key or not equals:
+            raise InvalidInput(f"--input {pair!r}: write it as key=value")
+        values[key] = _value(text)
+    return values
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(constant)  # Python reads NaN and Infinity, JSON has none
+
+
+def _compose(
+    path: Path,
+    values: Mapping[str, Any],
+    budget: int | None,
+    provider: str | None,
+    tokenizer: str | None,
+) -> Window:
+    file = prompt_file(path)
+    model = _model(provider, file.config.get("model"))
+    slots = Slots(
+        _budget(model, file.config.get("max_tokens")) if budget is None else budget,
+        tokenizer=tokenizer,
+        profile=model,
+    )
+    rendered = file.render(values)
+    slots.add("system", rendered.system, required=True)
+    if rendered.user is not None:
+        slots.add("user", Input(rendered.user))
+    return slots.render()
+
+
+def _model(provider: str | None, own: str | None) -> str | None:
+    """Return the model meant: a provider alone is that of the file's own model, if it fits."""
+    if provider is None or "/" in provider:
+        return provider or own
+    return own if own and own.startswith(f"{provider}/") else f"{provider}/"
+
+
+def _budget(model: str | None, max_tokens: int | None) -> Budget | int:
+    if model is None:
+        return DEFAULT_BUDGET
+    try:
+        return Budget.for_model(model, max_output_tokens=max_tokens)
+    except (UnknownModel, MissingExtra):
+        return DEFAULT_BUDGET
+
+
+def _to_dict(window: Window) -> dict[str, Any]:
+    return {
+        "messages": [message.to_dict() for message in window.messages],
+        "report": window.report.to_dict(),
+        "tokens": window.tokens,
+        "over_budget": window.over_budget,
+    }
+
+
+def _to_text(window: Window) -> str:
+    shown = bar(window, width=width(), colour=coloured(sys.stdout))
+    messages = [f"--- {message.role}\n{safe_text(message.text)}" for message in window.messages]
+    return "\n\n".join([shown, *messages, str(window.report)])

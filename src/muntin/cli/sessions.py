@@ -1,0 +1,245 @@
+"""`muntin sessions`: list, show, export and import what a store keeps."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+from muntin.cli.session_tables import info_to_dict, show_imported, show_list, show_session
+from muntin.cli.terminal import Advance, failing, many, print_json, progress, safe, say
+from muntin.errors import InvalidInput
+from muntin.timeline.files import Imported, export_session, import_sessions
+from muntin.timeline.items import SessionInfo
+from muntin.timeline.lines import item_to_dict
+from muntin.timeline.store import DEFAULT_URL, Store, open_store
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+# How many sessions are read at once.
+PAGE = 500
+
+
+def register(parent: "Typer") -> None:
+    """Add the commands, as a group of their own."""
+    import typer
+
+    command = typer.Typer(
+        no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
+    )
+    parent.add_typer(command, name="sessions")
+    At = Annotated[  # noqa: N806 (a type)
+        str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
+    ]
+    AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]  # noqa: N806
+
+    @command.command("list")
+    def list_(
+        store: At = DEFAULT_URL,
+        limit: Annotated[int, typer.Option(min=0, help="How many at most.")] = 100,
+        as_json: AsJson = False,
+    ) -> None:
+        """List the sessions of a store, by id."""
+        with _existing(store) as opened:
+            infos = list(_all_sessions(opened, limit + 1))
+            if as_json:
+                print_json([info_to_dict(info) for info in infos[:limit]])
+            else:
+                show_list(infos[:limit], opened.name, more=len(infos) > limit)
+
+    @command.command()
+    def show(
+        id: Annotated[str, typer.Argument(help="The id of a session.")],
+        store: At = DEFAULT_URL,
+        limit: Annotated[int, typer.Option(min=0, help="How many items, the newest.")] = 50,
+        as_json: AsJson = False,
+    ) -> None:
+        """Show the newest items of a session, turn by turn."""
+        with _existing(store) as opened:
+            info = opened.session(id)
+            if info is None:
+                raise InvalidInput(
+                    f"{opened.name}: there is no session {id!r}; see `muntin sessions list`"
+                )
+            items = opened.read(id, newest=limit)
+            first = min((item.turn for item in items), default=1)
+            turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
+            if as_json:
+                shown = [{"turn": t.number, "status": t.status, "first": t.first} for t in turns]
+                listed = [item_to_dict(item) for item in items]
+                print_json({**info_to_dict(info), "shown": {"turns": shown, "items": listed}})
+            else:
+                show_session(info, turns, items)
+
+    @command.command()
+    def export(
+        id: Annotated[str | None, typer.Argument(help="The id of a session.")] = None,
+        output: Annotated[
+            Path | None, typer.Option("-o", "--output", help="A file; else it is printed.")
+        ] = None,
+        all_: Annotated[bool, typer.Option("--all", help="Every session, into one file.")] = False,
+        store: At = DEFAULT_URL,
+        as_json: AsJson = False,
+    ) -> None:
+        """Write a session as JSON Lines, without loss."""
+        with _existing(store) as opened:
+            if (id is None) != all_:
+                raise InvalidInput("give the id of a session, or --all")
+            ids = [id] if id is not None else (each.id for each in _all_sessions(opened))
+            done: list[dict[str, Any]] = []
+            lines = _export(opened, ids, done)
+            if output is None:
+                _print_lines(lines)
+                return
+            with progress(f"writing {output}") as advance:
+                _write_file(output, _told(lines, advance))
+            if as_json:
+                print_json({"file": str(output), "sessions": done})
+            else:
+                say(f"{many(len(done), 'session')} written to {output}")
+
+    @command.command("import")
+    def import_(
+        files: Annotated[
+            list[Path], typer.Argument(help="Exports, or chats as JSON; - reads the input.")
+        ],
+        rename: Annotated[
+            str | None, typer.Option("--as", help="Another id, for a single session.")
+        ] = None,
+        tokenizer: Annotated[
+            str | None, typer.Option(help="Count with: estimate, o200k_base, a model.")
+        ] = None,
+        store: At = DEFAULT_URL,
+        as_json: AsJson = False,
+    ) -> None:
+        """Read sessions in: exports of Muntin, or OpenAI-style chats as JSON or JSON Lines.
+
+        A file is imported as a whole or not at all.
+        """
+        with failing(), _open(store, create=True) as opened:
+            if rename is not None and len(files) > 1:
+                raise InvalidInput("--as names one session; give one file")
+            done: list[Imported] = []
+            try:
+                for file in files:
+                    done += _import(opened, file, rename, tokenizer)
+            finally:
+                if done:  # what is in stays in, whatever comes after
+                    show_imported(done, opened.name, as_json)
+
+
+# Stores.
+
+
+@contextmanager
+def _existing(url: str) -> Iterator[Store]:
+    """Open a store to read from; one that is not there is not made."""
+    with failing(), _open(url, create=False) as store:
+        yield store
+
+
+def _open(url: str, *, create: bool) -> Store:
+    if url.startswith("memory"):
+        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
+    return open_store(url, create=create)
+
+
+def _all_sessions(store: Store, limit: int | None = None) -> Iterator[SessionInfo]:
+    after: str | None = None
+    left = sys.maxsize if limit is None else limit
+    while left > 0 and (page := store.sessions(after=after, limit=min(left, PAGE))):
+        yield from page
+        after, left = page[-1].id, left - len(page)
+
+
+# Export.
+
+
+def _export(store: Store, ids: Iterable[str], done: list[dict[str, Any]]) -> Iterator[bytes]:
+    for id in ids:
+        lines = export_session(store, id)
+        header = next(lines)
+        done.append({"id": id, "items": json.loads(header)["items"]})
+        yield header
+        yield from lines
+
+
+def _told(lines: Iterable[bytes], advance: Advance) -> Iterator[bytes]:
+    """Yield lines, and show now and then how many there were."""
+    for number, line in enumerate(lines):
+        if number % 1_000 == 0:
+            advance(number, many(number, "line"))
+        yield line
+
+
+def _print_lines(lines: Iterable[bytes]) -> None:
+    if sys.stdout.isatty():
+        for line in lines:
+            print(safe(line.decode().rstrip("\n")))
+        return
+    for line in lines:
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _write_file(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file that is there as a whole or not at all."""
+    # A pipe or device is written as it is.
+    whole = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
+    try:
+        with whole.open("wb") as file:
+            file.writelines(lines)
+        if whole is not path:
+            os.replace(whole, path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if whole is not path:
+            whole.unlink(missing_ok=True)
+
+
+# Import.
+
+
+def _import(store: Store, path: Path, rename: str | None, tokenizer: str | None) -> list[Imported]:
+    """Import one file and return its sessions."""
+    named = str(path) != "-"
+    source, stem = (str(path), path.stem) if named else ("<stdin>", "stdin")
+    done: list[Imported] = []
+    read = items = 0
+
+    def lines(file: BinaryIO) -> Iterator[bytes]:
+        nonlocal read
+        for line in file:
+            read += len(line)
+            yield line
+
+    try:
+        with (
+            path.open("rb") if named else nullcontext(sys.stdin.buffer) as file,
+            progress(source, total=_size(file)) as advance,
+            closing(
+                import_sessions(
+                    store, lines(file), source=source, stem=stem, rename=rename, tokenizer=tokenizer
+                )
+            ) as steps,
+        ):
+            for step in steps:
+                advance(read, many(items + step.items, "item"))
+                if step.complete:
+                    items += step.items
+                    done.append(step)
+    except OSError as error:
+        raise InvalidInput(f"{source}: cannot be read: {error.strerror or error}") from error
+    return done
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Return how many bytes there are to read, where that is known."""
+    try:
+        return os.fstat(file.fileno()).st_size or None
+    except OSError:
+        return None

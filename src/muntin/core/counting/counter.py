@@ -1,0 +1,364 @@
+"""Counting: the Tokenizer protocol, and what a text, a message or a tool costs.
+
+Every count goes through a `Counter`, which asks the tokenizer once per text and remembers.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MethodType
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from muntin.core.checks import check_size
+from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import (
+    MODALITIES,
+    Attachment,
+    File,
+    Image,
+    Other,
+    Part,
+    Reasoning,
+    Text,
+    compact_json,
+)
+from muntin.errors import InvalidInput, InvalidType, TokenizerError
+
+MEMO_CHARACTERS = 32_000_000
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Anything that counts the tokens of a text.
+
+    `message_overhead` is what one message costs beside its text (roles, keys, separators); a
+    tokenizer without the attribute costs 0.
+    """
+
+    @property
+    def name(self) -> str:
+        """How reports and errors call it."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of `text`."""
+
+
+TokenizerLike: TypeAlias = Tokenizer | Callable[[str], int] | str
+AttachmentTokens: TypeAlias = Mapping[str, int] | Callable[[Attachment], int]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class CharsPerToken:
+    """The rough estimate of old: so many characters a token, rounded up."""
+
+    characters: int = 4
+    message_overhead: int = 0
+
+    @property
+    def name(self) -> str:
+        """`chars/4`, as it is asked for."""
+        return f"chars/{self.characters}"
+
+    def count(self, text: str) -> int:
+        """Return the number of characters divided, rounded up."""
+        return -(-len(text) // self.characters)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Function:
+    """A plain callable as a tokenizer."""
+
+    count: Callable[[str], int]
+    message_overhead: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.count, "__name__", None) or repr(self.count))
+
+
+def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
+    """Return the tokenizer that `value` stands for.
+
+    A Tokenizer is itself; a callable `str -> int` has no overhead; a name is `"estimate"` (also
+    for None), `"chars/4"` (or any other number of characters), `"o200k_base"`, `"cl100k_base"`,
+    or a model: OpenAI models count exactly, all others by the estimate.
+
+    Counts are remembered for as long as the tokenizer lives, a method's for as long as its
+    object. A lambda written at the call is a new one every time, which remembers nothing: give
+    it a name outside of the loop.
+    """
+    if value is None or isinstance(value, str):
+        return _tokenizer_by_name("estimate" if value is None else value)
+    if hasattr(value, "name") and callable(getattr(value, "count", None)):
+        return cast("Tokenizer", value)
+    if callable(value):
+        return _Function(value)
+    raise InvalidType(
+        f"a tokenizer must be a name, a callable (text -> int) or an object with "
+        f"count(text) and name, not {value!r}"
+    )
+
+
+@cache  # one object a name, so that all who ask for it share its memo
+def _tokenizer_by_name(name: str) -> Tokenizer:
+    from muntin.core.counting.estimate import Estimate
+    from muntin.core.counting.exact import encoding_for_model, openai_tokenizer
+
+    if name == "estimate":
+        return Estimate()
+    if name.startswith("chars/"):
+        return _chars_per_token(name)
+    if name.startswith(("o200k", "cl100k")):
+        return openai_tokenizer(name)
+    encoding = encoding_for_model(name)
+    if encoding is not None:
+        return openai_tokenizer(encoding)
+    if "/" in name:
+        return _tokenizer_by_name("estimate")
+    raise InvalidInput(
+        f"unknown tokenizer {name!r}; use 'estimate', 'chars/4', 'o200k_base', 'cl100k_base', "
+        "a model such as 'openai/gpt-4o', or a callable (text -> int)"
+    )
+
+
+def _chars_per_token(name: str) -> CharsPerToken:
+    number = name.removeprefix("chars/")
+    # Nine digits: Python refuses to read numbers of thousands.
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number)):
+        raise InvalidInput(f"unknown tokenizer {name!r}; after 'chars/' comes a number such as 4")
+    return CharsPerToken(int(number))
+
+
+class Memo:
+    """Counts by text, bounded: when the young generation is full, the old one is forgotten."""
+
+    __slots__ = ("_limit", "_size", "old", "young")
+
+    def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
+        self.young: dict[str, int] = {}
+        self.old: dict[str, int] = {}
+        self._limit = limit // 2
+        self._size = 0
+
+    def put(self, text: str, tokens: int) -> None:
+        """Remember the count of `text`."""
+        # 64: roughly what an entry costs beside its characters.
+        self._size += len(text) + 64
+        if self._size > self._limit:
+            self.old, self.young = self.young, {}
+            self._size = len(text) + 64
+        self.young[text] = tokens
+
+
+_memos: WeakKeyDictionary[Tokenizer, Memo] = WeakKeyDictionary()
+_function_memos: WeakKeyDictionary[Callable[[str], int], Memo] = WeakKeyDictionary()
+# By the object a method belongs to, then by its function: a bound method is a new object each
+# time it is asked for.
+_method_memos: WeakKeyDictionary[object, dict[object, Memo]] = WeakKeyDictionary()
+
+
+def _memo_for(tokenizer: Tokenizer) -> Memo:
+    """Return the memo that all counters of this tokenizer share, for as long as it lives."""
+    try:
+        if isinstance(tokenizer, _Function):
+            if isinstance(tokenizer.count, MethodType):
+                method = tokenizer.count
+                memos = _method_memos.setdefault(method.__self__, {})
+                return memos.setdefault(method.__func__, Memo())
+            return _function_memos.setdefault(tokenizer.count, Memo())
+        return _memos.setdefault(tokenizer, Memo())
+    except TypeError:  # not hashable, or takes no weak references
+        return Memo()
+
+
+class Counter:
+    """Counts texts, messages and tools with one tokenizer, each text once."""
+
+    __slots__ = (
+        "_attachment_tokens",
+        "_image_formula",
+        "_key",
+        "_media_key",
+        "_memo",
+        "_no_result",
+        "overhead",
+        "tokenizer",
+    )
+
+    def __init__(
+        self,
+        tokenizer: TokenizerLike | None = None,
+        *,
+        attachment_tokens: AttachmentTokens | None = None,
+        image_formula: str = "openai-tiles",
+    ) -> None:
+        self.tokenizer = as_tokenizer(tokenizer)
+        overhead = getattr(self.tokenizer, "message_overhead", 0)
+        self.overhead = check_size(overhead, f"message_overhead of tokenizer {self.name!r}")
+        self._attachment_tokens = _check_attachment_tokens(attachment_tokens)
+        self._image_formula = image_formula
+        self._memo = _memo_for(self.tokenizer)
+        # Under which counts may be kept for later: all that they depend on, of messages of text
+        # and of others. None for a plain function, whose name tells nothing, and where attachments
+        # are counted by the caller.
+        self._key: str | None = None
+        self._media_key: str | None = None
+        if not isinstance(self.tokenizer, _Function):
+            self._key = f"{self.name}+{self.overhead}"
+            if attachment_tokens is None:
+                self._media_key = f"{self._key}/{image_formula}"
+        # What the wire adds for a call without a result; None until first asked for.
+        self._no_result: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The tokenizer's name."""
+        return self.tokenizer.name
+
+    def text(self, text: str) -> int:
+        """Count a text."""
+        memo = self._memo
+        tokens = memo.young.get(text)
+        if tokens is None:
+            tokens = memo.old.get(text)
+            if tokens is None:
+                tokens = self._ask(text)
+            memo.put(text, tokens)
+        return tokens
+
+    def text_once(self, text: str) -> int:
+        """Count a text that will not come back, such as a trial cut, without remembering it."""
+        return self._ask(text)
+
+    def _ask(self, text: str) -> int:
+        try:
+            answer: object = self.tokenizer.count(text)
+        except Exception as error:
+            raise TokenizerError(
+                f"tokenizer {self.name!r} raised {type(error).__name__} "
+                f"on a text of {len(text)} characters: {error}"
+            ) from error
+        if type(answer) is not int:
+            try:
+                if isinstance(answer, bool):
+                    raise TypeError
+                answer = operator.index(answer)  # type: ignore[arg-type]
+            except TypeError:
+                raise TokenizerError(
+                    f"tokenizer {self.name!r} returned {answer!r} for a text of {len(text)} "
+                    "characters; it must return an integer"
+                ) from None
+        if answer < 0:
+            raise TokenizerError(
+                f"tokenizer {self.name!r} returned {answer} for a text of {len(text)} "
+                "characters; a count cannot be negative"
+            )
+        return answer
+
+    def message(self, message: Message) -> int:
+        """Count a message: its text, calls, parts and attachments, and the overhead."""
+        known = message.known_tokens
+        if known is not None and known[0] == self.key(message):
+            return known[1]
+        content = message.content
+        tokens = self.overhead
+        if isinstance(content, str):
+            tokens += self.text(content)
+        elif content:
+            tokens += sum([self._part(part) for part in content])
+        if message.tool_calls:
+            for call in message.tool_calls:
+                tokens += self.text(call.name) + self.text(call.arguments)
+        if message.attachments:
+            tokens += sum([self._attachment(item) for item in message.attachments])
+        if message.name:
+            tokens += self.text(message.name)
+        if message.extra:
+            # Where servers that speak Chat Completions put a model's reasoning.
+            for field in ("reasoning_content", "reasoning"):
+                if isinstance(message.extra.get(field), str):
+                    tokens += self.text(message.extra[field])
+        return tokens
+
+    def key(self, message: Message | None = None) -> str | None:
+        """Return the name under which the count of a message may be kept; of a text without one."""
+        if message is None or not (message.attachments or isinstance(message.content, tuple)):
+            return self._key
+        content = message.content if isinstance(message.content, tuple) else ()
+        plain = not message.attachments and all(isinstance(p, Text | Reasoning) for p in content)
+        return self._key if plain else self._media_key
+
+    def missing_result(self) -> int:
+        """Count the fixed result that the wire adds for a call without one."""
+        if self._no_result is None:
+            self._no_result = self.overhead + self.text(NO_RESULT)
+        return self._no_result
+
+    def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
+        """Count tool schemas as compact JSON with sorted keys, plus one overhead each."""
+        return sum(self.overhead + self.text(compact_json(schema)) for schema in tools)
+
+    def _part(self, part: Part) -> int:
+        if isinstance(part, Text | Reasoning):
+            # A signature or encrypted payload is not prompt text: it is not counted.
+            return self.text(part.text)
+        if isinstance(part, Image):
+            return image_tokens(
+                part.width, part.height, detail=part.detail or "auto", formula=self._image_formula
+            )
+        if isinstance(part, File):
+            hint = self.text(file_hint(part.name)) if part.name else 0
+            return ATTACHMENT_TOKENS["document"] + hint
+        return self._other(part)
+
+    def _other(self, part: Other) -> int:
+        kind = part.data["type"]
+        for modality in MODALITIES:
+            if modality in kind:  # "input_audio", "video_url", "image", "document"
+                return ATTACHMENT_TOKENS[modality]
+        if kind == "redacted_thinking":
+            return 0
+        return self.text(compact_json(part.data))
+
+    def _attachment(self, item: Attachment) -> int:
+        given = self._attachment_tokens
+        if callable(given):
+            try:
+                answer = given(item)
+            except Exception as error:
+                error.add_note(f"raised by attachment_tokens for attachment {item.name!r}")
+                raise
+            tokens = check_size(answer, f"attachment_tokens for {item.name!r}")
+        else:
+            tokens = given[item.modality]
+        return tokens + self.text(file_hint(item.name))
+
+
+def file_hint(name: str) -> str:
+    """Return the line that tells the model the name of a file."""
+    return f"File: {name}"
+
+
+def _check_attachment_tokens(
+    given: AttachmentTokens | None,
+) -> Mapping[str, int] | Callable[[Attachment], int]:
+    if given is None:
+        return ATTACHMENT_TOKENS
+    if callable(given):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidType(
+            f"attachment_tokens must map a modality to tokens, or be a callable, not {given!r}"
+        )
+    for modality, tokens in given.items():
+        if modality not in MODALITIES:
+            raise InvalidInput(
+                f"attachment_tokens: unknown modality {modality!r}; use {', '.join(MODALITIES)}"
+            )
+        check_size(tokens, f"attachment_tokens[{modality!r}]")
+    return {**ATTACHMENT_TOKENS, **given}

@@ -1,0 +1,202 @@
+"""Exact token counts, offline: OpenAI's encodings and any Hugging Face `tokenizer.json`.
+
+Owns the vocabularies in `vocab/` and the table from model names to encodings. Must not know
+messages or budgets, and must never open a connection: tiktoken's own loader downloads, so it
+is never called; tiktoken is handed the shipped vocabulary instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from muntin.errors import InvalidInput, MissingExtra, TokenizerError
+
+__all__ = ["ExactTokenizer", "by_prefix", "encoding_for_model", "hf_tokenizer", "openai_tokenizer"]
+
+T = TypeVar("T")
+
+# Three tokens frame a message and one names its role:
+# https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+_OPENAI_OVERHEAD = 4
+# ChatML (`<|im_start|>user\n` ... `<|im_end|>\n`) and Llama 3 (`<|start_header_id|>user
+# <|end_header_id|>\n\n` ... `<|eot_id|>`) both frame a message with five tokens:
+# https://huggingface.co/docs/transformers/chat_templating
+# https://www.llama.com/docs/model-cards-and-prompt-formats/meta-llama-3/
+_HF_OVERHEAD = 5
+
+# How each encoding splits text before merging bytes:
+# https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py
+# The one change is `\s++$` in o200k_base, as cl100k_base has it: blanks up to the end of the
+# text are one piece either way, but the atomic form needs no backtracking (see `_LONG_RUN`).
+_PATTERNS: Mapping[str, str] = {
+    "o200k_base": "|".join(
+        (
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s++$",
+            r"\s+(?!\S)",
+            r"\s+",
+        )
+    ),
+    "cl100k_base": "|".join(
+        (
+            r"'(?i:[sdmt]|ll|ve|re)",
+            r"[^\r\n\p{L}\p{N}]?+\p{L}++",
+            r"\p{N}{1,3}+",
+            r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
+            r"\s++$",
+            r"\s*[\r\n]",
+            r"\s+(?!\S)",
+            r"\s",
+        )
+    ),
+}
+_ALIASES: Mapping[str, str] = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
+
+# https://github.com/openai/tiktoken/blob/main/tiktoken/model.py; gpt-oss writes its special
+# tokens differently (o200k_harmony) but ordinary text alike.
+_MODELS: Mapping[str, str] = {
+    "chatgpt-4o": "o200k_base",
+    "gpt-3.5": "cl100k_base",
+    "gpt-35": "cl100k_base",  # Azure's spelling
+    "gpt-4": "cl100k_base",
+    "gpt-4.1": "o200k_base",
+    "gpt-4.5": "o200k_base",
+    "gpt-4o": "o200k_base",
+    "gpt-5": "o200k_base",
+    "gpt-oss": "o200k_base",
+    "o1": "o200k_base",
+    "o3": "o200k_base",
+    "o4": "o200k_base",
+}
+
+# The regex engine inside tiktoken keeps one entry per blank while it matches `\s+(?!\S)` and
+# panics at a million. A shorter run is left to it; from this length on the text is cut first.
+_LONG_RUN = 250_000
+# Unicode White_Space without \r and \n; Python's own `\s` has \x1c-\x1f besides.
+_BLANK = r"[\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+_LONG_BLANKS = re.compile(rf"(?<!{_BLANK}){_BLANK}{{{_LONG_RUN},}}+(?![\r\n])")
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class ExactTokenizer:
+    """A tokenizer that counts what the model itself would count."""
+
+    name: str
+    message_overhead: int
+    _size: Callable[[str], int] = field(repr=False)
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` is, special-token spellings being ordinary text."""
+        try:
+            return self._size(text)
+        except Exception as error:
+            raise TokenizerError(f"tokenizer {self.name!r} cannot count: {error}") from error
+
+
+def by_prefix(model: str, table: Mapping[str, T]) -> T | None:
+    """Return the entry of the longest prefix of a model's name, ending where a word ends.
+
+    Routes and fine-tunes are seen through: `openai/gpt-4o`, `ft:gpt-4o:acme`,
+    `us.anthropic.claude-3-haiku`.
+    """
+    name = model.lower().rpartition("/")[2].removeprefix("ft:").rpartition("anthropic.")[2]
+    fits = [p for p in table if name.startswith(p) and not name[len(p) : len(p) + 1].isalnum()]
+    return table[max(fits, key=len)] if fits else None
+
+
+def encoding_for_model(model: str) -> str | None:
+    """Return the name of the encoding an OpenAI model uses, or None when it is not known."""
+    return by_prefix(model, _MODELS)
+
+
+def openai_tokenizer(encoding: str) -> ExactTokenizer:
+    """Return the exact tokenizer for `o200k_base` or `cl100k_base`, loaded once per process."""
+    name = _ALIASES.get(encoding, encoding)
+    if name not in _PATTERNS:
+        raise InvalidInput(f"unknown encoding {encoding!r}; known: {', '.join(_PATTERNS)}")
+    return _load(name)
+
+
+def hf_tokenizer(path: str | os.PathLike[str]) -> ExactTokenizer:
+    """Return the tokenizer in a local Hugging Face `tokenizer.json`; nothing is downloaded."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise MissingExtra("reading a tokenizer.json needs: pip install 'muntin[hf]'") from error
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInput(f"no tokenizer file at {str(file)!r}")
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises a bare Exception
+        raise InvalidInput(f"not a tokenizer.json: {str(file)!r} ({error})") from error
+    # A file may carry the limits of its training; they would cut or pad the count.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return ExactTokenizer(
+        file.resolve().parent.name if file.stem == "tokenizer" else file.stem,
+        _HF_OVERHEAD,
+        lambda text: len(tokenizer.encode(text, add_special_tokens=False)),
+    )
+
+
+@cache
+def _load(name: str) -> ExactTokenizer:
+    try:
+        from tiktoken import Encoding
+    except ImportError as error:
+        raise MissingExtra("exact OpenAI counts need: pip install 'muntin[tokens]'") from error
+    encode = Encoding(
+        name,
+        pat_str=_PATTERNS[name],
+        mergeable_ranks={token: rank for rank, token in enumerate(_vocabulary(name))},
+        special_tokens={},
+    ).encode_ordinary
+    return ExactTokenizer(
+        name,
+        _OPENAI_OVERHEAD,
+        lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
+    )
+
+
+def _vocabulary(name: str) -> Iterator[bytes]:
+    """Yield an encoding's tokens by rank; the file is their number, lengths and bytes."""
+    from importlib.resources import files  # slow to import, and needed only here
+
+    data = zlib.decompress(
+        files("muntin.core.counting").joinpath("vocab", f"{name}.bin").read_bytes()
+    )
+    body = 4 + int.from_bytes(data[:4], "big")
+    for start, end in pairwise(accumulate(data[4:body], initial=body)):
+        yield data[start:end]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut `text` around very long runs of blanks, where both patterns cut it anyway.
+
+    Before the run: no alternative goes on from a newline or a non-blank into a blank. In the
+    run: `\\s+(?!\\S)` takes all of it but the last blank, which may belong to what follows. A
+    run that a newline follows is left alone, for `\\s*[\\r\\n]` takes it whole, and safely.
+    """
+    start = 0
+    if len(text) >= _LONG_RUN:
+        for run in _LONG_BLANKS.finditer(text):
+            end = run.end() - (run.end() < len(text))
+            yield text[start : run.start()]
+            yield text[run.start() : end]
+            start = end
+    yield text[start:]

@@ -1,0 +1,232 @@
+"""Breakpoints: where a provider is asked to cache, within its limits.
+
+Pure functions of the composed window, the rules of the model and the turn before. Messages are in
+wire order here, each with the slot it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from muntin.core.caching import Caching
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message
+from muntin.core.parts import Other
+from muntin.core.planning.frontier import USER_MARKS, Frontier, Past, Start, digest
+from muntin.core.planning.render import Rendered
+from muntin.core.planning.slot import VOLATILE, Slot
+from muntin.core.planning.window import Breakpoint
+from muntin.core.profile import Profile
+
+_HOUR = 3_600
+
+
+def mark_window(
+    rendered: Rendered,
+    profile: Profile | None,
+    before: Past | Frontier | None,
+    *,
+    starts: tuple[Start, ...],
+    tools: tuple[Mapping[str, Any], ...],
+    tokens: int,
+    counter: Counter,
+) -> tuple[Past, tuple[Breakpoint, ...]]:
+    """Choose the breakpoints, and keep what the next turn must know."""
+    order = wire_order(rendered.messages, profile is not None and profile.system_first)
+    messages = [rendered.messages[place] for place in order]
+    slots = [rendered.slots[place] for place in order]
+    caching = profile.caching if profile is not None else None
+    marks: list[int] = []
+    breakpoints: tuple[Breakpoint, ...] = ()
+    if caching is not None and caching.marks:
+        marks = choose_marks(
+            messages, slots, caching=caching, counter=counter, tools=tools, previous=before
+        )
+        lives = ttls(marks, messages, caching)
+        placed = zip(marks, lives, strict=True)
+        breakpoints = tuple(Breakpoint(order[mark - 1] + 1, ttl) for mark, ttl in placed)
+    past = Past(
+        starts=starts,
+        marks=tuple(marks),
+        messages=messages,
+        slots=slots,
+        tools=tools,
+        lasting=lasting_count(slots),
+        trunk=lasting_count(slots, inputs=True),
+        tokens=tokens,
+        counter=counter,
+        known=before.hashed if isinstance(before, Past) else ((), ()),
+    )
+    return past, tuple(sorted(breakpoints, key=lambda each: each.after))
+
+
+def wire_order(messages: Sequence[Message], system_first: bool) -> list[int]:
+    """Return the places of the messages in the order they are sent."""
+    places = list(range(len(messages)))
+    if system_first:
+        places.sort(key=lambda place: messages[place].role != "system")
+    return places
+
+
+def lasting_count(slots: Sequence[Slot], *, inputs: bool = False) -> int:
+    """Return how many messages, from the first, are expected to stand in the next window too.
+
+    With `inputs`, the current input is taken to become history, as it mostly does.
+    """
+    for place, slot in enumerate(slots):
+        if not (inputs if slot.is_input else slot.lasting):
+            return place
+    return len(slots)
+
+
+def choose_marks(
+    messages: Sequence[Message],
+    slots: Sequence[Slot],
+    *,
+    caching: Caching,
+    counter: Counter,
+    tools: Sequence[Mapping[str, Any]] = (),
+    previous: Past | Frontier | None = None,
+) -> list[int]:
+    """Return after how many messages to mark, in order.
+
+    When there are more candidates than the provider takes, those that save most come first: the
+    tail; what the user asked for; the latest mark of the turn before, where a read could not look
+    back that far; the frontier; the last stable tier; earlier tiers.
+    """
+    taken = user_marks(messages)
+    left = caching.marks - len(taken) - sum(map(_is_marked, tools))
+    if left <= 0 or not messages:
+        return []
+    tails = _tails(messages, slots)
+    places = [
+        tails[0],
+        *_asked(slots),
+        *tails[1:],
+        _anchor(messages, tails, caching, previous),
+        _conversation(messages, slots),
+        *_tier_ends(slots),
+    ]
+    enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
+    chosen: list[int] = []
+    for place in places:
+        while place and not caching.assistant_marks and messages[place - 1].role == "assistant":
+            place -= 1
+        if place >= max(enough, 1) and place not in chosen and place not in taken:
+            chosen.append(place)
+    return sorted(chosen[:left])
+
+
+def ttls(
+    places: Sequence[int], messages: Sequence[Message], caching: Caching
+) -> Iterator[str | None]:
+    """Yield how long each mark is to live: an hour if the rules say so, or if a mark of the user's
+    behind it does (longer ones stand first:
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
+    hours = [
+        place
+        for place in user_marks(messages)
+        if any("1h" in str(mark) for mark in _marks(messages[place - 1]))
+    ]
+    for place in places:
+        long = caching.ttl >= _HOUR or any(place < hour for hour in hours)
+        yield "1h" if long else None
+
+
+def user_marks(messages: Sequence[Message]) -> list[int]:
+    """Return the marks that the messages carry themselves, each after so many messages."""
+    return [
+        place
+        for place, message in enumerate(messages, 1)
+        if message.extra or message.content.__class__ is tuple  # few are
+        for _ in _marks(message)
+    ]
+
+
+def _marks(message: Message) -> list[Any]:
+    found: list[Any] = []
+    if message.extra:
+        found += [message.extra[key] for key in USER_MARKS if message.extra.get(key)]
+    if isinstance(message.content, tuple):
+        for part in message.content:
+            data = part.data if isinstance(part, Other) else part.extra or {}
+            found += [data[key] for key in USER_MARKS if data.get(key)]
+    return found
+
+
+def _is_marked(schema: Mapping[str, Any]) -> bool:
+    return any(schema.get(key) for key in USER_MARKS)
+
+
+def _tails(messages: Sequence[Message], slots: Sequence[Slot]) -> list[int]:
+    """Return where the next request will read: the end of what stays, and between the steps of
+    one turn the end of everything, even of what the next turn will not have."""
+    trunk = lasting_count(slots, inputs=True)
+    looping = trunk < len(messages) and messages[-1].role == "tool"
+    return [len(messages), trunk] if looping else [trunk]
+
+
+def _asked(slots: Sequence[Slot]) -> list[int]:
+    """Return the ends of the slots whose marks were asked for."""
+    ends = []
+    for place, slot in enumerate(slots, 1):
+        if slot.mark and (place == len(slots) or slots[place] is not slot):
+            ends.append(place)
+    return ends
+
+
+def _conversation(messages: Sequence[Message], slots: Sequence[Slot]) -> int:
+    """Return where the conversation begins: what stands before it outlives every step."""
+    for place, (message, slot) in enumerate(zip(messages, slots, strict=True)):
+        if message.role != "system" and slot.tier in (None, VOLATILE):
+            return place
+    return len(messages)
+
+
+def _tier_ends(slots: Sequence[Slot]) -> list[int]:
+    """Return where each tier before the volatile one ends, the last first."""
+    ends = []
+    place = 0
+    for tier, run in groupby(slots, key=lambda slot: slot.tier):
+        place += len(list(run))
+        if tier is not None and tier != VOLATILE:
+            ends.append(place)
+    return ends[::-1]
+
+
+def _anchor(
+    messages: Sequence[Message],
+    tails: Sequence[int],
+    caching: Caching,
+    previous: Past | Frontier | None,
+) -> int:
+    """Return the latest mark of the turn before that still stands, if no tail looks back to it."""
+    if previous is None:
+        return 0
+    for mark in reversed(previous.marks):
+        if mark > len(messages) or previous.digest(mark - 1) != digest(messages[mark - 1]):
+            continue
+        near = [tail for tail in tails if tail >= mark]
+        if caching.lookback is None or not near:
+            return mark
+        added = sum(blocks(message) for message in messages[mark : min(near)])
+        # The mark's own block is the first that is looked at.
+        return mark if added >= caching.lookback else 0
+    return 0
+
+
+def blocks(message: Message) -> int:
+    """Return how many content blocks a message has, at most."""
+    parts = len(message.content) if isinstance(message.content, tuple) else bool(message.content)
+    return max(1, parts + len(message.tool_calls) + len(message.attachments))
+
+
+def _enough(messages: Sequence[Message], tokens: int, counter: Counter) -> int:
+    """Return how many messages have that many tokens; more than there are, if all have not."""
+    for place, message in enumerate(messages):
+        if tokens <= 0:
+            return place
+        tokens -= counter.message(message)
+    return len(messages) + (tokens > 0)

@@ -1,0 +1,228 @@
+"""A slot: one named place in the window with its rules, and the values those rules use.
+
+A wrong rule is an error naming slot and option, so an invalid slot cannot exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from muntin.core.checks import check_size, check_text
+from muntin.core.message import Input, Message, Role
+from muntin.core.parts import Attachment
+from muntin.core.planning.cut import Keep
+from muntin.errors import InvalidInput, InvalidType
+
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+Content: TypeAlias = (
+    str | MessageLike | Input | Attachment | Sequence[MessageLike] | Sequence[Attachment] | None
+)
+TrimBehavior: TypeAlias = Literal["message", "char", "slot"]
+Tier: TypeAlias = Literal["pinned", "stable", "slow-changing", "volatile"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+VOLATILE: Tier = "volatile"
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Trim just enough, every turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Trim rarely and far, so that what providers have cached stays the beginning of the window.
+
+    When a history passes its high mark it is cut to a low mark, at the beginning of a turn, and
+    then stays. `low` fixes the low mark as a share of the high one; without it, the cheapest is
+    chosen that keeps, on average, `retain` of the high mark.
+    """
+
+    low: float | None = None
+    retain: float = 0.75
+
+    def __post_init__(self) -> None:
+        for name, most in (("low", "below 1"), ("retain", "to 1")):
+            value = getattr(self, name)
+            if value is None and name == "low":
+                continue
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise InvalidType(f"Stepped.{name} must be a number, not {value!r}")
+            if not 0 <= value <= 1 or (name == "low" and value == 1):  # NaN is not
+                raise InvalidInput(f"Stepped.{name} must be from 0 {most}, got {value!r}")
+
+
+Trimming: TypeAlias = Exact | Stepped
+EXACT = Exact()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Slots that act together; all slots given an equal Group belong to it.
+
+    `join`: their texts become one message, put together with this separator.
+    `interleave`: their messages are merged by `at`.
+    `share`: what they may have together is divided max-min fairly, in proportion to each slot's
+    `max_tokens` (without one, to all there is).
+    """
+
+    name: str
+    join: str | None = field(default=None, kw_only=True)
+    interleave: bool = field(default=False, kw_only=True)
+    share: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "Group.name")
+        if self.join is not None:
+            check_text(self.join, f"the separator of group {self.name!r}")
+            if self.interleave or self.share:
+                raise InvalidInput(
+                    f"group {self.name!r}: joined texts can be neither interleaved nor shared"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was left out of a slot, for the marker line that says so."""
+
+    slot: str
+    messages: int
+    characters: int
+    first_at: float | None
+    last_at: float | None
+
+
+Marker: TypeAlias = Callable[[Cut], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One declared slot: its messages and its rules, all checked.
+
+    `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
+    that what it holds now is expected to stand in the next turn's window too. A slot with
+    `trimming=Stepped()` is a history; with `mark`, a provider is asked to cache up to its end.
+    """
+
+    name: str
+    index: int
+    messages: Sequence[MessageLike] = ()
+    made: bool = False
+    is_input: bool = False
+    priority: int = 0
+    max_ratio: float = 1.0
+    min_ratio: float = 0.0
+    min_tokens: int = 0
+    position: int | None = None
+    role: Role | None = None
+    trim_behavior: TrimBehavior = "message"
+    max_tokens: int | None = None
+    tier: Tier | None = None
+    keep: Keep = "tail"
+    required: bool = False
+    group: Group | None = None
+    marker: Marker | None = None
+    trimming: Trimming = EXACT
+    lasting: bool = False
+    mark: bool = False
+    excluded: str | None = None
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self)
+
+
+_TRIM_BEHAVIORS = get_args(TrimBehavior)
+_KEEPS = get_args(Keep)
+
+
+def _check_options(slot: Slot) -> None:
+    """Refuse any option that is out of range, naming slot and option."""
+    # Straight-line code: prompts declare dozens of slots a turn.
+    if not isinstance(slot.priority, int) or isinstance(slot.priority, bool):
+        raise _wrong_type(slot, "priority", "an int")
+    if slot.position is not None and (
+        not isinstance(slot.position, int) or isinstance(slot.position, bool)
+    ):
+        raise _wrong_type(slot, "position", "an int")
+    if slot.max_ratio != 1.0 or type(slot.max_ratio) is not float:
+        _check_ratio(slot, "max_ratio")
+    if slot.min_ratio != 0.0 or type(slot.min_ratio) is not float:
+        _check_ratio(slot, "min_ratio")
+    check_size(slot.min_tokens, f"slot {slot.name!r}: min_tokens")
+    if slot.max_tokens is not None:
+        check_size(slot.max_tokens, f"slot {slot.name!r}: max_tokens")
+        if slot.max_tokens < slot.min_tokens:
+            raise InvalidInput(
+                f"slot {slot.name!r}: max_tokens={slot.max_tokens} is below "
+                f"min_tokens={slot.min_tokens}"
+            )
+    if slot.trim_behavior not in _TRIM_BEHAVIORS:
+        raise _wrong_choice(slot, "trim_behavior", _TRIM_BEHAVIORS)
+    if slot.tier is not None and slot.tier not in TIERS:
+        raise _wrong_choice(slot, "tier", (None, *TIERS))
+    if slot.keep not in _KEEPS:
+        raise _wrong_choice(slot, "keep", _KEEPS)
+    if slot.required is not True and slot.required is not False:
+        raise _wrong_choice(slot, "required", (False, True))
+    if slot.marker is not None and not callable(slot.marker):
+        raise _wrong_type(slot, "marker", "a callable")
+    if slot.mark is not True and slot.mark is not False:
+        raise _wrong_choice(slot, "mark", (False, True))
+    if slot.trimming is not EXACT:
+        _check_trimming(slot)
+    if slot.group is not None:
+        if not isinstance(slot.group, Group):
+            raise _wrong_type(slot, "group", "a Group")
+        if slot.group.join is not None:
+            _check_joined(slot)
+
+
+def _check_trimming(slot: Slot) -> None:
+    if not isinstance(slot.trimming, Exact | Stepped):
+        raise _wrong_type(slot, "trimming", "Exact() or Stepped()")
+    if isinstance(slot.trimming, Stepped) and not may_step(slot):
+        raise InvalidInput(
+            f"slot {slot.name!r}: trimming=Stepped() is for a list of messages that is trimmed by "
+            "message; it is neither required, nor the current input, nor joined"
+        )
+
+
+def may_step(slot: Slot) -> bool:
+    """Say whether whole messages of this slot may go, from the oldest."""
+    return (
+        not slot.made
+        and not slot.required
+        and not slot.is_input
+        and slot.trim_behavior == "message"
+        and (slot.group is None or slot.group.join is None)
+    )
+
+
+def _check_ratio(slot: Slot, option: str) -> None:
+    value = getattr(slot, option)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong_type(slot, option, "a number")
+    if not 0 <= value <= 1:  # NaN is not
+        raise InvalidInput(f"slot {slot.name!r}: {option} must be from 0 to 1, got {value!r}")
+
+
+def _wrong_type(slot: Slot, option: str, wanted: str) -> InvalidType:
+    value = getattr(slot, option)
+    return InvalidType(f"slot {slot.name!r}: {option} must be {wanted}, not {value!r}")
+
+
+def _wrong_choice(slot: Slot, option: str, choices: tuple[object, ...]) -> InvalidInput:
+    allowed = ", ".join(repr(choice) for choice in choices)
+    value = getattr(slot, option)
+    return InvalidInput(f"slot {slot.name!r}: {option} must be {allowed}, not {value!r}")
+
+
+def _check_joined(slot: Slot) -> None:
+    """A joined slot is one text, kept or dropped: floors and markers have no meaning there."""
+    if slot.messages and not slot.made:
+        raise InvalidInput(f"slot {slot.name!r}: only a text can be joined (group={slot.group!r})")
+    for option, unset in (("min_tokens", 0), ("min_ratio", 0), ("marker", None)):
+        if getattr(slot, option) != unset:
+            raise InvalidInput(f"slot {slot.name!r}: {option} does not apply to a joined slot")

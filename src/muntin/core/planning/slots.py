@@ -1,0 +1,245 @@
+"""Slots: named places in the window, each with its rules.
+
+Owns what may be declared and that a wrong declaration is an error naming slot and option. It
+decides nothing: that is `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from muntin.core.budget import Budget, as_budget
+from muntin.core.checks import check_text, copy_json
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
+from muntin.core.message import ROLES, Input, Message, Role
+from muntin.core.parts import Attachment
+from muntin.core.planning.cut import Keep
+from muntin.core.planning.decide import plan
+from muntin.core.planning.frontier import USER_MARKS, Frontier
+from muntin.core.planning.slot import (
+    EXACT,
+    VOLATILE,
+    Content,
+    Exact,
+    Group,
+    Marker,
+    MessageLike,
+    Slot,
+    Stepped,
+    Tier,
+    TrimBehavior,
+    Trimming,
+    may_step,
+)
+from muntin.core.planning.window import Window
+from muntin.core.profile import Profile, as_profile
+from muntin.errors import InvalidInput, InvalidType
+
+
+class Slots:
+    """Slots collects what may go into the window; `render` composes it.
+
+    `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
+    and counted, in the order of their names where the profile prices caching; `profile` is a
+    Profile or a model name such as `anthropic/claude-sonnet-4-5`. `previous` is the window of the
+    turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
+    this window's beginning with.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | int,
+        *,
+        tokenizer: TokenizerLike | None = None,
+        tools: Iterable[Mapping[str, Any]] = (),
+        profile: Profile | str | None = None,
+        trimming: Trimming = EXACT,
+        previous: Window | Frontier | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
+    ) -> None:
+        self.budget = as_budget(budget)
+        self.profile = as_profile(profile)
+        if tokenizer is None and self.profile is not None:
+            tokenizer = self.profile.tokenizer
+        self.counter = Counter(
+            tokenizer,
+            attachment_tokens=attachment_tokens,
+            **({"image_formula": self.profile.image_formula} if self.profile else {}),
+        )
+        self.tools = _check_tools(tools)
+        if self.profile is not None and self.profile.caching is not None:
+            self.tools = _sorted(self.tools)
+        if not isinstance(trimming, Exact | Stepped):
+            raise InvalidType(f"trimming must be Exact() or Stepped(), not {trimming!r}")
+        self.trimming = trimming
+        if previous is not None and not isinstance(previous, Window | Frontier):
+            raise InvalidType(f"previous must be a Window, its frontier, or None, not {previous!r}")
+        self.previous = previous
+        self._slots: list[Slot] = []
+
+    def __repr__(self) -> str:
+        tokens, tokenizer = self.budget.remaining_input_tokens, self.counter.name
+        return f"<Slots tokens={tokens} tokenizer={tokenizer!r} slots={len(self._slots)}>"
+
+    def add(
+        self,
+        name: str,
+        content: Content,
+        *,
+        priority: int = 0,
+        max_ratio: float = 1.0,
+        min_ratio: float = 0.0,
+        min_tokens: int = 0,
+        position: int | None = None,
+        role: Role | None = None,
+        trim_behavior: TrimBehavior = "message",
+        max_tokens: int | None = None,
+        tier: Tier | None = None,
+        keep: Keep = "tail",
+        required: bool = False,
+        group: Group | None = None,
+        marker: Marker | None = None,
+        trimming: Trimming | None = None,
+        mark: bool = False,
+        detail: str | None = None,
+    ) -> None:
+        """Add content to a named place in the window.
+
+        A list is read at `render`, not copied: what cannot fit is never looked at. `trimming` is
+        that of all slots if it is not given; `Stepped` then applies to lists of messages without a
+        tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
+        conversation, such as search results. `mark` asks the provider to cache up to its end;
+        `detail` is a remark for the report.
+        """
+        check_text(name, "a slot's name")
+        messages, made = _messages(name, content, role)
+        listed = not made and content is not None and not isinstance(content, Message | Mapping)
+        slot = Slot(
+            name=name,
+            index=len(self._slots),
+            messages=messages,
+            made=made,
+            is_input=name == "input" or isinstance(content, Input),
+            priority=priority,
+            max_ratio=max_ratio,
+            min_ratio=min_ratio,
+            min_tokens=min_tokens,
+            position=position,
+            role=role,
+            trim_behavior=trim_behavior,
+            max_tokens=max_tokens,
+            tier=tier,
+            keep=keep,
+            required=required,
+            group=group,
+            marker=marker,
+            trimming=EXACT if trimming is None else trimming,
+            lasting=mark or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
+            mark=mark,
+            detail=detail,
+        )
+        if trimming is None and isinstance(self.trimming, Stepped):
+            inherits = listed and tier in (None, VOLATILE) and name != "system"
+            if inherits and may_step(slot):
+                slot = replace(slot, trimming=self.trimming)
+        self._slots.append(slot)
+
+    def take(self, slot: Slot) -> None:
+        """Add a slot that was declared elsewhere."""
+        self._slots.append(replace(slot, index=len(self._slots)))
+
+    @property
+    def declared(self) -> tuple[Slot, ...]:
+        """The slots as they were declared."""
+        return tuple(self._slots)
+
+    def exclude(self, name: str, *, reason: str, detail: str | None = None) -> None:
+        """Record a slot that a condition left out, so that the report can say so."""
+        check_text(name, "a slot's name")
+        check_text(reason, f"slot {name!r}: reason")
+        self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
+
+    def render(self) -> Window:
+        """Compose the window; the same slots give the same bytes, however often."""
+        return plan(
+            self._slots,
+            budget=self.budget,
+            counter=self.counter,
+            tools=self.tools,
+            profile=self.profile,
+            previous=self.previous,
+        )
+
+
+def _lasts(name: str, role: Role | None, tier: Tier | None, conversation: bool) -> bool:
+    """Say whether a slot's content is expected to stay: by its tier, else if it is system text or
+    a conversation, which only grows."""
+    if tier is not None and tier != VOLATILE:
+        return True
+    return conversation or (tier is None and (name == "system" or role == "system"))
+
+
+def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[MessageLike], bool]:
+    """Return the content as messages, and whether they were made here."""
+    if role is not None and role not in ROLES:
+        raise InvalidInput(f"slot {name!r}: unknown role {role!r}; use one of {', '.join(ROLES)}")
+    made_role = role or ("system" if name == "system" else "user")
+    where = f"slot {name!r}: content"
+    if content is None:
+        return (), False
+    if isinstance(content, str):
+        return ((Message(made_role, check_text(content, where)),), True) if content else ((), False)
+    if isinstance(content, Input):
+        if not content.text and not content.attachments:
+            return (), False
+        return (Message(made_role, content.text, attachments=content.attachments),), True
+    if isinstance(content, Attachment):
+        content = [content]
+    if isinstance(content, list | tuple) and content and isinstance(content[0], Attachment):
+        for number, file in enumerate(content):
+            if not isinstance(file, Attachment):
+                raise InvalidType(
+                    f"{where} begins with an Attachment but holds a {type(file).__name__} at "
+                    f"{number}; attachments and messages need slots of their own"
+                )
+        files = cast("Sequence[Attachment]", content)
+        return (Message(made_role, "", attachments=tuple(files)),), True
+    if role is not None and content:
+        raise InvalidInput(
+            f"slot {name!r}: role={role!r} cannot be given with messages, which have roles"
+        )
+    if isinstance(content, Message | Mapping):
+        return (content,), False
+    if isinstance(content, Sequence) and not isinstance(content, bytes):
+        return cast("Sequence[MessageLike]", content), False
+    raise InvalidType(
+        f"{where} must be a str, Message, list of messages, Input, Attachment or None, "
+        f"not {type(content).__name__}"
+    )
+
+
+def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise InvalidType(f"tools must be a list of schemas, not {tools!r}")
+    checked = []
+    for number, schema in enumerate(tools):
+        if not isinstance(schema, Mapping):
+            raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
+        # A copy: what is sent must be what was counted.
+        checked.append(copy_json(schema, f"tools[{number}]"))
+    return tuple(checked)
+
+
+def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
+    """Put tools in the order of their names: they stand before everything that is cached. Where
+    the user has marked one, the order is his."""
+    if any(tool.get(key) for tool in tools for key in USER_MARKS):
+        return tools
+    return tuple(sorted(tools, key=lambda tool: str(tool.get("name") or _function_name(tool))))
+
+
+def _function_name(tool: Mapping[str, Any]) -> object:
+    function = tool.get("function")
+    return function.get("name", "") if isinstance(function, Mapping) else ""

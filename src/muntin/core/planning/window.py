@@ -1,0 +1,154 @@
+"""The window: the result of planning, what the model will see.
+
+Turning it into a provider's request or a picture is the work of upper layers, imported late.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from muntin.core.message import Message, as_message
+from muntin.core.parts import File
+from muntin.core.planning.frontier import Frontier, Past
+from muntin.core.planning.slot import Slot
+from muntin.core.report import NotCarried, Report, Status
+from muntin.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A place where the provider may cache: after so many messages, for how long."""
+
+    after: int
+    ttl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a message of a slot, or of `count` messages that nobody looked at.
+
+    `shown` is the message as the window has it: None if it was left out, and the slot's own text
+    where several were joined.
+    """
+
+    slot: Slot
+    first: int
+    count: int
+    status: Status
+    reason: str | None
+    shown: Message | None = None
+
+    def given(self, number: int = 0) -> Message:
+        """Return one of the messages as it was declared."""
+        return as_message(self.slot.messages[self.first + number])
+
+
+@dataclass(frozen=True)
+class Window:
+    """The messages of one turn, with their tokens and the report that explains them.
+
+    `tokens` is everything that is sent: messages, tool schemas and what the wire adds.
+    `origins` says for each message the index of the slot it comes from (None: a slot cannot be
+    named, because several were joined).
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = field(hash=False)
+    tokens: int
+    over_budget: bool
+    origins: tuple[int | None, ...] = field(repr=False)
+    breakpoints: tuple[Breakpoint, ...] = field(repr=False)
+    _report: Report | Callable[[], Report] = field(repr=False, compare=False)
+    _past: Past | Frontier = field(default=Frontier(), repr=False, compare=False)
+    _fates: Callable[[], tuple[Fate, ...]] = field(default=tuple, repr=False, compare=False)
+
+    @cached_property
+    def report(self) -> Report:
+        """Where every token went, and why something is missing."""
+        # Made on first use: most turns are sent without anyone reading it.
+        return self._report if isinstance(self._report, Report) else self._report()
+
+    @property
+    def frontier(self) -> Frontier:
+        """What the next turn must know of this one; store it with the session."""
+        return self._past if isinstance(self._past, Frontier) else self._past.frontier
+
+    @property
+    def fates(self) -> tuple[Fate, ...]:
+        """What became of every declared message, slot by slot; nothing if it was pickled."""
+        return self._fates()
+
+    def openai(
+        self,
+        *,
+        api: Literal["chat", "responses"] = "chat",
+        strict: bool = True,
+        files: Mapping[str, File] | None = None,
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of an OpenAI call: Chat Completions or Responses.
+
+        `files` maps the id of an attachment to the file that is sent for it. Raises
+        `BudgetExceeded` if the window is over budget, unless `strict` is False. What the API
+        cannot carry is listed in `report.not_carried`.
+        """
+        from muntin.providers.wire import chat as openai
+        from muntin.providers.wire import responses
+
+        encoders = {"chat": openai.encode, "responses": responses.encode}
+        if api not in encoders:
+            raise InvalidInput(f"unknown api {api!r}; use {', '.join(encoders)}")
+        return encoders[api](self, strict=strict, files=files)
+
+    def anthropic(
+        self, *, strict: bool = True, files: Mapping[str, File] | None = None
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of an Anthropic Messages call; see `openai`."""
+        from muntin.providers.wire.anthropic import encode
+
+        return encode(self, strict=strict, files=files)
+
+    def google(
+        self, *, strict: bool = True, files: Mapping[str, File] | None = None
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of a Google `generate_content` call; see `openai`."""
+        from muntin.providers.wire.google import encode
+
+        return encode(self, strict=strict, files=files)
+
+    def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
+        """Put what a request could not carry into the report, in place of the provider's last."""
+        if not entries and "report" not in self.__dict__ and not isinstance(self._report, Report):
+            return  # nothing to tell, and no report was made yet
+        before = self.report.not_carried
+        others = tuple(entry for entry in before if entry.provider != provider)
+        if others + entries != before:
+            # The report is a value; the window keeps the one that is true now.
+            self.__dict__["report"] = replace(self.report, not_carried=others + entries)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the window as one HTML file: the bar, the table of slots, what was left out."""
+        from muntin.view.html import page
+
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(page(self))
+
+    def _repr_html_(self) -> str:
+        from muntin.view.html import html
+
+        return html(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (
+            self.messages,
+            self.tools,
+            self.tokens,
+            self.over_budget,
+            self.origins,
+            self.breakpoints,
+            self.report,
+            self.frontier,
+        )

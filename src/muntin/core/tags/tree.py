@@ -1,0 +1,384 @@
+"""Tagged context: named texts from many authors, merged into one list of tags.
+
+Each author's tree is read once into flat steps, and merged tags are a flat list: nothing here
+recurses, so trees nest without limit. Callables are carried along for a door to call and fill in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date
+from typing import Any, NamedTuple, TypeAlias
+
+from muntin.core.checks import check_size, check_text
+from muntin.core.tags.xml import Raw, Share, Tag, inner_text, render
+from muntin.errors import InvalidInput, InvalidType
+
+# They collide with what models and frameworks read as protocol.
+RESERVED_TAG_NAMES = frozenset({
+    "active-skill", "thinking", "answer", "tool-use", "tool-result", "function-calls", "invoke",
+    "parameter", "system", "user", "assistant", "role", "message",
+})  # fmt: skip
+
+_NAME = re.compile("[a-z][a-z0-9-]*")
+# Between "r" and "I" of userID, between "L" and "P" of XMLParser, but not inside "IDs".
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+
+
+def normalize_tag_name(name: str) -> str:
+    """Return `name` in kebab-case, from camelCase, snake_case or kebab-case.
+
+    A trailing underscore, which Python needs for a key like `class_`, is left out.
+    """
+    if not isinstance(name, str):
+        raise InvalidType(f"a tag name must be a str, not {name!r}")
+    return re.sub("[-_]+", "-", _HUMP.sub("-", name)).rstrip("-").lower()
+
+
+def validate_tag_name(name: str) -> str:
+    """Return the normalised `name`; raise if it is malformed or reserved."""
+    tag = normalize_tag_name(name)
+    if not _NAME.fullmatch(tag):
+        raise InvalidInput(
+            f"{name!r} is not a tag name; it must begin with a letter and may have letters, "
+            "digits, hyphens and underscores"
+        )
+    if tag in RESERVED_TAG_NAMES:
+        raise InvalidInput(f"the tag name {tag!r} is reserved; choose another")
+    return tag
+
+
+def raw(text: str) -> Raw:
+    """Return `text` marked as trusted: it may hold tags of its own and is not escaped."""
+    return Raw(check_text(text, "raw text"))
+
+
+def xml_tag(name: str, content: object) -> str:
+    """Render one tag with its content, by the rules of `render_tagged_context`."""
+    return render_tagged_context({validate_tag_name(name): content})
+
+
+def render_tagged_context(tree: object, indent: int = 0, escape: bool = True) -> str:
+    """Render a tree of resolved values as XML tags; a tag with nothing in it is left out.
+
+    `indent` moves every line in by so many spaces a level; `escape=False` renders all text as is.
+    """
+    return aggregate([contribute("", tree)]).render(indent, escape)
+
+
+# --- One author's tree, as steps ---
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A callable found in a tree, and the path of the key where its result belongs.
+
+    It may also be an object of one of the types that `contribute` was told to leave to the door.
+    """
+
+    path: str
+    function: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    pass
+
+
+Step: TypeAlias = _Open | _Close | Call | str
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one author gives to the tagged context; made by `contribute`."""
+
+    author: str
+    steps: tuple[Step, ...]
+    lazy: tuple[type, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The callables whose results are still missing, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Call))
+
+    def fill(self, results: Iterable[object]) -> Contribution:
+        """Return the contribution with the result of each of its `calls` in the call's place.
+
+        A result follows the rules of any value, so it may bring new calls.
+        """
+        given = list(results)
+        if len(given) != len(self.calls):
+            raise InvalidInput(
+                f"{len(self.calls)} results are needed{_by(self.author)}, got {len(given)}"
+            )
+        rest = iter(given)
+        steps: list[Step] = []
+        for step in self.steps:
+            if isinstance(step, Call):
+                steps.extend(_read(next(rest), self.author, step.path, self.lazy))
+            else:
+                steps.append(step)
+        return Contribution(self.author, tuple(steps), self.lazy)
+
+
+def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contribution:
+    """Read an author's tree: a mapping, a dataclass, or a list of them that merge.
+
+    Names and values are checked at every depth, callables are noted as `calls`, and so are values
+    of the types `lazy`. Later changes to the tree have no effect.
+    """
+    check_text(author, "the author")
+    return Contribution(author, tuple(_read(tree, author, "", lazy)), lazy)
+
+
+class _Where(NamedTuple):
+    """A key path as a chain, because most are never shown."""
+
+    above: _Where | None
+    part: str
+
+
+class _At(NamedTuple):
+    value: object
+    where: _Where
+
+
+class _Leave(NamedTuple):
+    value: object
+
+
+# The first type that fits decides. Foreign subclasses of str become plain text.
+_TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (Raw, lambda value: value),
+    (str, str.__str__),
+    (bool, lambda value: "true" if value else "false"),
+    (int, str),
+    (float, str),
+    (date, lambda value: value.isoformat()),
+)
+
+
+def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Iterator[Step]:
+    """Yield the steps of a tree, depth first."""
+    inside: set[int] = set()
+    todo: list[_At | _Leave | Step] = [_At(tree, _Where(None, base))]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, _Leave):
+            inside.remove(id(item.value))
+        elif not isinstance(item, _At):
+            yield item
+        elif isinstance(item.value, lazy):
+            yield Call(_path(item.where), item.value)
+        elif (parts := _parts(item, author)) is None:
+            yield from _leaf(item, author)
+        elif id(item.value) in inside:
+            raise InvalidInput(f"{_place(_path(item.where), author)} contains itself")
+        else:
+            inside.add(id(item.value))
+            todo.append(_Leave(item.value))
+            todo.extend(reversed(parts))
+
+
+def _parts(at: _At, author: str) -> list[_At | Step] | None:
+    """Return what stands in a list, mapping or dataclass, and None for anything else."""
+    value, where = at
+    if isinstance(value, list | tuple):
+        return [_At(part, _Where(where, f"[{i}]")) for i, part in enumerate(value)]
+    if isinstance(value, Mapping):
+        items = list(value.items())
+    elif is_dataclass(value) and not isinstance(value, type):
+        items = [(spec.name, getattr(value, spec.name)) for spec in fields(value)]
+    else:
+        return None
+    parts: list[_At | Step] = []
+    for key, part in items:
+        here = _Where(where, f".{key}")
+        try:
+            name = validate_tag_name(key)
+        except InvalidInput as error:
+            raise type(error)(f"{_place(_path(here), author)}: {error}") from None
+        parts += _Open(name), _At(part, here), _Close()
+    return parts
+
+
+def _leaf(at: _At, author: str) -> Iterator[Step]:
+    """Yield the text or call that a single value is; nothing for None and empty text."""
+    value, where = at
+    if value is None:
+        return
+    for kind, text_of in _TEXTS:
+        if isinstance(value, kind):
+            if text := text_of(value):
+                yield text
+            return
+    if not callable(value):
+        raise InvalidType(
+            f"{_place(_path(where), author)}: cannot render type {type(value).__name__}; give "
+            "text, a number, a bool, a date, a list, a mapping, a dataclass or None"
+        )
+    yield Call(_path(where), value)
+
+
+def _path(where: _Where | None) -> str:
+    parts: list[str] = []
+    while where:
+        where, part = where
+        parts.append(part)
+    return "".join(reversed(parts)).removeprefix(".")
+
+
+def _place(path: str, author: str) -> str:
+    return (f"context key {path!r}" if path else "the context") + _by(author)
+
+
+def _by(author: str) -> str:
+    return f" from {author!r}" if author else ""
+
+
+# --- Many authors' trees, as one ---
+
+
+class Inner(Mapping[str, str]):
+    """The inner text of each top-level tag, found under any spelling of its name."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = dict(texts)
+
+    def __getitem__(self, name: str) -> str:
+        return self._texts[normalize_tag_name(name) if isinstance(name, str) else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __repr__(self) -> str:
+        return f"Inner({self._texts!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The merged tags in the order they are rendered, and all authors in theirs."""
+
+    tags: tuple[Tag, ...]
+    authors: tuple[str, ...]
+
+    def render(self, indent: int = 0, escape: bool = True) -> str:
+        """Render the tags as one block, without a newline at its end; empty if there are none."""
+        return render(self.tags, check_size(indent, "indent"), escape)
+
+    @property
+    def provenance(self) -> dict[str, tuple[Share, ...]]:
+        """The path of every leaf, as in `memory.short-term`, with what each author gave to it."""
+        found: dict[str, tuple[Share, ...]] = {}
+        names: list[str] = []
+        for tag in self.tags:
+            names[tag.depth :] = [tag.name]
+            if tag.shares:
+                found[".".join(names)] = tag.shares
+        return found
+
+    def who(self, path: str) -> tuple[str, ...]:
+        """Return who gave text to the tag at `path` or to a tag inside it, in author order."""
+        wanted = ".".join(normalize_tag_name(name) for name in path.split("."))
+        givers = {
+            share.author
+            for leaf, shares in self.provenance.items()
+            if f"{leaf}.".startswith(f"{wanted}.")
+            for share in shares
+        }
+        return tuple(author for author in self.authors if author in givers)
+
+    @property
+    def inner(self) -> Inner:
+        """What stands inside each top-level tag, rendered and escaped."""
+        groups: list[list[Tag]] = []
+        for tag in self.tags:
+            if not tag.depth:
+                groups.append([])
+            groups[-1].append(tag)
+        return Inner(
+            {
+                tag.name: inner_text(tag, True) if tag.shares else render(rest, 0, True)
+                for tag, *rest in groups
+            }
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A tag while trees are being merged."""
+
+    name: str = ""
+    shares: list[Share] = field(default_factory=list)
+    children: dict[str, _Node] = field(default_factory=dict)
+    nested_by: str = ""
+    filled: bool = False
+
+
+def aggregate(contributions: Iterable[Contribution]) -> Tagged:
+    """Merge contributions: one tag for each name, where it first appeared, in author order."""
+    if not isinstance(contributions, Iterable):
+        raise InvalidType(f"cannot aggregate {contributions!r}; give a list of contributions")
+    root = _Node()
+    authors: dict[str, None] = {}
+    for contribution in contributions:
+        if not isinstance(contribution, Contribution):
+            raise InvalidType(f"cannot aggregate {contribution!r}; make it with contribute()")
+        authors[contribution.author] = None
+        _merge(root, contribution)
+    return Tagged(tuple(_tags(root)), tuple(authors))
+
+
+def _merge(root: _Node, contribution: Contribution) -> None:
+    author = contribution.author
+    line = [root]
+    for step in contribution.steps:
+        node = line[-1]
+        if isinstance(step, _Close):
+            line.pop()
+        elif isinstance(step, _Open):
+            if node.shares:
+                raise _mismatch(line, node.shares[0].author, author)
+            if not node.children:
+                node.nested_by = author
+            line.append(node.children.setdefault(step.name, _Node(step.name)))
+        elif isinstance(step, Call):
+            raise InvalidType(f"{_place(step.path, author)} is a callable; resolve it first")
+        elif node is root:
+            raise InvalidType(f"the text {step[:40]!r}{_by(author)} has no tag; give it a key")
+        elif node.children:
+            raise _mismatch(line, author, node.nested_by)
+        else:
+            node.shares.append(Share(author, step))
+            for above in reversed(line):
+                if above.filled:
+                    break
+                above.filled = True
+
+
+def _mismatch(line: list[_Node], text_by: str, nested_by: str) -> InvalidInput:
+    path = ".".join(node.name for node in line[1:])
+    return InvalidInput(
+        f"context key {path!r} has both text{_by(text_by)} and nested tags{_by(nested_by)}; "
+        "choose one of them"
+    )
+
+
+def _tags(root: _Node) -> Iterator[Tag]:
+    """Yield the tags that have text somewhere inside, each parent before its children."""
+    todo = [(0, node) for node in reversed(root.children.values())]
+    while todo:
+        depth, node = todo.pop()
+        if node.filled:
+            yield Tag(node.name, depth, tuple(node.shares))
+            todo.extend((depth + 1, child) for child in reversed(node.children.values()))

@@ -1,0 +1,265 @@
+"""Contexts: reusable pieces of system text, and the conditions under which they are there.
+
+Declares and checks; nothing is resolved here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.agent.tools import ToolLike, as_tools
+from muntin.calls import arity, check_plain
+from muntin.core.checks import check_optional_text, check_text
+from muntin.errors import InvalidInput, InvalidType
+from muntin.resolver_cache import CacheOptions, as_options
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MOST_NESTED = 32
+PINNED = 100
+
+Resolver: TypeAlias = str | Callable[..., Any] | None
+Predicate: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """A reusable piece of system text; two contexts are the same only if they are one object."""
+
+    id: str | None
+    system: Resolver
+    priority: int
+    required: bool
+    when: Predicate | None
+    input: type[BaseModel] | None
+    use: tuple[Use, ...]
+    tools: tuple[ToolLike, ...]
+    cache: CacheOptions | None
+    description: str | None
+    depth: int
+
+    @property
+    def wraps(self) -> int:
+        """How many conditions stand directly around a context in it: none."""
+        return 0
+
+    @property
+    def pinned(self) -> bool:
+        """Whether no budget can drop it."""
+        return self.required or self.priority >= PINNED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class When:
+    """A context that is there only while a predicate holds."""
+
+    predicate: Predicate
+    target: Use
+    depth: int
+    wraps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """A choice among contexts by a value."""
+
+    on: Predicate
+    cases: Mapping[Hashable, tuple[Use, ...]]
+    default: tuple[Use, ...] | None
+    depth: int
+    wraps: int
+
+
+Use: TypeAlias = Context | When | Match | None
+
+
+def context(
+    *,
+    system: Resolver,
+    id: str | None = None,
+    priority: int = 50,
+    required: bool = False,
+    when: Predicate | None = None,
+    input: type[BaseModel] | None = None,
+    use: Sequence[Any] = (),
+    tools: Sequence[ToolLike] = (),
+    cache: int | bool | CacheOptions | None = None,
+    description: str | None = None,
+) -> Context:
+    """Define a reusable piece of system text.
+
+    `system` is a text or a resolver: `()`, `(input)` or `(input, ctx)`, sync or async. `cache` is a
+    time to live in milliseconds, True for five minutes, or `CacheOptions`.
+    """
+    if id is not None and not check_text(id, "context: id"):
+        raise InvalidInput("context: id must not be empty")
+    what = f"context {id!r}" if id else "context"
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidType(f"{what}: priority must be an int, not {priority!r}")
+    if not isinstance(required, bool):
+        raise InvalidType(f"{what}: required must be a bool, not {required!r}")
+    if when is not None:
+        check_plain(when, f"{what}: when")
+    check_resolver(system, f"{what}: system")
+    check_model(input, f"{what}: input")
+    check_optional_text(description, f"{what}: description")
+    options = as_options(cache, what)
+    if options is not None:
+        _check_cached(what, id, system, input)
+    uses = as_uses(use, f"{what}: use")
+    return Context(
+        id=id,
+        system=system,
+        priority=priority,
+        required=required,
+        when=when,
+        input=input,
+        use=uses,
+        tools=as_tools(tools, what),
+        cache=options,
+        description=description,
+        depth=1 + check_depth(uses, what, MOST_NESTED - 1),
+    )
+
+
+def when(predicate: Predicate, target: Any) -> When:
+    """Use a context only while `predicate` of the merged input holds."""
+    check_plain(predicate, "when()")
+    (use,) = as_uses([target], "when()")
+    if use is None:
+        raise InvalidType(f"when() needs a context, not {target!r}")
+    return When(predicate, use, check_depth([use], "when()"), _wrap([use], "when()"))
+
+
+def match(*, on: Predicate, cases: Mapping[Any, Any], default: Any = None) -> Match:
+    """Choose contexts by the value of `on`; a case is a context or a list of them."""
+    check_plain(on, "match(): on")
+    if not isinstance(cases, Mapping) or not cases:
+        raise InvalidType(f"match(): cases must be a mapping with a case, not {cases!r}")
+    chosen = {value: _case(case, f"match(): case {value!r}") for value, case in cases.items()}
+    other = None if default is None else _case(default, "match(): default")
+    uses = [use for case in (*chosen.values(), other or ()) for use in case]
+    return Match(on, chosen, other, check_depth(uses, "match()"), _wrap(uses, "match()"))
+
+
+def _case(case: Any, what: str) -> tuple[Use, ...]:
+    return as_uses(case if isinstance(case, list | tuple) else [case], what)
+
+
+def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
+    """Check the entries of a `use` list; False and None are places that stay empty."""
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        raise InvalidType(f"{what} must be a list of contexts, not {entries!r}")
+    for index, entry in enumerate(entries):
+        if (
+            entry is not None
+            and entry is not False
+            and not isinstance(entry, Context | When | Match)
+        ):
+            raise InvalidType(
+                f"{what}[{index}] must be a context, when() or match(), not {entry!r}"
+            )
+    return tuple(entry or None for entry in entries)
+
+
+def check_resolver(value: Any, what: str) -> None:
+    """Refuse anything but a text, a function by the arity rule, or None."""
+    if isinstance(value, str):
+        check_text(value, what)
+    elif callable(value):
+        arity(value, what)
+    elif value is not None:
+        raise InvalidType(f"{what} must be a str or a function, not {value!r}")
+
+
+def check_model(model: Any, what: str) -> None:
+    """Refuse anything but a Pydantic model class or None."""
+    if model is not None and not (inspect.isclass(model) and hasattr(model, "model_fields")):
+        raise InvalidType(f"{what} must be a Pydantic model class, not {model!r}")
+
+
+def _check_cached(
+    what: str, id: str | None, system: Resolver, model: type[BaseModel] | None
+) -> None:
+    """Nothing but declared input may reach a cached resolver."""
+    if id is None:
+        raise InvalidInput(f"{what}: a cached context needs an id")
+    if not callable(system):
+        return
+    takes = arity(system, f"{what}: system")
+    if takes == 2:
+        raise InvalidInput(f"{what}: a cached resolver cannot take ctx, only its declared input")
+    if takes == 1 and model is None:
+        raise InvalidInput(
+            f"{what}: a cached resolver that takes input needs a declared input model"
+        )
+
+
+def check_depth(uses: Sequence[Use], what: str, most: int = MOST_NESTED) -> int:
+    """Return how deep these contexts are nested; refuse more than 32."""
+    depth = max((use.depth for use in uses if use is not None), default=0)
+    if depth > most:
+        raise InvalidInput(f"{what}: use is nested deeper than {MOST_NESTED}")
+    return depth
+
+
+def _wrap(uses: Sequence[Use], what: str) -> int:
+    """Return how many conditions stand around each other; refuse as many as contexts."""
+    wraps = 1 + max((use.wraps for use in uses if use is not None), default=0)
+    if wraps >= MOST_NESTED:
+        raise InvalidInput(f"{what}: conditions are nested deeper than {MOST_NESTED}")
+    return wraps
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A context as it is reached from a prompt: by which name, and whether always."""
+
+    context: Context
+    source: str
+    conditional: bool = field(default=False)
+
+
+def reach(uses: Sequence[Use]) -> list[Reached]:
+    """Return every context that may take part, once, nested ones before their owner.
+
+    It is conditional only if there is no way to it without a condition.
+    """
+    found: dict[int, Reached] = {}
+
+    def visit_all(uses: Sequence[Use], prefix: str, conditional: bool) -> None:
+        for index, use in enumerate(uses):
+            visit(use, index, prefix, conditional)
+
+    def visit(use: Use, index: int, prefix: str, conditional: bool) -> None:
+        if isinstance(use, Context):
+            source = source_of(use, index, prefix)
+            conditional = conditional or use.when is not None
+            known = found.get(id(use))
+            if known is None or (known.conditional and not conditional):
+                visit_all(use.use, f"{source}.", conditional)
+                found[id(use)] = Reached(use, known.source if known else source, conditional)
+        elif isinstance(use, When):
+            visit(use.target, index, prefix, True)
+        elif isinstance(use, Match):
+            for case in (*use.cases.values(), use.default or ()):
+                visit_all(case, f"{prefix}match[{index}].", True)
+
+    visit_all(uses, "", False)
+    return list(found.values())
+
+
+def target_of(use: Use) -> Context | None:
+    """Return the context that conditions stand around, if it is one and no choice."""
+    while isinstance(use, When):
+        use = use.target
+    return use if isinstance(use, Context) else None
+
+
+def source_of(use: Context, index: int, prefix: str) -> str:
+    """Return the name a context goes by: its id, or its place."""
+    return f"context:{use.id}" if use.id else f"{prefix}context[{index}]"

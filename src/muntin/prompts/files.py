@@ -1,0 +1,251 @@
+"""Prompt files: a prompt as a Markdown file with Liquid in it.
+
+Owns the file's form (front matter, sections) and how its sections become texts. What templates
+may do is the work of `templates`, imported late because it needs the extra `prompts`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import dedent
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from muntin.core.checks import check_text
+from muntin.errors import InvalidInput, InvalidType, MissingExtra, PromptFileError
+
+if TYPE_CHECKING:
+    from liquid import BoundTemplate
+
+    from muntin.prompts.liquid import Sandbox
+
+SECTIONS = ("system", "user", "context")
+
+# What each key of the front matter must be.
+_KEYS = {
+    "name": "a text",
+    "description": "a text",
+    "intent": "a text",
+    "model": "a text",
+    "caching": "true, false or a text",
+    "max_tokens": "a whole number above 0",
+    "temperature": "a number, 0 or above",
+}
+_OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The texts of a prompt; `user` is None when the file has no such section.
+
+    `system` is `own` and `block`, the context, with a blank line between them.
+    """
+
+    system: str
+    user: str | None = None
+    own: str = field(default="", compare=False)
+    block: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptFile:
+    """A prompt file, read and checked; `config` is its front matter."""
+
+    path: Path
+    config: Mapping[str, Any]
+    _templates: Mapping[str, tuple[BoundTemplate, int]] = field(repr=False)
+    _sandbox: Sandbox = field(repr=False)
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The names of the file's sections, in the order they stand in."""
+        return tuple(self._templates)
+
+    def render(
+        self,
+        input: object = None,
+        *,
+        ctx: object = None,
+        context: Mapping[str, str] | None = None,
+        block: str = "",
+        config: Mapping[str, Any] | None = None,
+    ) -> Rendered:
+        """Render every section, or raise `PromptFileError`.
+
+        `input` and `ctx` are mappings, dataclasses or Pydantic models; `context` maps tag names
+        to their escaped inner texts, which the template sees as `config.context`; `config` wins
+        over the front matter. `block` is the whole tagged context, appended to the system text
+        unless the file has a `<context>` section.
+        """
+        from muntin.prompts.liquid import Tags
+
+        check_text(block, "block")
+        for name, value in (("context", context), ("config", config)):
+            if value is not None and not isinstance(value, Mapping):
+                raise InvalidType(f"{name} must be a mapping or None, not {value!r}")
+        if config and "context" in config:
+            raise InvalidInput("config must not have the key 'context'; pass context= instead")
+        values = {
+            "input": input,
+            "ctx": ctx,
+            "config": {**self.config, **(config or {}), "context": Tags(context or {})},
+        }
+        texts = {
+            name: self._sandbox.run(template, self.path, line, values)
+            for name, (template, line) in self._templates.items()
+        }
+        if "context" in texts:
+            body = texts["context"].strip("\n")
+            block = f"<context>\n{body}\n</context>" if body.strip() else ""
+        texts_of = (texts["system"].strip("\n"), block.strip("\n"))
+        own, block = (text if text.strip() else "" for text in texts_of)
+        system = "\n\n".join(part for part in (own, block) if part)
+        return Rendered(system, texts.get("user"), own, block)
+
+
+def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
+    """Read a prompt file and check all of it: front matter, sections, Liquid, partials."""
+    try:
+        import yaml  # noqa: F401  (used further down; what is missing is said once, here)
+
+        from muntin.prompts.liquid import Sandbox, read
+    except ImportError as error:
+        raise MissingExtra("prompt files need: pip install 'muntin[prompts]'") from error
+    try:
+        file = Path(path)
+    except TypeError:
+        raise InvalidType(
+            f"the path of a prompt file must be a str or Path, not {path!r}"
+        ) from None
+    lines = read(file).split("\n")
+    config, start = _front_matter(file, lines)
+    sandbox = Sandbox(file.parent)
+    templates = {
+        name: (sandbox.load(source, file, line), line)
+        for name, (source, line) in _sections(file, lines, start).items()
+    }
+    return PromptFile(file, MappingProxyType(config), templates, sandbox)
+
+
+def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
+    """Return the front matter, and the index of the line that follows it."""
+    import yaml
+    from yaml.constructor import SafeConstructor
+
+    first = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    if lines[first].strip() != "---":
+        return {}, first
+    last = next((i for i in range(first + 1, len(lines)) if lines[i].strip() == "---"), None)
+    if last is None:
+        raise PromptFileError(str(file), first + 1, "the front matter is never closed with ---")
+    text = dedent("\n".join(lines[first + 1 : last]))
+    line = first + 2
+    data: dict[str, Any] = {}
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(node, yaml.MappingNode | None):
+            raise PromptFileError(str(file), line, "the front matter must be keys and values")
+        for key, value in node.value if node else ():
+            line = first + 2 + key.start_mark.line
+            _check_key(file, line, key.value, data)
+            data[key.value] = SafeConstructor().construct_document(value)
+            _check_value(file, line, key.value, data[key.value])
+    except PromptFileError:
+        raise
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = first + 2 + mark.line if mark else line
+        reason = getattr(error, "problem", None) or str(error)
+        raise PromptFileError(str(file), line, f"front matter: {reason}") from error
+    except Exception as error:  # PyYAML lets through what reading a date or a number raises
+        reason = f"{type(error).__name__}: {error}"
+        raise PromptFileError(str(file), line, f"front matter: {reason}") from error
+    return data, last + 1
+
+
+def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> None:
+    """Refuse a key of the front matter that is unknown or there already."""
+    if not isinstance(key, str) or key not in _KEYS:
+        reason = f"unknown key {key!r} in the front matter; known: {', '.join(_KEYS)}"
+        raise PromptFileError(str(file), line, reason)
+    if key in data:
+        raise PromptFileError(str(file), line, f"{key} stands twice in the front matter")
+
+
+def _check_value(file: Path, line: int, key: str, value: Any) -> None:
+    """Refuse a value that is not what its key needs."""
+    if key == "max_tokens":
+        right = type(value) is int and value > 0
+    elif key == "temperature":
+        right = type(value) in (int, float) and math.isfinite(value) and value >= 0
+    else:
+        right = (isinstance(value, str) and value.strip() != "") or (
+            key == "caching" and isinstance(value, bool)
+        )
+    if not right:
+        raise PromptFileError(str(file), line, f"{key} must be {_KEYS[key]}, not {value!r}")
+
+
+def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:
+    """Divide the lines from `start` on into sections: source, and the line it begins on."""
+    found: dict[str, tuple[str, int]] = {}
+    number = start
+    while number < len(lines):
+        if not lines[number].strip():
+            number += 1
+            continue
+        opening = _OPENING.match(lines[number])
+        if opening is None:
+            raise PromptFileError(
+                str(file),
+                number + 1,
+                f"text outside of the sections {_names(SECTIONS)}: {lines[number].strip()[:40]!r}",
+            )
+        name = opening[2]
+        if name in found:
+            raise PromptFileError(str(file), number + 1, f"<{name}> stands twice")
+        found[name], number = _section(file, lines, number, opening)
+    if "system" not in found:
+        raise PromptFileError(str(file), None, "there is no <system> section")
+    return found
+
+
+def _section(
+    file: Path, lines: list[str], first: int, opening: re.Match[str]
+) -> tuple[tuple[str, int], int]:
+    """Return the section that opens on line `first`, and the index of the line behind it."""
+    indent, name = opening[1], opening[2]
+    closing = f"</{name}>"
+    # With its indent, so that the first line has the margin of the others.
+    body = [indent + lines[first][opening.end() :]]
+    number = first
+    while not body[-1].rstrip().endswith(closing):
+        number += 1
+        if number == len(lines):
+            raise PromptFileError(
+                str(file), first + 1, f"<{name}> is never closed; {closing} must end a line"
+            )
+        inner = _OPENING.match(lines[number])
+        if inner and len(inner[1]) <= len(indent):
+            raise PromptFileError(
+                str(file),
+                number + 1,
+                f"<{inner[2]}> opens inside <{name}>; close that first, "
+                f"or write {{{{ '<{inner[2]}>' }}}} to mean the text",
+            )
+        body.append(lines[number])
+    body[-1] = body[-1].rstrip().removesuffix(closing)
+    filled = [i for i, line in enumerate(body) if line.strip()]
+    if not filled:
+        return ("", first + 1), number + 1
+    source = dedent("\n".join(body[filled[0] : filled[-1] + 1]))
+    return (source, first + filled[0] + 1), number + 1
+
+
+def _names(sections: tuple[str, ...]) -> str:
+    return ", ".join(f"<{name}>" for name in sections)

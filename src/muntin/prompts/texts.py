@@ -1,0 +1,276 @@
+"""Resolving: which contexts take part, and what they say.
+
+Conditions come first; an excluded context is never resolved and contributes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.agent.tools import ToolLike, tool_name
+from muntin.calls import arity, call, note, refuse_awaitable
+from muntin.core.checks import check_text
+from muntin.core.planning.slot import MessageLike
+from muntin.errors import InvalidInput, InvalidType
+from muntin.prompts.contexts import PINNED, Context, Match, Use, When, source_of, target_of
+from muntin.prompts.inputs import MergedInput, Seen, missing_fields
+from muntin.resolver_cache import Answer, freeze, identity
+from muntin.settings import defaults
+
+if TYPE_CHECKING:
+    from muntin.prompts.definition import Prompt
+
+
+# Who was left out, why in one word, and what exactly failed.
+Excluded: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One piece of the system text; with `mark`, providers are asked to cache up to its end."""
+
+    source: str
+    text: str
+    priority: int
+    pinned: bool
+    answer: Answer | None = field(default=None)
+    mark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """All texts of a prompt: parts of the system text in order, the user's text, messages."""
+
+    parts: tuple[Part, ...]
+    prompt: str | None
+    messages: Sequence[MessageLike]
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A context that takes part, with the input it sees."""
+
+    context: Context
+    source: str
+    input: Any
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk over the `use` lists of a prompt."""
+
+    given: Mapping[str, Any]
+    merged: MergedInput
+    inputs: Seen
+    ctx: Any = None
+    active: list[Active] = field(default_factory=list)
+    # By context, so that one that is there after all is not listed; else by name.
+    excluded: dict[int | str, Excluded] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def all(self, uses: Sequence[Use], prefix: str) -> None:
+        """Visit every entry of a list; empty places count."""
+        for index, use in enumerate(uses):
+            if use is not None:
+                self.one(use, index, prefix)
+
+    def one(self, use: Use, index: int, prefix: str) -> None:
+        """Visit an entry."""
+        if isinstance(use, Context):
+            self.context(use, source_of(use, index, prefix))
+        elif isinstance(use, When):
+            name = _name(use, index, prefix)
+            if self.holds(use.predicate, f"when() of {name}", self.merged):
+                self.one(use.target, index, prefix)
+            else:
+                detail = f"{_called(use.predicate)} of when()"
+                self.exclude(target_of(use), name, "condition_false", detail)
+        elif isinstance(use, Match):
+            self.match(use, f"{prefix}match[{index}]")
+
+    def match(self, use: Match, source: str) -> None:
+        """Choose a case."""
+        what = f"match() ({source})"
+        value = call(use.on, what, self.merged, self.ctx)
+        refuse_awaitable(value, what)
+        try:
+            case = use.cases.get(value, use.default)
+        except TypeError:
+            raise InvalidType(f"{what} returned {value!r}, which no case can be") from None
+        if case is None:
+            detail = f"no case for {value!r} and no default"
+            self.exclude(None, source, "condition_false", detail)
+        else:
+            self.all(case, f"{source}.")
+
+    def context(self, use: Context, source: str) -> None:
+        """Take a context in, those nested in it first, or exclude it."""
+        if id(use) in self.seen:
+            return
+        seen: Any = self.merged
+        if use.input is not None:
+            seen = self.inputs.get(id(use))
+            if seen is None:
+                names = ", ".join(map(repr, missing_fields(use.input, self.given)))
+                self.exclude(use, source, "input_missing", f"no {names} in the input")
+                return
+            if isinstance(seen, Exception):
+                raise seen
+        if use.when is not None and not self.holds(use.when, f"the condition of {source}", seen):
+            detail = f"{_called(use.when)} of its own when="
+            self.exclude(use, source, "condition_false", detail)
+            return
+        self.seen.add(id(use))
+        self.excluded.pop(id(use), None)
+        self.all(use.use, f"{source}.")
+        self.active.append(Active(use, source, seen))
+
+    def exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
+        """Note who is left out, unless he is there by another way."""
+        if use is None or id(use) not in self.seen:
+            self.excluded.setdefault(source if use is None else id(use), (source, reason, detail))
+
+    def holds(self, predicate: Callable[..., Any], what: str, value: Any) -> bool:
+        """Ask a predicate."""
+        answer = call(predicate, what, value, self.ctx)
+        refuse_awaitable(answer, what)
+        return bool(answer)
+
+
+def _name(use: When, index: int, prefix: str) -> str:
+    target = target_of(use)
+    return f"{prefix}match[{index}]" if target is None else source_of(target, index, prefix)
+
+
+def _called(fn: Callable[..., Any]) -> str:
+    return f"the predicate {getattr(fn, '__name__', repr(fn))}"
+
+
+def activate(
+    uses: Sequence[Use],
+    given: Mapping[str, Any],
+    merged: MergedInput,
+    inputs: Seen,
+    ctx: Any = None,
+) -> tuple[list[Active], list[Excluded]]:
+    """Return the contexts that take part, in order, and (source, reason, detail) of the others."""
+    walk = _Walk(given, merged, inputs, ctx)
+    walk.all(uses, "")
+    return walk.active, list(walk.excluded.values())
+
+
+def gather_tools(
+    own: Sequence[ToolLike], active: Sequence[Active], called: Sequence[ToolLike]
+) -> tuple[ToolLike, ...]:
+    """Return all tools, each name once; those passed at the call win."""
+    owners: dict[str, str] = {}
+    tools: dict[str, ToolLike] = {}
+    winners = {tool_name(tool): tool for tool in called}
+    for source, offered in [
+        ("prompt", own),
+        *((each.source, each.context.tools) for each in active),
+    ]:
+        for tool in offered:
+            name = tool_name(tool)
+            if name in owners:
+                raise InvalidInput(
+                    f"tool {name!r} is contributed by {owners[name]} and by {source}"
+                )
+            owners[name] = source
+            tools[name] = tool
+    return tuple({**tools, **winners}.values())
+
+
+async def resolve_texts(
+    prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any = None
+) -> Resolved:
+    """Ask everyone for his text; those who take their time are waited for together."""
+    asked: list[tuple[str, Any]] = []
+    try:
+        for what, resolver in (
+            ("the system text of the prompt", prompt.system),
+            ("the prompt text", prompt.prompt),
+            ("the messages of the prompt", prompt.messages),
+        ):
+            asked.append((what, _ask(resolver, what, own, ctx)))
+        for each in active:
+            what = f"the system text of {each.source}"
+            asked.append((what, _ask_context(each, ctx)))
+    except BaseException:
+        for _, value in asked:
+            if inspect.iscoroutine(value):
+                value.close()
+        raise
+    system, said, messages, *texts = await _together(asked)
+    parts = [Part("prompt", _text(system, "the system text of the prompt"), PINNED, True)]
+    for each, answer in zip(active, texts, strict=True):
+        known = answer if isinstance(answer, Answer) else None
+        text = _text(known.text if known else answer, f"the system text of {each.source}")
+        context = each.context
+        mark = context.cache is not None and context.cache.provider
+        parts.append(Part(each.source, text, context.priority, context.pinned, known, mark))
+    return Resolved(
+        parts=tuple(parts),
+        prompt=None if prompt.prompt is None else _text(said, "the prompt text"),
+        messages=() if messages is None else _messages(messages, "the messages of the prompt"),
+    )
+
+
+def _ask(resolver: Any, what: str, value: Any, ctx: Any = None) -> Any:
+    return call(resolver, what, value, ctx) if callable(resolver) else resolver
+
+
+def _ask_context(each: Active, ctx: Any) -> Any:
+    use = each.context
+    what = f"the system text of {each.source}"
+    if use.cache is None or not callable(use.system):
+        return _ask(use.system, what, each.input, ctx)
+    declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
+    key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
+    return defaults().cache.get(
+        key, each.source, use.cache.ttl, lambda: _checked(use.system, what, each.input)
+    )
+
+
+def _checked(resolver: Any, what: str, value: Any) -> Any:
+    """Return the text a cached resolver gives, now or later, checked before it is kept."""
+    text = _ask(resolver, what, value)
+    if inspect.isawaitable(text):
+        return _later(text, what)
+    return _text(text, what)
+
+
+async def _later(text: Awaitable[Any], what: str) -> str:
+    try:
+        return _text(await text, what)
+    except Exception as error:
+        note(error, what)
+        raise
+
+
+async def _together(asked: Sequence[tuple[str, Any]]) -> list[Any]:
+    """Await all that must be awaited, at once; the first to fail, in order, is heard."""
+    waiting = [n for n, (_, value) in enumerate(asked) if inspect.isawaitable(value)]
+    answers = await asyncio.gather(*(asked[n][1] for n in waiting), return_exceptions=True)
+    values = [value for _, value in asked]
+    for n, answer in zip(waiting, answers, strict=True):
+        if isinstance(answer, BaseException):
+            note(answer, asked[n][0])
+            raise answer
+        values[n] = answer
+    return values
+
+
+def _messages(value: Any, what: str) -> Sequence[MessageLike]:
+    """Return `value` if it is a list of messages, or any other sequence but a text."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidType(f"{what} must be a list of messages, not {value!r}")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    return "" if value is None else check_text(value, what)

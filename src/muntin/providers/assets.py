@@ -1,0 +1,373 @@
+"""Assets: where the contents of attachments are kept, and how they reach a provider.
+
+Owns storing, and what is uploaded, inlined or left to a hint. How a file stands in a request is
+the wire format's, how it is uploaded the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import mimetypes
+import os
+import re
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from muntin.calls import in_thread, settle
+from muntin.core.checks import check_optional_text, check_text
+from muntin.core.parts import MODALITIES, Attachment, File, Modality
+from muntin.core.planning.window import Window
+from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderError, UnknownAsset
+from muntin.providers.model import Event, Reply
+
+# A file of at most so many bytes is inlined: that costs less than a request of its own.
+INLINE_BYTES = 32_768
+# A larger file is not inlined, only hinted at: base64 makes it a third larger, and the smallest
+# limit of a request is 32 MB (https://docs.claude.com/en/api/overview, request size limits).
+MOST_INLINE_BYTES = 20_000_000
+# How long a provider keeps a file, less an hour to be safe; those not named keep it for good.
+# https://ai.google.dev/gemini-api/docs/files ("Files are stored for 48 hours")
+KEPT_SECONDS: Mapping[str, float] = {"google": 47 * 3600.0}
+
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class Assets(Protocol):
+    """Where the contents of attachments are kept. Both methods may also be async."""
+
+    def read(self, id: str, /) -> bytes | Awaitable[bytes]:
+        """Return the contents; an id that is not there is an `UnknownAsset`."""
+
+    def put(
+        self, data: bytes, name: str, mime_type: str | None = None
+    ) -> Attachment | Awaitable[Attachment]:
+        """Keep the contents, and return the attachment that refers to them."""
+
+
+@runtime_checkable
+class Uploads(Protocol):
+    """Assets that remember, beyond this process, what was uploaded where."""
+
+    def file_id(self, id: str, provider: str) -> str | None:
+        """Return the provider's id of this asset, if it should still have it."""
+
+    def remember(self, id: str, provider: str, file_id: str) -> None:
+        """Keep the provider's id of this asset."""
+
+    def forget(self, id: str, provider: str) -> None:
+        """Forget it: the provider has it no more."""
+
+
+class Uploader(Protocol):
+    """A client that can upload a file and refer to it afterwards."""
+
+    async def upload(self, data: bytes, name: str, mime_type: str | None) -> str | None:
+        """Return the provider's file id; None if its API takes such a file only inline."""
+
+
+class FileModel(Protocol):
+    """A model that takes the files of a window's attachments; it may be an `Uploader` too."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+
+    async def complete(
+        self, window: Window, *, settings: Mapping[str, Any], files: Files | None
+    ) -> Reply:
+        """Send the window with these files."""
+
+    def stream(
+        self, window: Window, *, settings: Mapping[str, Any], files: Files | None
+    ) -> AsyncIterator[Event]:
+        """Send the window with these files and yield the answer as it comes."""
+
+
+Files: TypeAlias = Mapping[str, File]
+
+
+class DirectoryAssets:
+    """Assets in a directory: each under the hash of its contents, once.
+
+    Beside the contents stand what is known about them and the file ids of the providers that
+    have them. Every file is written whole or not at all.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"DirectoryAssets({str(self._path)!r})"
+
+    def read(self, id: str) -> bytes:
+        """Return the contents of an asset."""
+        try:
+            return (self._folder(id) / "data").read_bytes()
+        except FileNotFoundError:
+            raise self._unknown(id) from None
+
+    def put(self, data: bytes, name: str, mime_type: str | None = None) -> Attachment:
+        """Keep the contents; the same contents have the same id, whatever their name.
+
+        Of a name only its last part is kept; without a `mime_type` it says what the file is.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidType(f"the data of an asset must be bytes, not {type(data).__name__}")
+        data = bytes(data)
+        made = _attachment(hashlib.sha256(data).hexdigest(), len(data), name, mime_type)
+        folder = self._folder(made.id)
+        if not (folder / "data").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            about = {"name": made.name, "mime_type": made.mime_type, "size": made.size}
+            _write(folder / "about.json", json.dumps(about).encode())
+            _write(folder / "data", data)  # the last: what is readable is complete
+        return made
+
+    def get(self, id: str) -> Attachment:
+        """Return the attachment as it was first put here."""
+        try:
+            about = json.loads((self._folder(id) / "about.json").read_bytes())
+        except FileNotFoundError:
+            raise self._unknown(id) from None
+        return _attachment(id, about["size"], about["name"], about["mime_type"])
+
+    def file_id(self, id: str, provider: str) -> str | None:
+        """Return the provider's id of this asset, if it should still have it."""
+        with suppress(FileNotFoundError, UnknownAsset):
+            sent = json.loads(self._sent(id, provider).read_bytes())
+            if time.time() - sent["at"] < KEPT_SECONDS.get(provider, float("inf")):
+                return str(sent["file_id"])
+        return None
+
+    def remember(self, id: str, provider: str, file_id: str) -> None:
+        """Keep the provider's id of this asset."""
+        sent = {"file_id": file_id, "at": time.time()}
+        _write(self._sent(id, provider), json.dumps(sent).encode())
+
+    def forget(self, id: str, provider: str) -> None:
+        """Forget the provider's id of this asset."""
+        with suppress(UnknownAsset):
+            self._sent(id, provider).unlink(missing_ok=True)
+
+    def _folder(self, id: str) -> Path:
+        # Only a hash is ever a path: no id leads out of the directory.
+        if not isinstance(id, str) or not _ID.fullmatch(id):
+            raise self._unknown(id)
+        return self._path / id
+
+    def _sent(self, id: str, provider: str) -> Path:
+        return self._folder(id) / f"sent-{quote(provider, safe='')}.json"
+
+    def _unknown(self, id: object) -> UnknownAsset:
+        return UnknownAsset(f"no asset {id!r} in {str(self._path)!r}")
+
+
+def _attachment(id: str, size: int, name: str, mime_type: str | None) -> Attachment:
+    check_optional_text(mime_type, "mime_type")
+    last = re.split(r"[/\\]", check_text(name, "the name of an asset"))[-1]
+    # A line end would let a name write lines of the prompt.
+    clean = "".join(c if c.isprintable() else " " for c in last).strip()
+    if not clean:
+        raise InvalidInput(f"an asset needs a name, not {name!r}")
+    mime = mime_type or mimetypes.guess_type(clean)[0]
+    kind = (mime or "").partition("/")[0]
+    modality: Modality = next((each for each in MODALITIES if each == kind), "document")
+    return Attachment(id, clean, size, modality, mime)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What was uploaded, for assets that do not remember it themselves: while we run."""
+
+    sent: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+
+    def file_id(self, id: str, provider: str) -> str | None:
+        file_id, at = self.sent.get((id, provider), (None, 0.0))
+        kept = KEPT_SECONDS.get(provider, float("inf"))
+        return file_id if time.time() - at < kept else None
+
+    def remember(self, id: str, provider: str, file_id: str) -> None:
+        self.sent[id, provider] = file_id, time.time()
+
+    def forget(self, id: str, provider: str) -> None:
+        self.sent.pop((id, provider), None)
+
+
+_memories: WeakKeyDictionary[Assets, _Memory] = WeakKeyDictionary()
+
+
+def _memory_of(assets: Assets) -> Uploads:
+    if isinstance(assets, Uploads):
+        return assets
+    try:
+        return _memories.setdefault(assets, _Memory())
+    except TypeError:  # not hashable, or takes no weak references
+        return _Memory()
+
+
+async def files_for(
+    window: Window,
+    *,
+    provider: str,
+    uploader: Uploader | None,
+    assets: Assets | None,
+    inline_bytes: int = INLINE_BYTES,
+) -> dict[str, File]:
+    """Return the files of the window's attachments, by attachment id, ready to be encoded.
+
+    A small file is inlined, any other uploaded, unless the provider has it already. What cannot
+    be uploaded is inlined; what is too large for that, or not in the assets, is left out: its
+    name goes as a hint, and `report.not_carried` says so.
+    """
+    if assets is None:
+        return {}
+    wanted = {item.id: item for message in window.messages for item in message.attachments}
+
+    async def made(item: Attachment) -> File | None:
+        try:
+            if uploader is not None and item.size > inline_bytes:
+                file_id = await _upload_once(item, provider, uploader, assets)
+                if file_id is not None:
+                    return File(file_id, name=item.name)
+            return _inlined(item, await _read(assets, item.id))
+        except UnknownAsset:
+            return None
+
+    files = await asyncio.gather(*map(made, wanted.values()))
+    return {id: file for id, file in zip(wanted, files, strict=True) if file is not None}
+
+
+def _inlined(item: Attachment, data: bytes) -> File | None:
+    if len(data) > MOST_INLINE_BYTES:
+        return None
+    mime = item.mime_type or "application/octet-stream"
+    return File(name=item.name, data=f"data:{mime};base64,{b64encode(data).decode()}")
+
+
+async def _read(assets: Assets, id: str) -> bytes:
+    return await settle(await in_thread(partial(assets.read, id)))
+
+
+# Uploads under way: whoever wants the same file in the same place waits for the same one.
+_flights: dict[tuple[Any, ...], asyncio.Task[str | None]] = {}
+
+
+async def _upload_once(
+    item: Attachment, provider: str, uploader: Uploader, assets: Assets
+) -> str | None:
+    known = _memory_of(assets).file_id(item.id, provider)
+    if known is not None:
+        return known
+    key = (asyncio.get_running_loop(), id(assets), provider, item.id)
+    flight = _flights.get(key)
+    if flight is None:
+        flight = asyncio.create_task(_upload(item, provider, uploader, assets))
+        _flights[key] = flight
+        flight.add_done_callback(lambda _: _flights.pop(key, None))
+    # One who gives up waiting does not take the file from the others.
+    return await asyncio.shield(flight)
+
+
+async def _upload(
+    item: Attachment, provider: str, uploader: Uploader, assets: Assets
+) -> str | None:
+    data = await _read(assets, item.id)
+    file_id = await uploader.upload(data, item.name, item.mime_type)
+    if file_id is not None:
+        _memory_of(assets).remember(item.id, provider, file_id)
+    return file_id
+
+
+class WithAssets:
+    """A model that finds the files of a window's attachments in `assets`, and sends them along.
+
+    A file that the provider turns out not to have any more is uploaded again, once.
+    """
+
+    def __init__(self, model: FileModel, assets: Assets) -> None:
+        self._model = model
+        self._assets = assets
+        self._provider = model.name.partition("/")[0]
+        self._uploader: Any = model if callable(getattr(model, "upload", None)) else None
+
+    def __repr__(self) -> str:
+        return f"WithAssets({self._model!r}, {self._assets!r})"
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self._model.name
+
+    async def complete(self, window: Window, *, settings: Mapping[str, Any]) -> Reply:
+        """Send the window with its files and return the whole answer."""
+        files = await self._files(window)
+        try:
+            return await self._model.complete(window, settings=settings, files=files)
+        except ProviderError as error:
+            if not self._forget(error, files):
+                raise
+        files = await self._files(window)
+        return await self._model.complete(window, settings=settings, files=files)
+
+    async def stream(self, window: Window, *, settings: Mapping[str, Any]) -> AsyncIterator[Event]:
+        """Send the window with its files and yield the answer as it comes."""
+        files = await self._files(window)
+        begun = False
+        try:
+            async for event in self._model.stream(window, settings=settings, files=files):
+                begun = True
+                yield event
+            return
+        except ProviderError as error:
+            if begun or not self._forget(error, files):
+                raise
+        files = await self._files(window)
+        async for event in self._model.stream(window, settings=settings, files=files):
+            yield event
+
+    async def _files(self, window: Window) -> dict[str, File]:
+        if window.over_budget:  # it will not be sent, nor may its files
+            raise BudgetExceeded(window.tokens, window.report.budget, window.report)
+        return await files_for(
+            window, provider=self._provider, uploader=self._uploader, assets=self._assets
+        )
+
+    def _forget(self, error: ProviderError, files: Files) -> bool:
+        """Forget the files that the provider says it has not, and say whether there are any."""
+        gone = list(_named_in(error, files)) if error.status in (400, 403, 404) else []
+        for each in gone:
+            _memory_of(self._assets).forget(each, self._provider)
+        return bool(gone)
+
+
+def _named_in(error: ProviderError, files: Files) -> Iterable[str]:
+    # All three name the file that they miss; Google's id is an address, of which it names the end.
+    for id, file in files.items():
+        if file.id is not None and file.id.rsplit("/", 1)[-1] in error.message:
+            yield id

@@ -1,0 +1,231 @@
+"""A model of a provider, on the provider's official SDK: one shape for all of them.
+
+Encodes, sends, decodes and maps errors. Which SDK, and how, is a row of the table in `sdks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from muntin.calls import sync_stream, sync_twin
+from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.parts import File
+from muntin.core.planning.window import Window
+from muntin.errors import (
+    AuthenticationFailed,
+    InvalidInput,
+    InvalidType,
+    ProviderError,
+    ProviderUnavailable,
+)
+from muntin.providers.failures import failure, failure_within
+from muntin.providers.model import Event, Finished, Reply
+from muntin.providers.sdks import (
+    CHAT,
+    COMPATIBLE,
+    NO_KEY,
+    Api,
+    Options,
+    close,
+    find_api,
+    with_settings,
+)
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Client:
+    """A model of OpenAI, Anthropic, Google, or a server compatible with one of them.
+
+    The SDK's client is opened at the first request, once for each event loop. It is closed by
+    `aclose()`, at the end of an `async with` block, or with its loop. Pickled or copied, a
+    client leaves its key behind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+    ) -> None:
+        check_text(name, "a model name")
+        check_optional_text(base_url, "base_url")
+        check_optional_text(api_key, "api_key")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise InvalidType(f"timeout must be a positive number of seconds, not {timeout!r}")
+        if max_retries is not None:
+            check_size(max_retries, "max_retries")
+        self._name = name
+        self._api_name = api
+        self._api, self._model = find_api(name, api)
+        self._options = Options(
+            base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries
+        )
+        self._sdk = self._api.load()
+        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        """The name it was made with, `provider/model`."""
+        return self._name
+
+    async def complete(
+        self,
+        window: Window,
+        *,
+        settings: Mapping[str, Any] = _NOTHING,
+        files: Mapping[str, File] | None = None,
+    ) -> Reply:
+        """Send the window and return the whole answer."""
+        client, api, request = await self._prepare(window, settings, files)
+        with self._mapped():
+            answer = await api.send(client, request, False)
+            self._check(answer)
+            reply: Reply = _wire(api).decode(answer, window)
+        return reply
+
+    async def stream(
+        self,
+        window: Window,
+        *,
+        settings: Mapping[str, Any] = _NOTHING,
+        files: Mapping[str, File] | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Send the window and yield the answer as it comes, ending with `Finished`."""
+        client, api, request = await self._prepare(window, settings, files)
+        assembler = _wire(api).Assembler()
+        with self._mapped():
+            chunks = await api.send(client, request, True)
+            try:
+                async for chunk in chunks:
+                    self._check(chunk)
+                    for event in assembler.feed(chunk):
+                        yield event
+            finally:
+                await close(chunks)
+            if not assembler.finished:  # a connection may close as if that had been all
+                raise ProviderUnavailable(
+                    api.provider, self._model, None, "the stream broke off before the answer ended"
+                )
+            reply = assembler.reply(window)
+        yield Finished(reply)
+
+    complete_sync = sync_twin(complete)
+    stream_sync = sync_stream(stream)
+
+    async def upload(self, data: bytes, name: str, mime_type: str | None) -> str | None:
+        """Give the provider a file; return its id there, or None if it takes it only inline."""
+        api, client = await self._ready()
+        with self._mapped():
+            return await api.upload(client, data, name, mime_type)
+
+    async def aclose(self) -> None:
+        """Close the SDK's client of this event loop; the next request opens another."""
+        session, *_ = self._sessions.pop(asyncio.get_running_loop(), (None,))
+        if session is not None:
+            await session.aclose()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Client({self._name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = replace(self._options, api_key=None).given()
+        return partial(Client, self._name, api=self._api_name, **options), ()
+
+    async def _prepare(
+        self, window: Window, settings: Mapping[str, Any], files: Mapping[str, File] | None
+    ) -> tuple[Any, Api, dict[str, Any]]:
+        """Return the SDK's client, the API in use and the whole request."""
+        request = _wire(self._api).encode(window, files=files)
+        api, client = await self._ready()
+        request = with_settings(api, client, self._sdk, request, settings)
+        return client, api, {"model": self._model, **request}
+
+    async def _ready(self) -> tuple[Api, Any]:
+        """Return the API in use, and the SDK's client of this event loop."""
+        elsewhere = self._api.elsewhere(self._options.base_url)
+        api = COMPATIBLE if elsewhere and self._api is CHAT else self._api
+        loop = asyncio.get_running_loop()
+        names = (*self._api.keys, self._api.address)
+        environment = [os.environ.get(name) for name in names]
+        _, client, opened_in = self._sessions.get(loop, (None, None, None))
+        if environment != opened_in:  # a notebook sets the key after the first try
+            for closed in [each for each in self._sessions if each.is_closed()]:
+                del self._sessions[closed]
+            client = self._open(elsewhere)
+            session = _session(client, self._api.close)
+            await anext(session)  # does not wait, so nobody else opens one meanwhile
+            self._sessions[loop] = session, client, environment
+        return api, client
+
+    def _open(self, elsewhere: bool) -> Any:
+        key = self._options.api_key
+        keyless = key is None and not any(os.environ.get(name) for name in self._api.keys)
+        if key == "" or (keyless and elsewhere):
+            key = NO_KEY
+        try:
+            return self._api.open(self._sdk, replace(self._options, api_key=key))
+        except Exception as error:
+            if keyless:
+                raise AuthenticationFailed(
+                    self._api.provider,
+                    self._model,
+                    None,
+                    f"no key: set {self._api.keys[0]} in the environment, or pass api_key=",
+                ) from None
+            message = failure(error, self._api.provider, self._model, self._secrets()).message
+            raise InvalidInput(
+                f"{self._name}: the SDK's client cannot be made: {message}"
+            ) from error
+
+    def _check(self, answer: object) -> None:
+        found = failure_within(answer, self._api.provider, self._model, self._secrets)
+        if found is not None:
+            raise found
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except ProviderError:
+            raise
+        except Exception as error:
+            raise failure(error, self._api.provider, self._model, self._secrets()) from error
+
+    def _secrets(self) -> list[str]:
+        found = [self._options.api_key, *(os.environ.get(name) for name in self._api.keys)]
+        return [secret for secret in found if secret]
+
+
+async def _session(
+    client: Any, end: Callable[[Any], Awaitable[None]]
+) -> AsyncGenerator[None, None]:
+    # A generator, because an event loop that ends closes those that it has seen, and one that is
+    # forgotten is closed too: nobody has to remember to.
+    try:
+        yield
+    finally:
+        await end(client)
+
+
+def _wire(api: Api) -> Any:
+    return import_module(api.wire)

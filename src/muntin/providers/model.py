@@ -1,0 +1,113 @@
+"""What comes back from a model: a reply with its usage, and the events of a stream.
+
+Values only; knows no provider and no SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from muntin.core.message import Message
+from muntin.core.parts import ToolCall
+from muntin.core.planning.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider billed them.
+
+    `input` is the whole input, what was read from and written to the cache included.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered.
+
+    `finish_reason` is `stop`, `length`, `tool_calls`, `content_filter`, or the provider's own
+    word where it is none of these. `output` is the parsed answer where one was asked for.
+    """
+
+    message: Message
+    usage: Usage = field(default_factory=Usage, kw_only=True)
+    finish_reason: str = field(default="stop", kw_only=True)
+    window: Window | None = field(default=None, kw_only=True, repr=False)
+    output: Any = field(default=None, kw_only=True)
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls the model asks for."""
+        return self.message.tool_calls
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """The model asks for a tool; its arguments are complete."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool was run; `result` is the message that goes back to the model."""
+
+    call: ToolCall
+    result: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a stream: the same Reply that `complete` would have returned."""
+
+    reply: Reply
+
+
+Event: TypeAlias = TextDelta | ReasoningDelta | ToolCalled | ToolFinished | Finished
+
+
+class Model(Protocol):
+    """Anything that answers a window."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called, `provider/model` where there is a provider."""
+
+    async def complete(self, window: Window, *, settings: Mapping[str, Any]) -> Reply:
+        """Send the window and return the whole answer."""
+
+    def stream(self, window: Window, *, settings: Mapping[str, Any]) -> AsyncIterator[Event]:
+        """Send the window and yield the answer as it comes, ending with `Finished`."""

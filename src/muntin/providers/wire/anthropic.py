@@ -1,0 +1,550 @@
+"""Anthropic Messages: a window as the arguments of the official call, and its answer.
+
+https://platform.claude.com/docs/en/api/messages/create
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+from muntin.core.message import Message
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, compact_json
+from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.profile import OMITTED
+from muntin.errors import InvalidInput, MuntinError
+from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.common import (
+    Answer,
+    Files,
+    Ledger,
+    Names,
+    arguments,
+    arrange,
+    as_mapping,
+    check,
+    count,
+    ends,
+    function_of,
+    get,
+    is_text,
+    joined,
+    known_extra,
+    made_by,
+    put_before,
+    result_text,
+)
+from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
+
+RESPONSE = "an Anthropic message"
+
+# https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
+_ID_LIMIT, _NAME_LIMIT, _REFUSED = 64, 128, r"[^a-zA-Z0-9_-]"
+# https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+_MARKS, _MARK, _TTLS = 4, "cache_control", ("5m", "1h")
+# https://platform.claude.com/docs/en/build-with-claude/vision
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+# Blocks of the API that Muntin carries as they are: what the user may send, what a result may
+# hold, what the model made with tools that run at Anthropic.
+_USER_BLOCKS = frozenset({"image", "document", "search_result", "container_upload"})
+_RESULT_BLOCKS = frozenset(
+    {"image", "document", "search_result", "tool_reference", "browser_state"}
+)
+_ASSISTANT_BLOCKS = frozenset(
+    {
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "container_upload",
+    }
+)
+_BLOCKS = {
+    "system": frozenset[str](),
+    "user": _USER_BLOCKS,
+    "tool": _RESULT_BLOCKS,
+    "assistant": _ASSISTANT_BLOCKS,
+}
+_THINKING = ("thinking", "redacted_thinking")
+_SERVER_TOOL = re.compile(r".*_\d{8}")
+
+_TOOL_FIELDS = (
+    "name",
+    "description",
+    "strict",
+    "allowed_callers",
+    "cache_control",
+    "defer_loading",
+    "eager_input_streaming",
+    "input_examples",
+)
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+Block = dict[str, Any]
+
+
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+    """Return `messages`, `system` and `tools` (if any) for `client.messages.create(...)`."""
+    return _Encoder(check(window, strict, files), bool(window.breakpoints)).request(window)
+
+
+class _Encoder:
+    """One encoding: turns of alternating roles so far, and what is needed for the next."""
+
+    def __init__(self, files: Files, tracking: bool) -> None:
+        self.files = files
+        self.ledger = Ledger("anthropic")
+        self.ids = Names(_ID_LIMIT, _REFUSED, unique=True)
+        self.names = Names(_NAME_LIMIT, _REFUSED)
+        self.system: list[Block] = []
+        self.turns: list[dict[str, Any]] = []
+        self.role: str | None = None  # of the last turn
+        # In wire order: blocks with a cache mark (where marks are to be set, all that can have
+        # one), and the messages of thoughts, which cannot.
+        self.tracking = tracking
+        self.trail: list[tuple[int, Block]] = []
+        self.thoughts: list[int] = []
+
+    def request(self, window: Window) -> dict[str, Any]:
+        leading = True
+        for index, message, answers in arrange(window.messages):
+            role = message.role
+            leading = leading and role == "system"
+            content = message.content
+            plain = False
+            if not answers and is_text(message):
+                blocks, plain = self._text(index, cast("str", content)), True
+            elif role == "assistant":
+                self._assistant(index, message, answers)
+                continue
+            else:
+                blocks = self._message(index, message)
+            if leading:
+                self.system += blocks
+                self._track(index, blocks)
+            else:  # later system text is the user's: only the newest models know its role here
+                turn = "assistant" if role == "assistant" else "user"
+                self._add(index, turn, blocks, plain=plain)
+        return self._finish(window)
+
+    def _finish(self, window: Window) -> dict[str, Any]:
+        self._end_turn()
+        turns, system = self.turns, self.system
+        if turns and turns[0]["role"] != "user":
+            turns.insert(0, {"role": "user", "content": [_text_block(OMITTED.text)]})
+        if not turns and system:  # there must be a message: the system text is the only one
+            turns, system = [{"role": "user", "content": system}], []
+        if turns and turns[-1]["role"] == "assistant":
+            last = turns[-1]["content"][-1]
+            if last["type"] == "text":  # a prefill must not end in white space
+                last["text"] = last["text"].rstrip()
+        request: dict[str, Any] = {"messages": turns}
+        if system:
+            request["system"] = system
+        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
+        if tools:
+            request["tools"] = tools
+        self._mark(window.breakpoints, tools)
+        self.ledger.enter(window)
+        return request
+
+    def _add(self, index: int, role: str, blocks: list[Block], *, plain: bool = False) -> None:
+        """Add blocks to the turn of this role, or begin it; `plain` ones are texts unmarked."""
+        if not blocks:
+            return
+        if role != self.role and self.thoughts:
+            self._end_turn()
+        if role == self.role:
+            self.turns[-1]["content"] += blocks
+        else:
+            self.turns.append({"role": role, "content": blocks})
+            self.role = role
+        if self.tracking or not plain:
+            self._track(index, blocks)
+
+    def _track(self, index: int, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block["type"] in _THINKING:
+                self.thoughts.append(index)
+            elif self.tracking or _MARK in block:
+                self.trail.append((index, block))
+
+    def _end_turn(self) -> None:
+        """Take thoughts off the end of the assistant's turn: the API refuses them there."""
+        if self.role != "assistant":
+            return
+        content = self.turns[-1]["content"]
+        while content and content[-1]["type"] in _THINKING:
+            content.pop()
+            self.ledger.miss(self.thoughts.pop(), "reasoning", "nothing of its turn follows it")
+        if not content:
+            self.turns.pop()
+            self.role = self.turns[-1]["role"] if self.turns else None
+
+    def _text(self, index: int, text: str, extra: Mapping[str, Any] | None = None) -> list[Block]:
+        if not text:
+            return []
+        if text.isspace():
+            self.ledger.miss(index, "a text of white space", "the API refuses it")
+            return []
+        if not extra:
+            return [{"type": "text", "text": text}]
+        known = known_extra(extra, (_MARK, "citations"), index, self.ledger)
+        return [{"type": "text", "text": text, **known}]
+
+    def _message(self, index: int, message: Message) -> list[Block]:
+        """Return a message of the user or of the system; a result of nothing is the user's."""
+        role = "system" if message.role == "system" else "user"
+        self._miss_name(index, message)
+        blocks = self._blocks(index, message, role)
+        return self._own_mark(index, message, blocks, ("role",) if role == "system" else ())
+
+    def _miss_name(self, index: int, message: Message) -> None:
+        if message.name is not None:
+            self.ledger.miss(index, f"name {message.name!r}", "Anthropic has no names")
+
+    def _own_mark(
+        self, index: int, message: Message, blocks: list[Block], known: tuple[str, ...] = ()
+    ) -> list[Block]:
+        """Put the user's own cache mark of a message on its last block that takes one."""
+        extra = message.extra
+        if not extra:
+            return blocks
+        self.ledger.miss_fields(index, extra, (_MARK, *known))
+        if extra.get(_MARK):
+            for block in reversed(blocks):
+                if block["type"] not in _THINKING:
+                    block.setdefault(_MARK, deepcopy(extra[_MARK]))
+                    break
+        return blocks
+
+    def _blocks(self, index: int, message: Message, role: str) -> list[Block]:
+        text = hinted(message, index, self.files, self.ledger)
+        if text is not None:
+            return self._text(index, text)
+        blocks = []
+        for part in contents(message, index, self.files, self.ledger):
+            blocks += self._part(index, part, role)
+        return blocks
+
+    def _part(self, index: int, part: Content, role: str) -> list[Block]:
+        if isinstance(part, Text):
+            return self._text(index, part.text, part.extra)
+        if isinstance(part, Reasoning):
+            if role == "assistant" and made_by(part) == "anthropic":
+                self.ledger.miss_fields(index, part.extra or {})
+                return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
+            why = "it has no signature of Anthropic's" if role == "assistant" else "not the model's"
+            self.ledger.miss(index, "reasoning", why)
+        elif isinstance(part, Other):
+            kind = part.data["type"]
+            if kind == "refusal" and isinstance(part.data.get("refusal"), str):
+                return self._text(index, part.data["refusal"])
+            if kind in _BLOCKS[role]:
+                block = deepcopy(dict(part.data))
+                block.pop("before", None)
+                return [block]
+            self.ledger.miss(index, f"part of type {kind!r}", f"{role} messages have none")
+        else:
+            block_or_why = (
+                _media(part) if role in ("user", "tool") else f"{role} messages hold text only"
+            )
+            if isinstance(block_or_why, dict):
+                miss_detail(part, index, self.ledger)
+                known = (_MARK, "citations", "context", "transformations")
+                return [{**block_or_why, **known_extra(part.extra, known, index, self.ledger)}]
+            self.ledger.miss(index, part.label, block_or_why)
+        return []
+
+    def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
+        blocks: list[Block] = []
+        between: dict[str, list[Block]] = {}
+        content = message.content
+        if isinstance(content, str) and not message.attachments:
+            blocks = self._text(index, content)
+        else:
+            calls = {call.id for call, _, _ in answers}
+            for part in contents(message, index, self.files, self.ledger):
+                before = stands_before(part)
+                inside = before is not None and before in calls
+                place = between.setdefault(before or "", []) if inside else blocks
+                place += self._part(index, part, "assistant")
+        results: list[tuple[int, Block]] = []
+        for call, result, at in answers:
+            call_id = self.ids(call.id)
+            if between:
+                blocks += between.get(call.id, ())
+            blocks.append(self._call(index, call, call_id))
+            results.append((at, self._result(at, call, result, call_id)))
+        if message.name is not None or message.extra:
+            self._miss_name(index, message)
+            self._own_mark(index, message, blocks)
+        plain = isinstance(content, str) and not any(_MARK in block for block in blocks)
+        self._add(index, "assistant", blocks, plain=plain)
+        for at, block in results:
+            self._add(at, "user", [block], plain=_MARK not in block)
+
+    def _call(self, index: int, call: ToolCall, call_id: str) -> Block:
+        name = self.names(call.name)
+        if name != call.name:
+            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        value = arguments(call, index, self.ledger)
+        block: Block = {"type": "tool_use", "id": call_id, "name": name, "input": value}
+        if call.extra:
+            known = (_MARK, "caller", "toolset_name")
+            block.update(known_extra(call.extra, known, index, self.ledger))
+        return block
+
+    def _result(self, index: int, call: ToolCall, result: Message | None, call_id: str) -> Block:
+        block: Block = {"type": "tool_result", "tool_use_id": call_id}
+        text = result_text(result)
+        if text is None and result is not None:
+            content = self._blocks(index, result, "tool")
+            if content:
+                block["content"] = content
+            for inner in content:  # only blocks of the turn itself can be marked
+                if _MARK in inner:
+                    block[_MARK] = inner.pop(_MARK)
+        elif text and not text.isspace():
+            block["content"] = text
+        if result is not None:
+            if result.name not in (None, call.name):
+                self._miss_name(index, result)
+            if result.extra:
+                known = (_MARK, "is_error", "toolset_name")
+                block.update(known_extra(result.extra, known, index, self.ledger))
+        return block
+
+    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+        kind = tool.get("type")
+        if isinstance(kind, str) and _SERVER_TOOL.fullmatch(kind):
+            return dict(tool)
+        function = function_of(tool if kind != "custom" else {**tool, "type": None})
+        if function is None:
+            self.ledger.miss(None, f"tool {tool.get('name') or kind!r}", "the API has none")
+            return None
+        extra = {k: v for k, v in tool.items() if k in _TOOL_FIELDS}
+        self.ledger.miss_fields(None, function, (*_TOOL_FIELDS, "parameters"))
+        made = {
+            k: v for k, v in {**extra, **function}.items() if k in _TOOL_FIELDS and v is not None
+        }
+        made["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
+        return made
+
+    def _mark(self, breakpoints: Sequence[Breakpoint], tools: Sequence[Block]) -> None:
+        """Set the cache marks; of the user's own, no more than the API takes are sent."""
+        own: list[tuple[int | None, Block]] = [(None, tool) for tool in tools if _MARK in tool]
+        own += [(index, block) for index, block in self.trail if _MARK in block]
+        for index, block in own[:-_MARKS]:
+            del block[_MARK]
+            self.ledger.miss(
+                index, "a cache mark", f"the API takes {_MARKS}; the last ones are sent"
+            )
+        for block, point in ends(self.trail, breakpoints, _MARKS - len(own)):
+            ttl = {"ttl": point.ttl} if point.ttl in _TTLS else {}
+            block.setdefault(_MARK, {"type": "ephemeral", **ttl})
+
+
+def _text_block(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _media(media: Media) -> Block | str:
+    """Return an image or a document as a block, or why there is none for it."""
+    if media.modality not in ("image", "document"):
+        return f"Anthropic takes no {media.modality}"
+    kind: Block = {"type": media.modality}
+    if media.modality == "document" and media.name:
+        kind["title"] = media.name
+    if media.id is not None:
+        return {**kind, "source": {"type": "file", "file_id": media.id}}
+    if not media.inline:
+        return {**kind, "source": {"type": "url", "url": media.url}}
+    allowed = _IMAGES if media.modality == "image" else ("application/pdf",)
+    if media.mime in allowed:
+        source = {"type": "base64", "media_type": media.mime, "data": media.base64}
+        return {**kind, "source": source}
+    if media.modality == "document" and media.mime.startswith("text/"):
+        try:
+            text = b64decode(media.base64).decode()
+        except ValueError:
+            return "it is no UTF-8 text"
+        if text.strip():
+            return {**kind, "source": {"type": "text", "media_type": "text/plain", "data": text}}
+        return "it is empty"
+    return f"Anthropic takes no {media.modality} of type {media.mime}"
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    Raises `InvalidInput`, naming what was expected, if it is something else.
+    """
+    data = as_mapping(response, RESPONSE, "content")
+    blocks = data["content"]
+    if not isinstance(blocks, Sequence) or not all(isinstance(each, Mapping) for each in blocks):
+        raise InvalidInput(
+            f"expected {RESPONSE}, whose 'content' is a list of blocks; got {blocks!r}"
+        )
+    try:
+        message = _decode_message(blocks)
+    except (MuntinError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"expected {RESPONSE}; its content cannot be read: {error!r}") from error
+    finish = data.get("stop_reason") or "stop"
+    return Reply(
+        message,
+        usage=_usage(data.get("usage")),
+        finish_reason=_FINISH.get(finish, finish),
+        window=window,
+    )
+
+
+def _decode_message(blocks: Sequence[Mapping[str, Any]]) -> Message:
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    behind: list[int] = []
+    for block in blocks:
+        if block["type"] == "tool_use":
+            extra = {k: block[k] for k in ("caller", "toolset_name") if block.get(k)}
+            given = block["input"]
+            value = given if isinstance(given, str) else compact_json(given)
+            calls.append(ToolCall(block["id"], block["name"], value, extra=extra or None))
+            for index in behind:  # it stood between two calls
+                parts[index] = put_before(parts[index], block["id"])
+            behind = []
+        else:
+            if calls:
+                behind.append(len(parts))
+            parts.append(_decode_part(block))
+    return Message("assistant", joined(parts), tool_calls=tuple(calls))
+
+
+def _decode_part(block: Mapping[str, Any]) -> Part:
+    rest = {key: value for key, value in block.items() if value is not None and key != "type"}
+    if block["type"] == "text":
+        return Text(rest.pop("text"), extra=rest or None)
+    if block["type"] == "thinking":
+        text, signature = rest.pop("thinking"), rest.pop("signature", None)
+        return Reasoning(text, signature=signature, extra=rest or None)
+    return Other(block)
+
+
+def _usage(usage: Any) -> Usage:
+    """Read what was billed; here the uncached input is counted apart from the cached."""
+    read, written = count(usage, "cache_read_input_tokens"), count(usage, _WRITTEN)
+    fresh = count(usage, "input_tokens")
+    return Usage(fresh + read + written, count(usage, "output_tokens"), read, written)
+
+
+_WRITTEN = "cache_creation_input_tokens"
+_USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", _WRITTEN)
+
+
+class Assembler:
+    """Puts a streamed answer together from its events; see `providers.openai.Assembler`."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[int, dict[str, list[str]]] = {}
+        self._usage: dict[str, int] = {}
+        self._stop: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._stop is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next event of the stream; return what is new in it."""
+        kind = get(chunk, "type")
+        if kind == "content_block_delta":
+            return self._delta(get(chunk, "index"), get(chunk, "delta"))
+        if kind == "content_block_start":
+            block = as_mapping(get(chunk, "content_block"), "a content block", "type")
+            self._blocks[get(chunk, "index")] = dict(block)
+        elif kind == "content_block_stop":
+            block = self._close(get(chunk, "index"))
+            if block.get("type") == "tool_use":
+                return [ToolCalled(_decode_message([block]).tool_calls[0])]
+        elif kind == "message_start":
+            self._count(get(get(chunk, "message"), "usage"))
+        elif kind == "message_delta":
+            self._stop = get(get(chunk, "delta"), "stop_reason") or "end_turn"
+            self._count(get(chunk, "usage"))
+        return []
+
+    def _count(self, usage: Any) -> None:
+        """Take over the counts; they are cumulative."""
+        for name in _USAGE if usage is not None else ():
+            value = get(usage, name)
+            if value is not None:
+                self._usage[name] = value
+
+    def _delta(self, index: int, delta: Any) -> list[Event]:
+        kind = get(delta, "type")
+        if kind == "citations_delta":
+            citation = get(delta, "citation")
+            block = self._blocks[index]
+            block["citations"] = block.get("citations") or []
+            block["citations"].append(dict(as_mapping(citation, "a citation", "type")))
+            return []
+        field, key = _DELTAS.get(kind, (None, None))
+        if field is None or key is None:
+            return []
+        piece = get(delta, field)
+        self._pieces.setdefault(index, {}).setdefault(key, []).append(piece)
+        if kind == "text_delta":
+            return [TextDelta(piece)]
+        return [ReasoningDelta(piece)] if kind == "thinking_delta" else []
+
+    def _close(self, index: int) -> dict[str, Any]:
+        """Put the pieces of a block together."""
+        block = self._blocks.get(index, {})
+        for key, pieces in self._pieces.pop(index, {}).items():
+            whole = "".join(pieces)
+            if key == "input":
+                try:
+                    block[key] = json.loads(whole) if whole else {}
+                except ValueError:  # broken off at max_tokens: kept as the text it is
+                    block[key] = whole
+            else:
+                block[key] = (block.get(key) or "") + whole
+        return block
+
+    def reply(self, window: Window | None = None) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended.
+        """
+        if self._stop is None:
+            raise InvalidInput("the stream of Anthropic broke off: no stop_reason came")
+        for index in list(self._pieces):
+            self._close(index)
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        whole = {"content": blocks, "stop_reason": self._stop, "usage": self._usage}
+        return decode(whole, window)
+
+
+_DELTAS: Mapping[Any, tuple[str | None, str | None]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}

@@ -1,0 +1,403 @@
+"""OpenAI Chat Completions: a window as the arguments of the official call, and its answer.
+
+https://platform.openai.com/docs/api-reference/chat/create
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import Other, Reasoning, Text, ToolCall
+from muntin.core.planning.window import Breakpoint, Window
+from muntin.errors import InvalidInput, MuntinError
+from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.common import (
+    Answer,
+    Files,
+    Ledger,
+    Names,
+    arrange,
+    as_mapping,
+    check,
+    count,
+    ends,
+    function_of,
+    get,
+    is_text,
+    known_extra,
+)
+from muntin.providers.wire.media import Content, Media, contents, hinted
+
+RESPONSE = "a Chat Completions response"
+
+# The API refuses longer ids, and other characters in the names of tools:
+# https://developers.openai.com/api/docs/guides/function-calling
+ID_LIMIT, NAME_LIMIT, NAME_REFUSED = 40, 64, r"[^a-zA-Z0-9_-]"
+_PARTICIPANT = re.compile(r"[^\s<|\\/>]{1,64}")
+
+# A request may write four: https://developers.openai.com/api/docs/guides/prompt-caching
+MARKS = 4
+MARK = "prompt_cache_breakpoint"
+TTLS = ("30m", "12h")
+
+# Reasoning in the open, as compatible servers (DeepSeek, vLLM, OpenRouter) return it and want it
+# back; OpenAI's own models have none of it.
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_ASSISTANT_FIELDS = ("refusal", "audio", "function_call", *_REASONING)
+
+_FINISH = {"function_call": "tool_calls"}
+
+
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+    """Return `messages` (and `tools`, if any) for `client.chat.completions.create(...)`."""
+    return _Encoder(check(window, strict, files)).request(window)
+
+
+class _Encoder:
+    """One encoding: the messages so far, and what is needed to make the next."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.ledger = Ledger("openai")
+        self.ids = Names(ID_LIMIT, unique=True)
+        self.names = Names(NAME_LIMIT, NAME_REFUSED)
+        self.sent: list[dict[str, Any]] = []
+        self.order: list[int] = []
+
+    def request(self, window: Window) -> dict[str, Any]:
+        sent, order = self.sent, self.order
+        for index, message, answers in arrange(window.messages):
+            content = message.content
+            if content and not answers and message.role != "tool" and is_text(message):
+                sent.append({"role": message.role, "content": content})
+                order.append(index)
+            else:
+                self._message(index, message, answers)
+        request: dict[str, Any] = {"messages": sent}
+        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
+        if tools:
+            request["tools"] = tools
+        if window.breakpoints:
+            self._mark(window.breakpoints)
+        self.ledger.enter(window)
+        return request
+
+    def _message(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
+        # A result of nothing is sent as the user's text: the API would refuse it.
+        role = "user" if message.role == "tool" else message.role
+        data: dict[str, Any] = {"role": role, "content": self._content(index, message, role)}
+        calls, results = [], []
+        for call, result, at in answers:
+            call_id = self.ids(call.id)
+            calls.append(self._call(index, call, call_id))
+            results.append(self._result(at, call, result, call_id))
+        if calls:
+            data["tool_calls"] = calls
+        elif not data["content"]:
+            return
+        if message.name is not None:
+            if _PARTICIPANT.fullmatch(message.name):
+                data["name"] = message.name
+            else:
+                self.ledger.miss(index, f"name {message.name!r}", "the API refuses such a name")
+        if message.extra:
+            self._extra(index, message.extra, role, data)
+        self.sent.append(data)
+        self.order.append(index)
+        for at, answer in results:
+            self.sent.append(answer)
+            self.order.append(at)
+
+    def _extra(self, index: int, extra: Mapping[str, Any], role: str, data: dict[str, Any]) -> None:
+        """Add the fields that the API knows."""
+        known: tuple[str, ...] = _ASSISTANT_FIELDS if role == "assistant" else ()
+        if role == "system" and extra.get("role") == "developer":
+            data["role"] = "developer"
+            known = ("role",)
+        self.ledger.miss_fields(index, extra, known)
+        for key in known:
+            if key != "role" and extra.get(key):
+                data[key] = deepcopy(extra[key])
+        if isinstance(data.get("audio"), dict):  # an earlier spoken answer is named, not sent
+            data["audio"] = {"id": data["audio"].get("id")}
+
+    def _call(self, index: int, call: ToolCall, call_id: str) -> dict[str, Any]:
+        name = self.names(call.name)
+        if name != call.name:
+            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        extra = call.extra or {}
+        self.ledger.miss_fields(index, extra, ("type",))
+        if extra.get("type") == "custom":
+            return {
+                "id": call_id,
+                "type": "custom",
+                "custom": {"name": name, "input": call.arguments},
+            }
+        return {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": call.arguments},
+        }
+
+    def _result(
+        self, index: int, call: ToolCall, result: Message | None, call_id: str
+    ) -> tuple[int, dict[str, Any]]:
+        content: Any = NO_RESULT
+        if result is not None:
+            content = self._content(index, result, "tool")
+            if result.name not in (None, call.name):
+                self.ledger.miss(index, f"name {result.name!r}", "a result has no name")
+            self.ledger.miss_fields(index, result.extra or {})
+        return index, {"role": "tool", "content": content or "", "tool_call_id": call_id}
+
+    def _content(self, index: int, message: Message, role: str) -> Any:
+        """Return a text, a list of parts, or, where nothing is left, what stands for nothing."""
+        text = hinted(message, index, self.files, self.ledger)
+        if text is not None:
+            return message.content if text == "" else text
+        parts = []
+        held = list(contents(message, index, self.files, self.ledger))
+        if not any(isinstance(each, Media) for each in held):
+            held = _merge_hints(held, len(message.attachments))
+        for each in held:
+            part = self._part(index, each, role)
+            if part is not None:
+                parts.append(part)
+        if parts:
+            return parts
+        return None if message.tool_calls else ""
+
+    def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
+        if isinstance(part, Text):
+            extra = known_extra(part.extra, (MARK,), index, self.ledger)
+            return {"type": "text", "text": part.text, **extra} if part.text else None
+        if isinstance(part, Reasoning):
+            self.ledger.miss(index, "reasoning", "Chat Completions takes none back")
+        elif isinstance(part, Other):
+            if role == "assistant" and part.data["type"] == "refusal":
+                return {"type": "refusal", "refusal": str(part.data.get("refusal") or "")}
+            self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+        elif role != "user":
+            self.ledger.miss(index, part.label, f"{role} messages hold text only")
+        else:
+            sent = _media(part)
+            if sent is not None:
+                return {**sent, **known_extra(part.extra, (MARK,), index, self.ledger)}
+            self.ledger.miss(index, part.label, _WHY[part.modality])
+        return None
+
+    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+        if isinstance(tool.get("function"), Mapping) or isinstance(tool.get("custom"), Mapping):
+            return dict(tool)
+        function = function_of(tool)
+        if function is not None:
+            known = ("name", "description", "parameters", "strict")
+            self.ledger.miss_fields(None, function, known)
+            return {
+                "type": "function",
+                "function": {k: function[k] for k in known if k in function},
+            }
+        self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
+        return None
+
+    def _mark(self, breakpoints: Sequence[Breakpoint]) -> None:
+        trail = []
+        for at, data in zip(self.order, self.sent, strict=True):
+            content = data["content"]
+            if content and (isinstance(content, str) or content[-1]["type"] != "refusal"):
+                trail.append((at, data))
+        taken = sum(
+            MARK in part
+            for data in self.sent
+            if isinstance(data["content"], list)
+            for part in data["content"]
+        )
+        for data, point in ends(trail, breakpoints, MARKS - taken):
+            if isinstance(data["content"], str):
+                data["content"] = [{"type": "text", "text": data["content"]}]
+            data["content"][-1].setdefault(MARK, mark(point))
+
+
+def mark(point: Breakpoint) -> dict[str, Any]:
+    """Return a breakpoint as OpenAI writes it."""
+    return {"mode": "explicit", **({"ttl": point.ttl} if point.ttl in TTLS else {})}
+
+
+def _merge_hints(held: list[Content], hints: int) -> list[Content]:
+    """Write the last so many texts, which name files, as one."""
+    if hints < 2:
+        return held
+    lines = [each.text for each in held[-hints:] if isinstance(each, Text)]
+    return [*held[:-hints], Text("\n".join(lines))]
+
+
+_WHY = {
+    "image": "Chat Completions takes images by URL or data only",
+    "document": "Chat Completions takes documents by file id or data only",
+    "audio": "Chat Completions takes sound as wav or mp3 data only",
+    "video": "Chat Completions takes no video",
+}
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+
+
+def _media(media: Media) -> dict[str, Any] | None:
+    """Return an image, a file or a sound as a part of a user message, if there is one for it."""
+    if media.modality == "image" and media.url is not None:
+        detail = {"detail": media.detail} if media.detail else {}
+        return {"type": "image_url", "image_url": {"url": media.url, **detail}}
+    if media.modality == "audio" and media.inline and media.mime in _SOUNDS:
+        sound = {"data": media.base64, "format": _SOUNDS[media.mime]}
+        return {"type": "input_audio", "input_audio": sound}
+    if media.modality == "document" and media.id is not None:
+        return {"type": "file", "file": {"file_id": media.id}}
+    if media.modality == "document" and media.inline:
+        return {"type": "file", "file": {"file_data": media.url, "filename": media.name or "file"}}
+    return None
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    Raises `InvalidInput`, naming what was expected, if it is something else.
+    """
+    data = as_mapping(response, RESPONSE, "choices")
+    choices = data["choices"]
+    message = choices[0].get("message") if choices and isinstance(choices[0], Mapping) else None
+    if not isinstance(message, Mapping):
+        raise InvalidInput(
+            f"expected {RESPONSE}, whose 'choices' have a 'message'; got {choices!r}"
+        )
+    finish = choices[0].get("finish_reason") or "stop"
+    return Reply(
+        _message(message),
+        usage=usage_of(data.get("usage")),
+        finish_reason=_FINISH.get(finish, finish),
+        window=window,
+    )
+
+
+def _message(data: Mapping[str, Any]) -> Message:
+    known = {k: v for k, v in data.items() if v not in (None, [], {})}
+    content: Any = known.pop("content", None)
+    refusal = known.pop("refusal", None)
+    if refusal:  # what the model said, so it belongs to the content
+        said = {"type": "refusal", "refusal": refusal}
+        content = [{"type": "text", "text": content}, said] if content else [said]
+    audio = known.get("audio")
+    if content is None and isinstance(audio, Mapping) and isinstance(audio.get("transcript"), str):
+        content = audio["transcript"]
+    try:
+        return Message.from_dict({**known, "role": "assistant", "content": content})
+    except MuntinError as error:
+        raise InvalidInput(f"expected {RESPONSE}; its message cannot be read: {error}") from error
+
+
+def usage_of(usage: Any) -> Usage:
+    """Read what was billed."""
+    details = get(usage, "prompt_tokens_details") if usage is not None else None
+    return Usage(
+        count(usage, "prompt_tokens"),
+        count(usage, "completion_tokens"),
+        count(details, "cached_tokens"),
+        count(details, "cache_write_tokens"),
+    )
+
+
+class Assembler:
+    """Puts a streamed answer together from its chunks.
+
+    `feed` returns the events of a chunk, `reply` the whole when the stream has ended. Pieces are
+    kept in lists and joined once.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[str]] = {}
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._finish: str | None = None
+        self._usage: Any = None
+        self._done: tuple[ToolCall, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._finish is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next chunk of the stream; return what is new in it."""
+        events: list[Event] = []
+        usage = get(chunk, "usage")
+        if usage is not None:
+            self._usage = usage
+        for choice in get(chunk, "choices") or ():
+            if get(choice, "index"):
+                continue  # one answer is read: the first
+            delta = get(choice, "delta")
+            if delta is not None:
+                self._delta(delta, events)
+            finish = get(choice, "finish_reason")
+            if finish is not None:
+                self._finish = finish
+                events += self._called()
+        return events
+
+    def _delta(self, delta: Any, events: list[Event]) -> None:
+        text = get(delta, "content")
+        if text:
+            self._pieces.setdefault("content", []).append(text)
+            events.append(TextDelta(text))
+        for key in ("reasoning_content", "reasoning", "refusal"):
+            piece = get(delta, key)
+            if piece and isinstance(piece, str):
+                self._pieces.setdefault(key, []).append(piece)
+                events.append(TextDelta(piece) if key == "refusal" else ReasoningDelta(piece))
+        for part in get(delta, "tool_calls") or ():
+            call = self._call(get(part, "index") or 0, get(part, "id"))
+            function = get(part, "function")
+            call["name"] = get(function, "name") or call["name"]
+            call["pieces"].append(get(function, "arguments") or "")
+
+    def _call(self, index: int, call_id: str | None) -> dict[str, Any]:
+        """Return the call a piece belongs to.
+
+        Some compatible servers give every call the index 0: a new id is a new call.
+        """
+        call = self._calls.get(index)
+        if call is not None and call_id and call["id"] not in ("", call_id):
+            same = [key for key, each in self._calls.items() if each["id"] == call_id]
+            index = same[0] if same else max(self._calls) + 1
+        call = self._calls.setdefault(index, {"id": "", "name": "", "pieces": []})
+        call["id"] = call_id or call["id"]
+        return call
+
+    def _called(self) -> list[Event]:
+        if self._done or not self._calls:
+            return []
+        self._done = tuple(_tool_call(self._calls[index], index) for index in sorted(self._calls))
+        return [ToolCalled(call) for call in self._done]
+
+    def reply(self, window: Window | None = None) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended.
+        """
+        if self._finish is None:
+            raise InvalidInput("the stream of Chat Completions broke off: no finish_reason came")
+        whole: dict[str, Any] = {key: "".join(found) for key, found in self._pieces.items()}
+        if self._done:
+            whole["tool_calls"] = list(self._done)
+        return Reply(
+            _message(whole),
+            usage=usage_of(self._usage),
+            finish_reason=_FINISH.get(self._finish, self._finish),
+            window=window,
+        )
+
+
+def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+    if not call["name"]:
+        raise InvalidInput(f"expected {RESPONSE}; streamed tool call {index} has no name")
+    return ToolCall(call["id"] or f"call_{index}", call["name"], "".join(call["pieces"]) or "{}")

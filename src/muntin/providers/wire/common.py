@@ -1,0 +1,293 @@
+"""What the encoders share: order on the wire, names, tools, and the list of what is not carried.
+
+Knows messages and windows; knows no vendor's format.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import File, Other, Part, Reasoning, Text, ToolCall
+from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.report import NotCarried
+from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
+
+Files: TypeAlias = Mapping[str, File]
+
+# A call with the message that answers it and that message's index (None: the fixed result).
+Answer: TypeAlias = tuple[ToolCall, Message | None, int]
+Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
+
+# Fields that an encoder keeps for itself in `extra`: where a part stood, an id of the vendor's.
+# They say nothing to anybody else, so they are no loss.
+_BOOKKEEPING = frozenset({"before", "item_id", "status"})
+
+
+class Ledger:
+    """What one encoding could not carry, gathered while it runs."""
+
+    __slots__ = ("_entries", "_provider")
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._entries: list[NotCarried] = []
+
+    def miss(self, message: int | None, what: str, reason: str) -> None:
+        """Note that `what` of the message at this index (None: of no message) is not sent."""
+        self._entries.append(NotCarried(self._provider, message, what, reason))
+
+    def miss_fields(
+        self, message: int | None, extra: Mapping[str, Any], known: Iterable[str] = ()
+    ) -> None:
+        """Note the fields of an `extra` that the API does not know and that hold something."""
+        for key, value in extra.items():
+            if key not in known and key not in _BOOKKEEPING and value not in (None, "", [], {}):
+                self.miss(message, f"field {key!r}", "the API has no such field")
+
+    def enter(self, window: Window) -> None:
+        """Write the list into the window's report, in place of this provider's last one."""
+        window.enter_not_carried(self._provider, tuple(self._entries))
+
+
+def check(window: Window, strict: bool, files: Files | None) -> Files:
+    """Refuse a window that is over budget, or files that are none; return the files."""
+    if strict and window.over_budget:
+        raise BudgetExceeded(window.tokens, window.report.budget, window.report)
+    if files is None:
+        return {}
+    if not isinstance(files, Mapping):
+        raise InvalidType(f"files must map an attachment's id to a File, not {files!r}")
+    for key, file in files.items():
+        if not isinstance(file, File):
+            raise InvalidType(f"files[{key!r}] must be a File, not {type(file).__name__}")
+    return files
+
+
+def is_text(message: Message) -> bool:
+    """Say whether a message is a text and nothing else, as most are: it needs no looking into."""
+    return (
+        message.content.__class__ is str
+        and message.extra is None
+        and message.name is None
+        and not message.attachments
+    )
+
+
+def arrange(messages: Sequence[Message]) -> list[Arranged]:
+    """Return (index, message, answers) in wire order: results stand with their call.
+
+    A result belongs to the nearest unanswered call before it; one without a call stands by
+    itself.
+    """
+    arranged: list[Arranged] = []
+    waiting: dict[str, tuple[list[Answer], int]] = {}
+    for index, message in enumerate(messages):
+        if message.tool_calls:
+            answers: list[Answer] = [(call, None, index) for call in message.tool_calls]
+            for place, call in enumerate(message.tool_calls):
+                waiting[call.id] = answers, place
+            arranged.append((index, message, answers))
+        elif message.tool_call_id is not None and message.tool_call_id in waiting:
+            answers, place = waiting.pop(message.tool_call_id)
+            answers[place] = answers[place][0], message, index
+        else:
+            arranged.append((index, message, ()))
+    return arranged
+
+
+def result_text(result: Message | None) -> str | None:
+    """Return the text of a result that is nothing but text; None if there is more to it."""
+    if result is None:
+        return NO_RESULT
+    if result.content is None and not result.attachments:
+        return ""
+    if isinstance(result.content, str) and not result.attachments:
+        return result.content
+    return None
+
+
+class Names:
+    """Makes names that an API accepts, the same ones for the same window.
+
+    With `unique`, no name is given twice: recorded traffic uses the id of a call again once it
+    is answered.
+    """
+
+    __slots__ = ("_known", "_limit", "_refused", "_unique", "_used")
+
+    def __init__(self, limit: int, refused: str | None = None, *, unique: bool = False) -> None:
+        self._limit = limit
+        self._refused = re.compile(refused) if refused else None
+        self._unique = unique
+        self._used: set[str] = set()
+        self._known: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        """Return the name as it is, or the nearest one that is accepted and not yet taken."""
+        accepted = self._known.get(name)
+        if accepted is None:
+            accepted = self._known[name] = self._accepted(name)
+        return self._apart(accepted) if self._unique else accepted
+
+    def _accepted(self, name: str) -> str:
+        accepted = name
+        # Letters, digits and underscores are accepted everywhere.
+        if self._refused is not None and not (name.isascii() and name.isidentifier()):
+            accepted = self._refused.sub("_", name)
+        if len(name) > self._limit or (self._unique and accepted != name):
+            # Two that begin alike, or become alike, stay apart.
+            accepted = f"{accepted[: self._limit - 9]}_{crc32(name.encode()):08x}"
+        return accepted
+
+    def _apart(self, name: str) -> str:
+        again, apart = 1, name
+        while apart in self._used:
+            again += 1
+            mark = f"_{again}"
+            apart = name[: self._limit - len(mark)] + mark
+        self._used.add(apart)
+        return apart
+
+
+def arguments(call: ToolCall, index: int, ledger: Ledger) -> dict[str, Any]:
+    """Return a call's arguments as an object; what is none is sent as text, and listed."""
+    text = call.arguments
+    if not text or text.isspace():
+        return {}
+    try:
+        value, end = _JSON.raw_decode(text)  # a decode without looking for white space
+        if end != len(text):
+            value = _JSON.decode(text)
+        if isinstance(value, dict):
+            if "\\u" in text:  # an escape may hold half a character, which UTF-8 cannot carry
+                json.dumps(value, ensure_ascii=False).encode()
+            return value
+    except (ValueError, RecursionError):
+        pass
+    ledger.miss(
+        index,
+        f"the arguments of call {call.id!r}",
+        "they are no JSON object; sent as text under 'arguments'",
+    )
+    return {"arguments": text}
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits} is larger than any float")
+    return value
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def made_by(part: Reasoning) -> str | None:
+    """Name the provider whose reasoning this is, by its marks; None if nobody signed it."""
+    extra = part.extra or {}
+    if "summary" in extra:
+        return "openai"
+    if "thought" in extra:
+        return "google"
+    return "anthropic" if part.signature is not None else None
+
+
+def known_extra(
+    extra: Mapping[str, Any] | None, known: Iterable[str], index: int, ledger: Ledger
+) -> dict[str, Any]:
+    """Return a copy of the fields an API knows; list the others."""
+    if not extra:
+        return {}
+    ledger.miss_fields(index, extra, known)
+    return {key: deepcopy(extra[key]) for key in known if extra.get(key) is not None}
+
+
+def put_before(part: Part, call_id: str) -> Part:
+    """Note on a part that it stood directly before this call, behind an earlier one."""
+    if isinstance(part, Text):
+        return Text(part.text, extra={**(part.extra or {}), "before": call_id})
+    if isinstance(part, Reasoning):
+        extra = {**(part.extra or {}), "before": call_id}
+        return Reasoning(part.text, signature=part.signature, extra=extra)
+    return Other({**part.data, "before": call_id}) if isinstance(part, Other) else part
+
+
+def ends(
+    trail: Sequence[tuple[int, dict[str, Any]]], breakpoints: Iterable[Breakpoint], room: int
+) -> list[tuple[dict[str, Any], Breakpoint]]:
+    """Return the pieces behind which to cache, at most `room` of them, the last ones.
+
+    `trail` are the pieces that can be marked, in wire order, with the index of their message.
+    """
+    found: dict[int, Breakpoint] = {}
+    for point in breakpoints:
+        places = [place for place, (index, _) in enumerate(trail) if index < point.after]
+        if places:
+            found[places[-1]] = point
+    chosen = [(trail[place][1], found[place]) for place in sorted(found)]
+    return chosen[-room:] if room > 0 else []
+
+
+def function_of(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a function tool's name, description, parameters and strictness; else None.
+
+    It may be written as Chat Completions, Responses or Anthropic write it.
+    """
+    function = tool.get("function")
+    if isinstance(function, Mapping):
+        return function
+    if not isinstance(tool.get("name"), str) or tool.get("type") not in (None, "function"):
+        return None
+    if "input_schema" in tool:
+        rest = {k: v for k, v in tool.items() if k not in ("input_schema", "type")}
+        return {**rest, "parameters": tool["input_schema"]}
+    if tool.get("type") == "function" or "parameters" in tool:
+        return {k: v for k, v in tool.items() if k != "type"}
+    return None
+
+
+def as_mapping(
+    response: Any, expected: str, key: str, *, by_alias: bool = True
+) -> Mapping[str, Any]:
+    """Return a response, an SDK's object or its dict, as a mapping that has `key`."""
+    data = response
+    if not isinstance(data, Mapping) and hasattr(data, "model_dump"):
+        data = data.model_dump(by_alias=by_alias, exclude_none=True, warnings=False)
+    if not isinstance(data, Mapping):
+        raise InvalidType(f"expected {expected}, or its dict; got {type(response).__name__}")
+    if key not in data:
+        raise InvalidInput(
+            f"expected {expected}, which has {key!r}; got one with {sorted(map(str, data))}"
+        )
+    return data
+
+
+def get(value: Any, name: str) -> Any:
+    """Return a field of an SDK's object or of its dict; None if it is not there."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+
+
+def count(usage: Any, name: str) -> int:
+    """Return a number of tokens; 0 where the provider says nothing."""
+    value = get(usage, name) if usage is not None else None
+    return value if isinstance(value, int) else 0
+
+
+def joined(parts: Sequence[Part]) -> str | tuple[Any, ...] | None:
+    """Return parts as a message's content: plain text as a str, nothing as None."""
+    if not parts:
+        return None
+    if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra:
+        return parts[0].text
+    return tuple(parts)

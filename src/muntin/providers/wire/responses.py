@@ -1,0 +1,503 @@
+"""OpenAI Responses: a window as the arguments of the official call, and its answer.
+
+https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall
+from muntin.core.planning.window import Breakpoint, Window
+from muntin.errors import InvalidInput, MuntinError
+from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.chat import MARK, MARKS, NAME_LIMIT, NAME_REFUSED, mark
+from muntin.providers.wire.common import (
+    Answer,
+    Files,
+    Ledger,
+    Names,
+    arrange,
+    as_mapping,
+    check,
+    count,
+    ends,
+    function_of,
+    get,
+    is_text,
+    joined,
+    known_extra,
+    made_by,
+    put_before,
+)
+from muntin.providers.wire.media import Content, Media, contents, hinted, stands_before
+
+RESPONSE = "a response of the Responses API"
+_ID_LIMIT = 64
+
+# What the model did with tools that run at OpenAI; it takes these items back as they were.
+_ITEMS = frozenset(
+    {
+        "apply_patch_call",
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+        "shell_call",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+
+# Tools that run at OpenAI, or that only this API has.
+_TOOLS = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "namespace",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    }
+)
+
+
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+    """Return `input` (and `tools`, if any) for `client.responses.create(...)`."""
+    return _Encoder(check(window, strict, files)).request(window)
+
+
+class _Encoder:
+    """One encoding: the items so far, and what is needed to make the next."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.ledger = Ledger("openai")
+        self.ids = Names(_ID_LIMIT, unique=True)
+        self.names = Names(NAME_LIMIT, NAME_REFUSED)
+        self.items: list[dict[str, Any]] = []
+        self.order: list[int] = []
+
+    def request(self, window: Window) -> dict[str, Any]:
+        items, order = self.items, self.order
+        for index, message, answers in arrange(window.messages):
+            content = message.content
+            if content and not answers and message.role != "tool" and is_text(message):
+                items.append({"role": message.role, "content": content})
+                order.append(index)
+            elif message.role == "assistant":
+                self._assistant(index, message, answers)
+            else:
+                self._message(index, message)
+        if any(item.get("type") == "reasoning" for item in items):
+            self._drop_loose_reasoning()
+        request: dict[str, Any] = {"input": self.items}
+        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
+        if tools:
+            request["tools"] = tools
+        if window.breakpoints:
+            self._mark(window.breakpoints)
+        self.ledger.enter(window)
+        return request
+
+    def _add(self, index: int, item: dict[str, Any]) -> None:
+        self.items.append(item)
+        self.order.append(index)
+
+    def _drop_loose_reasoning(self) -> None:
+        """Leave out reasoning that nothing of the model's follows: the API refuses it."""
+        items: list[dict[str, Any]] = []
+        order: list[int] = []
+        follower = False
+        for index, item in zip(reversed(self.order), reversed(self.items), strict=True):
+            kind = item.get("type", "message")
+            if kind == "reasoning" and not follower:
+                self.ledger.miss(index, "reasoning", "nothing of the model's follows it")
+                continue
+            if kind != "reasoning":
+                follower = item.get("role", "assistant") == "assistant" and "output" not in item
+            items.append(item)
+            order.append(index)
+        self.items, self.order = items[::-1], order[::-1]
+
+    def _message(self, index: int, message: Message) -> None:
+        """Add a message of the user or of the system; a result of nothing is the user's text."""
+        role = "user" if message.role == "tool" else message.role
+        self._miss_name(index, message)
+        extra, known = message.extra or {}, ()
+        if role == "system" and extra.get("role") == "developer":
+            role, known = "developer", ("role",)  # type: ignore[assignment]
+        self.ledger.miss_fields(index, extra, known)
+        content = self._content(index, message, role)
+        if content:
+            self._add(index, {"role": role, "content": content})
+
+    def _miss_name(self, index: int, message: Message) -> None:
+        if message.name is not None:
+            self.ledger.miss(index, f"name {message.name!r}", "Responses has no names")
+
+    def _content(self, index: int, message: Message, role: str) -> Any:
+        text = hinted(message, index, self.files, self.ledger)
+        if text is not None:
+            return text
+        parts = []
+        for each in contents(message, index, self.files, self.ledger):
+            part = self._part(index, each, role)
+            if part is not None:
+                parts.append(part)
+        return parts
+
+    def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
+        if isinstance(part, Text):
+            extra = known_extra(part.extra, (MARK,), index, self.ledger)
+            return {"type": "input_text", "text": part.text, **extra} if part.text else None
+        if isinstance(part, Reasoning):
+            self.ledger.miss(index, "reasoning", f"{role} messages have none")
+        elif isinstance(part, Other):
+            self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+        elif role in ("system", "developer"):
+            self.ledger.miss(index, part.label, f"{role} messages hold text only")
+        else:
+            sent = _media(part)
+            if sent is not None:
+                return {**sent, **known_extra(part.extra, (MARK,), index, self.ledger)}
+            self.ledger.miss(index, part.label, f"Responses takes no {part.modality}")
+        return None
+
+    def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
+        self._miss_name(index, message)
+        self.ledger.miss_fields(index, message.extra or {})
+        held = list(contents(message, index, self.files, self.ledger))
+        # An item may be named only together with the reasoning that led to it, or the API
+        # refuses the request: https://developers.openai.com/api/docs/guides/reasoning
+        named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
+        between: dict[str, list[Content]] = {}
+        opening = []
+        for part in held:
+            before = stands_before(part)
+            if before is not None and any(call.id == before for call, _, _ in answers):
+                between.setdefault(before, []).append(part)
+            else:
+                opening.append(part)
+        self._said(index, opening, named)
+        results = []
+        for call, result, at in answers:
+            if call.id in between:
+                self._said(index, between[call.id], named)
+            call_id = self.ids(call.id)
+            self._add(index, self._call(index, call, call_id, named))
+            results.append((at, self._result(at, call, result, call_id)))
+        for at, item in results:
+            self._add(at, item)
+
+    def _said(self, index: int, parts: Sequence[Content], named: bool) -> None:
+        """Add what the assistant said and thought, texts of one item as one item."""
+        open_item: dict[str, Any] | None = None
+        for part in parts:
+            if isinstance(part, Text):
+                if part.text:
+                    open_item = self._text(index, part, named, open_item)
+                continue
+            open_item = None
+            if isinstance(part, Reasoning):
+                self._reasoning(index, part)
+            elif isinstance(part, Media):
+                self.ledger.miss(index, part.label, "assistant messages hold text only")
+            elif part.data["type"] == "refusal":
+                self._text(index, Text(str(part.data.get("refusal") or "")), False, None)
+            elif part.data["type"] in _ITEMS:
+                item = deepcopy(dict(part.data))
+                item.pop("before", None)
+                self._add(index, item)
+            else:
+                self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+
+    def _text(
+        self, index: int, part: Text, named: bool, open_item: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Add a text to the item it belongs to, or as a new one; return that item."""
+        extra = part.extra or {}
+        self.ledger.miss_fields(index, extra, ("phase", "annotations"))
+        item_id = extra.get("item_id") if named else None
+        phase = {"phase": extra["phase"]} if extra.get("phase") else {}
+        if item_id is None:
+            if open_item and "id" not in open_item and open_item.get("phase") == extra.get("phase"):
+                open_item["content"] += part.text
+                return open_item
+            item = {"role": "assistant", "content": part.text, **phase}
+            self._add(index, item)
+            return item
+        said = {
+            "type": "output_text",
+            "text": part.text,
+            "annotations": deepcopy(extra.get("annotations") or []),
+        }
+        if open_item and open_item.get("id") == item_id:
+            open_item["content"].append(said)
+            return open_item
+        item = {"type": "message", "id": item_id, "role": "assistant", "content": [said]}
+        item["status"] = extra.get("status") or "completed"
+        self._add(index, {**item, **phase})
+        return self.items[-1]
+
+    def _reasoning(self, index: int, part: Reasoning) -> None:
+        extra = part.extra or {}
+        if made_by(part) != "openai" or not isinstance(extra.get("id"), str):
+            self.ledger.miss(index, "reasoning", "it is not of the Responses API")
+            return
+        item = {"type": "reasoning", "id": extra["id"], "summary": deepcopy(extra["summary"])}
+        if extra.get("content"):
+            item["content"] = deepcopy(extra["content"])
+        if part.signature is not None:
+            item["encrypted_content"] = part.signature
+        self._add(index, item)
+
+    def _call(self, index: int, call: ToolCall, call_id: str, named: bool) -> dict[str, Any]:
+        name = self.names(call.name)
+        if name != call.name:
+            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        extra = call.extra or {}
+        self.ledger.miss_fields(index, extra, ("type", "namespace"))
+        rest = {"namespace": extra["namespace"]} if extra.get("namespace") else {}
+        if named and extra.get("item_id"):
+            rest["id"] = extra["item_id"]
+        if extra.get("type") == "custom":
+            kind, key = "custom_tool_call", "input"
+        else:
+            kind, key = "function_call", "arguments"
+        return {"type": kind, "call_id": call_id, "name": name, key: call.arguments, **rest}
+
+    def _result(
+        self, index: int, call: ToolCall, result: Message | None, call_id: str
+    ) -> dict[str, Any]:
+        output: Any = NO_RESULT
+        if result is not None:
+            output = self._content(index, result, "tool") or ""
+            if result.name not in (None, call.name):
+                self._miss_name(index, result)
+            self.ledger.miss_fields(index, result.extra or {})
+        custom = (call.extra or {}).get("type") == "custom"
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": kind, "call_id": call_id, "output": output}
+
+    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+        if tool.get("type") == "custom" and isinstance(tool.get("custom"), Mapping):
+            return {"type": "custom", **tool["custom"]}
+        if tool.get("type") in _TOOLS:
+            return dict(tool)
+        function = function_of(tool)
+        if function is None:
+            name = tool.get("name") or tool.get("type")
+            self.ledger.miss(None, f"tool {name!r}", "the API has none")
+            return None
+        known = ("name", "description", "parameters", "strict", "defer_loading", "output_schema")
+        self.ledger.miss_fields(None, function, known)
+        flat = {"type": "function", **{key: function[key] for key in known if key in function}}
+        flat.setdefault("parameters", {"type": "object", "properties": {}})
+        # Left out it would mean true here, but false in Chat Completions.
+        flat.setdefault("strict", False)
+        return flat
+
+    def _mark(self, breakpoints: Sequence[Breakpoint]) -> None:
+        trail, taken = [], 0
+        for at, item in zip(self.order, self.items, strict=True):
+            key = "output" if "output" in item else "content"
+            if item.get("role") in ("user", "system", "developer") or key == "output":
+                if item.get(key):
+                    trail.append((at, item))
+                if isinstance(item.get(key), list):
+                    taken += sum(MARK in part for part in item[key])
+        for item, point in ends(trail, breakpoints, MARKS - taken):
+            key = "output" if "output" in item else "content"
+            if isinstance(item[key], str):
+                item[key] = [{"type": "input_text", "text": item[key]}]
+            item[key][-1].setdefault(MARK, mark(point))
+
+
+def _media(media: Media) -> dict[str, Any] | None:
+    """Return an image or a document as a part of an input message, if there is one for it."""
+    if media.modality == "image":
+        detail = media.detail or "auto"
+        source = {"file_id": media.id} if media.id is not None else {"image_url": media.url}
+        return {"type": "input_image", "detail": detail, **source}
+    if media.modality != "document":
+        return None
+    if media.id is not None:
+        return {"type": "input_file", "file_id": media.id}
+    if media.inline:
+        return {"type": "input_file", "file_data": media.url, "filename": media.name or "file"}
+    return {"type": "input_file", "file_url": media.url}
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    A response that failed has the finish reason `failed` and its error in `message.extra`.
+    Raises `InvalidInput`, naming what was expected, if it is something else.
+    """
+    data = as_mapping(response, RESPONSE, "output")
+    items = data["output"]
+    if not isinstance(items, Sequence) or not all(isinstance(item, Mapping) for item in items):
+        raise InvalidInput(f"expected {RESPONSE}, whose 'output' is a list of items; got {items!r}")
+    try:
+        message = _decode_message(items, data.get("error"))
+    except (MuntinError, KeyError, TypeError) as error:
+        raise InvalidInput(f"expected {RESPONSE}; its output cannot be read: {error!r}") from error
+    usage = data.get("usage")
+    details = get(usage, "input_tokens_details") if usage is not None else None
+    return Reply(
+        message,
+        usage=Usage(
+            count(usage, "input_tokens"),
+            count(usage, "output_tokens"),
+            count(details, "cached_tokens"),
+            count(details, "cache_write_tokens"),
+        ),
+        finish_reason=_finish(data, message),
+        window=window,
+    )
+
+
+_INCOMPLETE = {"max_output_tokens": "length"}
+
+
+def _finish(data: Mapping[str, Any], message: Message) -> str:
+    status = data.get("status") or "completed"
+    if status == "incomplete":
+        reason = (data.get("incomplete_details") or {}).get("reason") or status
+        return _INCOMPLETE.get(reason, str(reason))
+    if status != "completed":
+        return str(status)
+    return "tool_calls" if message.tool_calls else "stop"
+
+
+def _decode_message(items: Sequence[Mapping[str, Any]], error: Any) -> Message:
+    # Ids of items are worth keeping only beside the reasoning they must be sent with.
+    named = any(item.get("type") == "reasoning" for item in items)
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    placed: list[int] = []
+    for item in items:
+        kind = item.get("type")
+        start = len(parts)
+        if kind in ("function_call", "custom_tool_call"):
+            calls.append(_decode_call(item, named))
+            for index in placed:  # it stood between two calls
+                parts[index] = put_before(parts[index], calls[-1].id)
+            placed = []
+            continue
+        if kind == "message":
+            parts += [_decode_text(part, item, named) for part in item["content"]]
+        elif kind == "reasoning":
+            parts.append(_decode_reasoning(item))
+        else:
+            parts.append(Other(item))
+        if calls:
+            placed += range(start, len(parts))
+    extra = {"error": error} if error else None
+    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
+
+
+def _decode_call(item: Mapping[str, Any], named: bool) -> ToolCall:
+    custom = item["type"] == "custom_tool_call"
+    extra = {"type": "custom"} if custom else {}
+    if named and item.get("id"):
+        extra["item_id"] = item["id"]
+    if item.get("namespace"):
+        extra["namespace"] = item["namespace"]
+    body = item["input"] if custom else item["arguments"]
+    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
+
+
+def _decode_text(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
+    if part.get("type") != "output_text":
+        return Other(part)
+    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
+    extra["phase"] = item.get("phase")
+    extra["annotations"] = part.get("annotations")
+    if named and item.get("status") != "completed":
+        extra["status"] = item.get("status")
+    extra = {key: value for key, value in extra.items() if value}
+    return Text(part["text"], extra=extra or None)
+
+
+def _decode_reasoning(item: Mapping[str, Any]) -> Reasoning:
+    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
+    text = "\n\n".join(each["text"] for each in content or summary)
+    extra = {"id": item["id"], "summary": summary}
+    if content:
+        extra["content"] = content
+    return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
+
+
+_REASONING_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+_LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+
+
+class Assembler:
+    """Puts a streamed answer together from its events; see `providers.openai.Assembler`.
+
+    The last event holds the whole response, so nothing but that one is kept.
+    """
+
+    def __init__(self) -> None:
+        self._response: Any = None
+        self._error: Any = None
+        self._named = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._response is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next event of the stream; return what is new in it."""
+        kind = get(chunk, "type")
+        if kind in _TEXT_EVENTS:
+            return [TextDelta(get(chunk, "delta"))]
+        if kind in _REASONING_EVENTS:
+            return [ReasoningDelta(get(chunk, "delta"))]
+        if kind == "response.output_item.done":
+            item = get(chunk, "item")
+            self._named = self._named or get(item, "type") == "reasoning"
+            if get(item, "type") in ("function_call", "custom_tool_call"):
+                data = as_mapping(item, "a tool call of the Responses API", "call_id")
+                return [ToolCalled(_decode_call(data, self._named))]
+        elif kind in _LAST_EVENTS:
+            self._response = get(chunk, "response")
+        elif kind == "error":
+            self._error = get(chunk, "message")
+        return []
+
+    def reply(self, window: Window | None = None) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended.
+        """
+        if self._response is None:
+            why = f": {self._error}" if self._error else ""
+            raise InvalidInput(f"the stream of Responses broke off before its last event{why}")
+        return decode(self._response, window)

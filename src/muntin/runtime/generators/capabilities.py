@@ -1,0 +1,241 @@
+"""Capabilities: context, tools and settings that several generators share.
+
+Declares and checks them, and brings them into one order: dependencies before dependents, each
+once. What they give is merged by the generator that uses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from muntin.agent.tools import ToolLike, as_tools
+from muntin.calls import arity, ask
+from muntin.core.checks import check_text
+from muntin.errors import InvalidInput, InvalidType
+from muntin.runtime.generators.context import Authored, read
+from muntin.settings import check_settings
+
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
+_FIELDS = ("context", "tools", "settings")
+_DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One named part of a capability."""
+
+    context: Authored
+    tools: tuple[ToolLike, ...]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capability:
+    """Something a generator can be given with `uses=`; made by `capability()`."""
+
+    name: str
+    uses: tuple[Use, ...]
+    functions: Callable[..., Any] | None
+    all_presets: Mapping[str, Preset] = field(repr=False)
+    off: frozenset[str] = frozenset()
+
+    def presets(self, **on: bool) -> Capability:
+        """Return a copy with these presets switched on or off; all are on at first."""
+        off = set(self.off)
+        for name, wanted in on.items():
+            if name not in self.all_presets:
+                known = ", ".join(self.all_presets) or "none"
+                raise InvalidInput(f"{self.author} has no preset {name!r}; it has: {known}")
+            if not isinstance(wanted, bool):
+                raise InvalidType(
+                    f"{self.author}: preset {name!r} is True or False, not {wanted!r}"
+                )
+            (off.discard if wanted else off.add)(name)
+        return replace(self, off=frozenset(off))
+
+    @property
+    def author(self) -> str:
+        """What it is called where it contributes, and in errors."""
+        return f"capability {self.name}"
+
+    @property
+    def key(self) -> str:
+        """Its name as an attribute of `ctx.cap`."""
+        return self.name.replace("-", "_")
+
+    @property
+    def active(self) -> list[Preset]:
+        """The presets that are switched on, in the order they were given."""
+        return [each for name, each in self.all_presets.items() if name not in self.off]
+
+    def is_same(self, other: Capability) -> bool:
+        """Say whether another is this one, or a copy with the same presets switched on."""
+        return self.all_presets is other.all_presets and self.off == other.off
+
+
+Use: TypeAlias = Capability | Callable[..., Any]
+
+
+def capability(
+    name: str,
+    *,
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    uses: Any = (),
+    functions: Callable[..., Any] | None = None,
+) -> Capability:
+    """Define a capability.
+
+    A preset has `context`, `tools` and `settings`, as a generator takes them. `uses` are the
+    capabilities it needs, or functions `(ctx) -> [capability, ...]`. `functions(ctx)` is called
+    once a turn; what it returns is `ctx.cap.<name>`.
+    """
+    if not _NAME.fullmatch(check_text(name, "capability: name")):
+        raise InvalidInput(
+            f"{name!r} is no name for a capability; it begins with a letter and has letters, "
+            "digits, _ and -"
+        )
+    what = f"capability {name}"
+    if not isinstance(presets, Mapping | None):
+        raise InvalidType(f"{what}: presets must map names to presets, not {presets!r}")
+    if functions is not None:
+        check_takes_ctx(functions, f"{what}: functions")
+    made = Capability(
+        name=name,
+        uses=as_uses(uses, what),
+        functions=functions,
+        all_presets={
+            check_text(each, f"{what}: the name of a preset"): _preset(
+                what, f"{what}: preset {each!r}", given
+            )
+            for each, given in (presets or {}).items()
+        },
+    )
+    check_names([made], what)
+    return made
+
+
+def _preset(author: str, what: str, given: Any) -> Preset:
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"{what} must be a mapping, not {given!r}")
+    for name in given:
+        if name not in _FIELDS:
+            raise InvalidInput(f"{what}: unknown field {name!r}; use {', '.join(_FIELDS)}")
+    settings = given.get("settings")
+    check_settings(settings, what)
+    return Preset(
+        read(author, given.get("context")),
+        as_tools(given.get("tools") or (), what),
+        dict(settings or {}),
+    )
+
+
+def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
+    """Check what stands in `uses`; None and False are left out."""
+    if uses is None or callable(uses):
+        uses = [uses]
+    if not isinstance(uses, Sequence) or isinstance(uses, str):
+        raise InvalidType(f"{what}: uses must be a list of capabilities, not {uses!r}")
+    found: list[Use] = []
+    for index, each in enumerate(uses):
+        if each is None or each is False:
+            continue
+        if not isinstance(each, Capability):
+            if not callable(each):
+                raise InvalidType(
+                    f"{what}: uses[{index}] must be a capability or a function, not {each!r}"
+                )
+            check_takes_ctx(each, f"{what}: uses[{index}]")
+        found.append(each)
+    return tuple(found)
+
+
+def check_takes_ctx(function: Any, what: str) -> None:
+    """Refuse anything but a function of `(ctx)`."""
+    if not callable(function):
+        raise InvalidType(f"{what} must be a function of (ctx), not {function!r}")
+    if arity(function, what) > 1:
+        raise InvalidType(f"{what} must take (ctx), and no more")
+
+
+def known(uses: Sequence[Use]) -> Iterator[Capability]:
+    """Yield the capabilities that are certain, dependencies before dependents."""
+    for each in uses:
+        if isinstance(each, Capability):
+            yield from known(each.uses)
+            yield each
+
+
+def check_names(uses: Sequence[Use], what: str) -> None:
+    """Refuse two capabilities of one name, as far as they are known."""
+    found: dict[str, Capability] = {}
+    for each in known(uses):
+        other = found.setdefault(each.key, each)
+        if not other.is_same(each):
+            raise _collision(what, other, each)
+
+
+def _collision(what: str, one: Capability, other: Capability) -> InvalidInput:
+    if one.all_presets is other.all_presets:
+        return InvalidInput(
+            f"{what}: capability {one.name!r} is used twice with different presets; "
+            "choose them in one place"
+        )
+    names = f"{one.name!r}" if one.name == other.name else f"{one.name!r} and {other.name!r}"
+    return InvalidInput(
+        f"{what}: two different capabilities are named {names}; both would be ctx.cap.{one.key}"
+    )
+
+
+# In a turn.
+
+
+async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
+    """Return all capabilities in use, in order, and put what their functions give on `ctx.cap`."""
+    found: dict[str, Capability] = {}
+
+    async def visit(use: Use, path: tuple[Capability, ...], depth: int = 1) -> None:
+        who = path[-1].author if path else what
+        if depth > _DEEPEST:
+            raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
+        if not isinstance(use, Capability):
+            for each in as_uses(await ask(use, f"uses of {who}", ctx), f"uses of {who}"):
+                await visit(each, path, depth + 1)
+            return
+        _check_path(use, path, what)
+        other = found.get(use.key)
+        if other is not None:
+            if not other.is_same(use):
+                raise _collision(what, other, use)
+            return
+        for each in use.uses:
+            await visit(each, (*path, use), depth + 1)
+        if use.functions is not None:
+            setattr(ctx.cap, use.key, await _given(use, use.functions, ctx))
+        found[use.key] = use
+
+    for use in uses:
+        await visit(use, ())
+    return list(found.values())
+
+
+def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> None:
+    for index, above in enumerate(path):
+        if above.key == use.key:
+            if not above.is_same(use):
+                raise _collision(what, above, use)
+            names = " → ".join(each.name for each in (*path[index:], use))
+            raise InvalidInput(f"{what}: capability {use.name!r} uses itself: {names}")
+
+
+async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
+    """Return what the functions of a capability give, asked once a turn."""
+    made = ctx._work.cap
+    key = (use.key, id(functions))
+    if key not in made:
+        work = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
+        made[key] = (use, work)  # with its owner, so that the id stays its own
+    return await made[key][1]

@@ -1,0 +1,229 @@
+"""Authored context: what generators and capabilities write in `context=`.
+
+Owns what an entry may be: it is read and checked once, where it is defined, and resolved at every
+model step. How tags merge is `core.tags`' work, what a context says that of `prompts`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from muntin.agent.tools import ToolLike
+from muntin.calls import arity, ask
+from muntin.core.checks import check_text
+from muntin.core.message import ROLES, Message, system
+from muntin.core.tags.tree import Contribution, contribute
+from muntin.errors import InvalidInput, InvalidType
+from muntin.prompts.contexts import Context, Match, When, target_of
+from muntin.prompts.definition import prompt
+from muntin.prompts.inputs import as_mapping
+from muntin.prompts.texts import Excluded
+
+T = TypeVar("T")
+
+PRIORITY = 50
+# How many callables may give one another.
+DEEPEST = 32
+CONTEXTS = (Context, When, Match)
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A function among the entries; what it gives is read like any entry."""
+
+    path: str
+    function: Callable[..., Any]
+
+
+Entry: TypeAlias = str | Message | Contribution | Deferred | Context | When | Match
+
+
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """The context of one author: entries in order, all checked; made by `read`."""
+
+    author: str
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """A message beside the tagged block: a plain text, a context's text, or one given as it is."""
+
+    name: str
+    message: Message
+    author: str
+    priority: int = field(default=PRIORITY, kw_only=True)
+    required: bool = field(default=False, kw_only=True)
+
+
+@dataclass(slots=True)
+class Told:
+    """Everything the authors gave, each kind in author order."""
+
+    tagged: list[Contribution] = field(default_factory=list)
+    loose: list[Loose] = field(default_factory=list)
+    excluded: list[Excluded] = field(default_factory=list)
+    tools: list[tuple[str, Sequence[ToolLike]]] = field(default_factory=list)
+
+    def add(self, other: Told) -> None:
+        """Take over what someone gave after us."""
+        self.tagged += other.tagged
+        self.loose += other.loose
+        self.excluded += other.excluded
+        self.tools += other.tools
+
+
+def read(author: str, value: object) -> Authored:
+    """Read what an author wrote as context; anything it cannot be is an error."""
+    return Authored(author, tuple(_read(author, value, "")))
+
+
+def _read(author: str, value: object, path: str) -> Iterable[Entry]:
+    if value is None or value is False:
+        return
+    if isinstance(value, str):
+        if value:
+            yield str.__str__(check_text(value, _where(author, path)))
+    elif isinstance(value, list | tuple):
+        if path.count("[") >= DEEPEST:
+            raise InvalidInput(f"{_where(author, path)}: lists are nested more than {DEEPEST} deep")
+        for index, each in enumerate(value):
+            yield from _read(author, each, f"{path}[{index}]")
+    elif isinstance(value, Message | Context | When | Match):
+        yield value
+    elif isinstance(value, Mapping) and "role" in value:
+        yield _message(author, value, path)
+    elif isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
+        given = contribute(author, value, CONTEXTS)
+        for each in given.calls:
+            if not isinstance(each.function, CONTEXTS):
+                arity(each.function, f"context key {each.path!r} from {author!r}")
+        yield given
+    elif callable(value):
+        arity(value, _where(author, path))
+        yield Deferred(path, value)
+    else:
+        raise InvalidType(
+            f"{_where(author, path)}: cannot use a {type(value).__name__}; give a mapping, a text, "
+            "a message, a context() or a function"
+        )
+
+
+def _where(author: str, path: str) -> str:
+    return f"context{path} from {author!r}"
+
+
+def _message(author: str, value: Mapping[Any, Any], path: str) -> Message:
+    role = value["role"]
+    if isinstance(role, str) and role in ROLES and "content" in value:
+        try:
+            return Message.from_dict(value)
+        except InvalidInput as error:
+            raise type(error)(f"{_where(author, path)}: {error}") from error
+    key = f"{path}.role".removeprefix(".")
+    raise InvalidInput(
+        f"context key {key!r} from {author!r}: the tag name 'role' is reserved. A mapping with a "
+        f"role is a message only if that is one of {', '.join(ROLES)} and it has content; for a "
+        "tag, choose another name, such as agent-role"
+    )
+
+
+# Resolving.
+
+
+async def resolve(authors: Iterable[Authored], ctx: Any) -> Told:
+    """Ask everyone for his context; those who take their time are waited for together."""
+    entries = [(each.author, entry) for each in authors for entry in each.entries]
+    told = Told()
+    for each in await together(_resolve(author, entry, ctx, 1) for author, entry in entries):
+        told.add(each)
+    return told
+
+
+async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> Told:
+    if isinstance(entry, str):
+        return Told(loose=[Loose("context", system(entry), author)])
+    if isinstance(entry, Message):
+        return Told(loose=[Loose("context", entry, author)])
+    if isinstance(entry, Contribution):
+        return await _fill(entry, ctx)
+    if not isinstance(entry, Deferred):
+        text, told = await _context_text(entry, ctx)
+        if text:
+            target = target_of(entry)
+            told.loose.append(
+                Loose(
+                    f"context:{target.id}" if target and target.id else "context",
+                    system(text),
+                    author,
+                    priority=target.priority if target else PRIORITY,
+                    required=bool(target and target.pinned),
+                )
+            )
+        return told
+    what = _where(author, entry.path)
+    if depth > DEEPEST:
+        raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
+    given = tuple(_read(author, await ask(entry.function, what, ctx.input, ctx), entry.path))
+    told = Told()
+    for each in await together(_resolve(author, inner, ctx, depth + 1) for inner in given):
+        told.add(each)
+    return told
+
+
+async def _fill(given: Contribution, ctx: Any) -> Told:
+    """Call what a tree holds, and what that gives, until there is nothing left to call."""
+    told = Told()
+    for _ in range(DEEPEST):
+        if not given.calls:
+            break
+        results = await together(
+            _called(each.function, f"context key {each.path!r} from {given.author!r}", ctx)
+            for each in given.calls
+        )
+        given = given.fill(value for value, _ in results)
+        for _, more in results:
+            told.add(more)
+    if given.calls:
+        raise InvalidInput(
+            f"context key {given.calls[0].path!r} from {given.author!r}: functions give functions "
+            f"more than {DEEPEST} deep"
+        )
+    told.tagged.append(given)
+    return told
+
+
+async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, Told]:
+    if isinstance(function, CONTEXTS):
+        return await _context_text(function, ctx)
+    return await ask(function, what, ctx.input, ctx), Told()
+
+
+async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, Told]:
+    """Return the text of a `context()`, and what else it brings."""
+    made = await prompt(use=[entry])._make(fields(ctx.input), None, None, None, None, None, (), ctx)
+    target = target_of(entry)
+    source = f"context:{target.id}" if target and target.id else "a context"
+    told = Told(excluded=list(made.excluded), tools=[(source, made.tools)] if made.tools else [])
+    return made.system_text, told
+
+
+def fields(value: object) -> dict[str, Any]:
+    """Return the fields of an input for those who take fields; a bare value has none."""
+    try:
+        return as_mapping(value)
+    except InvalidType:
+        return {}
+
+
+async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all at once; the first to fail, in order, is heard."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]

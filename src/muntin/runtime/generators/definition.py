@@ -1,0 +1,331 @@
+"""Generators: a prompt, tagged context, history and the user's message, as one model call.
+
+Declares and checks them, and runs them as turns of their own; what happens in a call is
+`generating`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from muntin.agent.loop import MAX_STEPS, last_reply
+from muntin.agent.tools import ToolLike, as_tools, problems
+from muntin.calls import arity
+from muntin.core.budget import Budget, as_budget
+from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.planning.slot import Trimming
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, InvalidType, MuntinError
+from muntin.prompts.contexts import check_model
+from muntin.prompts.contexts import context as make_context
+from muntin.prompts.definition import Prompt
+from muntin.prompts.definition import prompt as make_prompt
+from muntin.prompts.files import PromptFile
+from muntin.prompts.inputs import as_mapping
+from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.app import App
+from muntin.runtime.generators.call import Call, gather_tools
+from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
+from muntin.runtime.generators.context import CONTEXTS, Authored, Told, read
+from muntin.runtime.generators.user import as_history, messages_of
+from muntin.runtime.recorded_run import Work, in_store, queue, settling
+from muntin.settings import check_settings
+from muntin.timeline.history import Tokens, Turns
+from muntin.timeline.items import VISIBLE, Draft, Item, Visibility
+from muntin.timeline.session import DEFAULT_WINDOW, Session
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+HIDDEN = Visibility(client=False, history=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generator:
+    """A model call with everything it is given; made by `generator()`."""
+
+    name: str
+    model: str | Model | None
+    prompt: Any = field(repr=False)
+    context: Authored = field(repr=False)
+    history: Any
+    user: Any = field(repr=False)
+    uses: tuple[Use, ...] = field(repr=False)
+    tools: tuple[ToolLike, ...] = field(repr=False)
+    input: type[BaseModel] | None
+    output: type[BaseModel] | None
+    visibility: Visibility
+    settings: Mapping[str, Any]
+    budget: Budget | None
+    max_steps: int
+    trimming: Trimming | None
+    # Where sessions live that are used without an app.
+    _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
+
+    async def run(
+        self,
+        input: Any = None,
+        *,
+        app: App | None = None,
+        session: str | None = None,
+        model: str | Model | None = None,
+    ) -> Reply:
+        """Run it as a turn of its own, and return the answer when it is recorded.
+
+        The user's message is recorded with it. Without an app the session is kept in memory.
+        """
+        return await last_reply(self._turn(input, app, session, model, streaming=False))
+
+    async def stream(
+        self,
+        input: Any = None,
+        *,
+        app: App | None = None,
+        session: str | None = None,
+        model: str | Model | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Do what `run` does, and yield what happens; the last event is `Finished`."""
+        async with aclosing(self._turn(input, app, session, model, streaming=True)) as events:
+            async for event in events:
+                yield event
+
+    async def window(
+        self,
+        input: Any = None,
+        *,
+        app: App | None = None,
+        session: str | None = None,
+        model: str | Model | None = None,
+    ) -> Window:
+        """Compose the window that `run` would send first; nothing is sent or recorded."""
+        valid = self.validate(input)
+        home = self._home(app, session)
+        newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
+        work = _Preview(*home, newest[0].number + 1 if newest else 1, "")
+        return (await Call.begin(self, work, valid, model)).slots().render()
+
+    async def _turn(
+        self,
+        input: Any,
+        app: App | None,
+        session: str | None,
+        model: str | Model | None,
+        *,
+        streaming: bool,
+    ) -> AsyncGenerator[Event, None]:
+        valid = self.validate(input)
+        payload = {"type": "generator", "payload": self.name}
+        work = await queue(
+            *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
+        )
+        events = self._events(work, valid, model, record=True, streaming=streaming)
+        async with aclosing(settling(work, events)) as settled:
+            async for event in settled:
+                yield event
+
+    async def _run_in(self, work: Work, input: Any = None) -> Reply:
+        """Run inside of a turn that has begun; only the answer is recorded."""
+        return await last_reply(self._events(work, self.validate(input)))
+
+    async def _events(
+        self,
+        work: Work,
+        valid: Any,
+        model: str | Model | None = None,
+        *,
+        record: bool = False,
+        streaming: bool = False,
+    ) -> AsyncGenerator[Event, None]:
+        call = await Call.begin(self, work, valid, model, record=record)
+        async with aclosing(call.events(streaming=streaming)) as events:
+            async for event in events:
+                if isinstance(event, Finished) and self.visibility.client:
+                    work.replies.append(event.reply)
+                yield event
+
+    def validate(self, input: Any) -> Any:
+        """Return the input as the model that was declared, or say what is wrong with it."""
+        return valid_input(self.input, input, self.what)
+
+    def _home(self, app: App | None, session: str | None) -> tuple[App, Session]:
+        return home(app, session, self.name, self._memory)
+
+    @property
+    def what(self) -> str:
+        """What it is called in errors."""
+        return f"generator {self.name!r}"
+
+
+def generator(
+    *,
+    name: str | None = None,
+    model: str | Model | None = None,
+    prompt: Any = None,
+    context: Any = None,
+    history: Any = None,
+    user: Any = None,
+    uses: Any = (),
+    tools: Sequence[ToolLike] = (),
+    input: type[BaseModel] | None = None,
+    output: type[BaseModel] | None = None,
+    visibility: Visibility | Mapping[str, bool] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    budget: Budget | int | None = None,
+    max_steps: int | None = None,
+    trimming: Trimming | None = None,
+) -> Generator:
+    """Define a generator.
+
+    `prompt` is a text, a function, a prompt file, a `prompt()`, or texts and contexts in a list.
+    `context` is a mapping of tags, or a list of mappings, texts, functions, contexts and messages.
+    `history` is True, a number of turns, `Turns`, `Tokens`, or a function. `user` is a text, a
+    message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
+    `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
+    steps, else turn by turn.
+    """
+    front = prompt.config if isinstance(prompt, PromptFile) else {}
+    check_optional_text(name, "generator: name")
+    called = name or front.get("name") or "generator"
+    what = f"generator {called!r}"
+    model = front.get("model") if model is None else model
+    if not isinstance(model, str | None) and not callable(getattr(model, "complete", None)):
+        raise InvalidType(
+            f"{what}: a model is a name like 'anthropic/claude-sonnet-4-5' or an object with "
+            f"`complete` and `stream`, not {model!r}"
+        )
+    for option, value in (("input", input), ("output", output)):
+        check_model(value, f"{what}: {option}")
+    check_settings(settings, what)
+    if max_steps is not None and check_size(max_steps, f"{what}: max_steps") == 0:
+        raise InvalidInput(f"{what}: max_steps must be at least 1")
+    made = Generator(
+        name=called,
+        model=model,
+        prompt=_as_prompt(prompt, called, what),
+        context=read(f"generator {called}", context),
+        history=as_history(history, what),
+        user=_check_user(user, f"{what}: user"),
+        uses=as_uses(uses, what),
+        tools=as_tools(tools, what),
+        input=input,
+        output=output if output is not None or not isinstance(prompt, Prompt) else prompt.output,
+        visibility=_as_visibility(visibility, what),
+        settings=dict(settings or {}),
+        budget=_as_budget(budget, what),
+        max_steps=MAX_STEPS if max_steps is None else max_steps,
+        trimming=trimming,
+    )
+    check_names(made.uses, what)
+    gather_tools(made, list(known(made.uses)), Told())
+    return made
+
+
+def _as_prompt(prompt: Any, called: str, what: str) -> Any:
+    """Return a prompt as one of four: a text, a function, a prompt file, a `prompt()`."""
+    if isinstance(prompt, Prompt):
+        if prompt.messages is not None:
+            raise InvalidInput(f"{what}: a prompt with messages= cannot be used; give it system=")
+        return prompt
+    if isinstance(prompt, CONTEXTS):
+        prompt = [prompt]
+    if isinstance(prompt, list | tuple):
+        use = [
+            make_context(system=each, required=True) if isinstance(each, str) else each
+            for each in prompt
+        ]
+        return make_prompt(id=called, use=use)
+    if isinstance(prompt, PromptFile):
+        return prompt
+    if prompt is not None and not isinstance(prompt, str) and not callable(prompt):
+        raise InvalidType(
+            f"{what}: prompt must be a text, a function, a prompt file, a prompt() or a list of "
+            f"texts and contexts, not {prompt!r}"
+        )
+    _check_function(prompt, f"{what}: prompt")
+    return check_text(prompt or "", f"{what}: prompt") if not callable(prompt) else prompt
+
+
+def _check_user(user: Any, what: str) -> Any:
+    if isinstance(user, list | tuple):
+        return tuple(_check_user(each, what) for each in user)
+    _check_function(user, what)
+    if not callable(user):
+        messages_of(user, what)
+    return user
+
+
+def _check_function(value: Any, what: str) -> None:
+    if callable(value):
+        arity(value, what)
+
+
+def _as_budget(budget: Any, what: str) -> Budget | None:
+    try:
+        return None if budget is None else as_budget(budget)
+    except InvalidInput as error:
+        raise type(error)(f"{what}: {error}") from None
+
+
+def _as_visibility(visibility: Any, what: str) -> Visibility:
+    if visibility is None:
+        return VISIBLE
+    if isinstance(visibility, Visibility):
+        return visibility
+    if not isinstance(visibility, Mapping) or not set(visibility) <= {"client", "history"}:
+        raise InvalidType(
+            f"{what}: visibility must be {{'client': True or False, 'history': True or False}}, "
+            f"not {visibility!r}"
+        )
+    for name, value in visibility.items():
+        if not isinstance(value, bool):
+            raise InvalidType(f"{what}: visibility[{name!r}] must be True or False, not {value!r}")
+    return Visibility(**visibility)
+
+
+class _Preview(Work):
+    """A turn that only looks: it has not begun, and nothing can be written to it."""
+
+    async def append(self, *items: Any) -> list[Item]:
+        """Refuse."""
+        raise _looking()
+
+    def append_now(self, draft: Draft) -> Item:
+        """Refuse."""
+        raise _looking()
+
+
+def _looking() -> MuntinError:
+    return MuntinError("window() only composes: nothing can be recorded or run in it")
+
+
+def home(
+    app: App | None,
+    session: str | None,
+    name: str,
+    memory: App,
+    window: Turns | Tokens = DEFAULT_WINDOW,
+) -> tuple[App, Session]:
+    """Return where a turn takes place; a session without a name is a new one."""
+    if app is None:
+        # What nobody can ask for again need not be kept.
+        app = App("memory:") if session is None else memory
+    return app, app.session(session or f"{name}-{uuid4().hex}", window=window)
+
+
+def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
+    """Return the input as an instance of its model; without a model it is what it is."""
+    if model is None or isinstance(input, model):
+        return input
+    from pydantic import ValidationError
+
+    given = input
+    with suppress(InvalidType):  # a bare value: the model says what it thinks of it
+        given = as_mapping(input)
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error

@@ -1,0 +1,29 @@
+"""The durable past: items, turns, sessions, entries, windows on the past, and the stores."""
+
+from muntin.timeline.entries import ContextEntry
+from muntin.timeline.files import Imported, export_session, import_sessions
+from muntin.timeline.history import History, Tokens, Turns
+from muntin.timeline.items import Draft, Item, Record, SessionInfo, Turn, Visibility
+from muntin.timeline.session import Items, Session, TurnLog
+from muntin.timeline.store import Store, open_store
+
+__all__ = [
+    "ContextEntry",
+    "Draft",
+    "History",
+    "Imported",
+    "Item",
+    "Items",
+    "Record",
+    "Session",
+    "SessionInfo",
+    "Store",
+    "Tokens",
+    "Turn",
+    "TurnLog",
+    "Turns",
+    "Visibility",
+    "export_session",
+    "import_sessions",
+    "open_store",
+]

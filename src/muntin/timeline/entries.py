@@ -1,0 +1,87 @@
+"""Context entries: durable facts beside a timeline, and how one is written for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muntin.core.checks import check_text
+from muntin.core.tags.tree import validate_tag_name
+from muntin.core.tags.xml import element
+from muntin.errors import InvalidInput, InvalidType
+from muntin.timeline.items import Draft, Item, check_id
+
+_TAKEN = ("id", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEntry:
+    """A text that stays in the window until it is replaced or removed.
+
+    `inserted_at` is its position on the timeline.
+    """
+
+    id: str
+    name: str
+    content: str
+    attrs: Mapping[str, str] = field(default_factory=dict, hash=False)
+    inserted_at: int = 0
+
+    def render(self) -> str:
+        """Return the entry as one element, escaped: its content cannot close its own tag."""
+        attributes = {"id": self.id, "name": self.name, **self.attrs}
+        return element("context-entry", attributes, self.content)
+
+
+def inserted(
+    id: str, name: str, content: str, attrs: Mapping[str, Any] | None, **given: Any
+) -> Draft:
+    """Return the item that inserts an entry, or replaces the one with this id.
+
+    `attrs` are written as attributes of its tag: numbers and booleans become texts.
+    """
+    check_id(id, "the id of a context entry")
+    what = f"context entry {id!r}"
+    payload: dict[str, Any] = {
+        "id": id,
+        "name": check_text(name, f"{what}: name"),
+        "content": check_text(content, f"{what}: content"),
+    }
+    if attrs:
+        payload["attrs"] = _attrs(attrs, what)
+    return Draft("context_inserted", payload=payload, **given)
+
+
+def removed(id: str, **given: Any) -> Draft:
+    """Return the item that removes an entry."""
+    return Draft("context_removed", payload={"id": id}, **given)
+
+
+def entry_of(item: Item) -> ContextEntry:
+    """Return the entry that an item inserted."""
+    data = item.payload
+    return ContextEntry(
+        data["id"], data["name"], data["content"], data.get("attrs", {}), item.position
+    )
+
+
+def _attrs(attrs: object, what: str) -> dict[str, str]:
+    if not isinstance(attrs, Mapping):
+        raise InvalidType(f"{what}: attrs must be a mapping, not {attrs!r}")
+    checked: dict[str, str] = {}
+    for key, value in attrs.items():
+        try:
+            name = validate_tag_name(check_text(key, "a key"))
+        except InvalidInput as error:
+            raise type(error)(f"{what}: attrs: {error}") from error
+        if name in _TAKEN:
+            raise InvalidInput(f"{what}: attrs[{key!r}] is taken by the entry itself")
+        if name in checked:
+            raise InvalidInput(f"{what}: attrs has {name!r} twice")
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, int | float):
+            value = str(value)
+        checked[name] = check_text(value, f"{what}: attrs[{key!r}]")
+    return checked

@@ -1,0 +1,200 @@
+"""History: a read-only look at the conversation before the current turn.
+
+It selects messages; counting and grouping are the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from muntin.core.checks import check_size
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
+from muntin.core.message import Message, Role, as_message
+from muntin.core.parts import File
+from muntin.core.planning.read import link, load, opens_turn
+from muntin.core.planning.slot import MessageLike, Slot
+from muntin.errors import InvalidInput, InvalidType
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The last `count` turns: a user's request and all that followed it. None for 0 or less."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_int(self.count, "Turns")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The newest whole turns that have at most `count` tokens together; always the newest one."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check_size(self.count, "Tokens")
+
+
+def _check_int(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(f"{what} must be an int, not {value!r}")
+    return value
+
+
+_NO_LIST = (str, bytes, Message, Mapping)  # one message is not a list of messages
+
+
+class History:
+    """A snapshot of the messages before the current input, oldest first.
+
+    Lists that it returns are the caller's to change; the messages in them are frozen.
+    """
+
+    __slots__ = ("_counter", "_messages")
+
+    def __init__(
+        self,
+        messages: Iterable[MessageLike] = (),
+        *,
+        tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
+    ) -> None:
+        if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
+            raise InvalidType(f"history must be a list of messages, not {messages!r}")
+        self._messages: tuple[MessageLike, ...] = tuple(messages)
+        self._counter = Counter(tokenizer, attachment_tokens=attachment_tokens)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.recent(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<History messages={len(self)} tokenizer={self._counter.name!r}>"
+
+    def last_user(self) -> Message | None:
+        """Return the newest user message, or None."""
+        return self._last("user")
+
+    def last_assistant(self) -> Message | None:
+        """Return the newest assistant message, or None."""
+        return self._last("assistant")
+
+    def _last(self, role: Role) -> Message | None:
+        newest_first = map(self._message, reversed(range(len(self))))
+        return next((message for message in newest_first if message.role == role), None)
+
+    def range(self, from_end: int, to_end: int) -> list[Message]:
+        """Return the messages between two distances from the end, oldest first.
+
+        `range(n, 0)` is the latest n; `range(3, 1)` leaves out the newest and gives the two
+        before it.
+        """
+        _check_int(from_end, "from_end")
+        _check_int(to_end, "to_end")
+        if not from_end > to_end >= 0:
+            raise InvalidInput(
+                f"range needs from_end > to_end >= 0, got from_end={from_end}, to_end={to_end}"
+            )
+        size = len(self._messages)
+        return self._slice(max(0, size - from_end), max(0, size - to_end))
+
+    def recent(self, n: int) -> list[Message]:
+        """Return the latest `n` messages, oldest first.
+
+        The slice may begin inside a tool group: the engine leaves results without a call out.
+        """
+        check_size(n, "n")
+        return self._slice(max(0, len(self._messages) - n), len(self._messages))
+
+    def by_tokens(self, max_tokens: int) -> list[Message]:
+        """Return the newest messages that have at most `max_tokens` together, oldest first.
+
+        Stops at the first message, or tool group, that would not fit.
+        """
+        check_size(max_tokens, "max_tokens")
+        size = len(self._messages)
+        past = Slot("history", 0, messages=self._messages)
+        try:
+            read = load(past, max_tokens, self._counter, leading=False)
+        except InvalidInput:
+            self._slice(0, size)  # tells the same of the message, without a slot no one made
+            raise
+        link([read], self._counter)
+        # For each message: its tokens, and where its group begins (-1: too far back).
+        members = {
+            index: (tokens, -1 if reason == "beyond_fit" else index)
+            for index, reason, tokens in read.left_out
+        }
+        for unit in read.units:
+            for index, tokens in zip(unit.indices, unit.costs, strict=True):
+                members[index] = tokens, unit.indices[0]
+        total, start, group_start = 0, size, size
+        for index in reversed(range(read.unread.stop, size)):
+            tokens, first = members[index]
+            total += tokens
+            if total > max_tokens:
+                break
+            group_start = min(group_start, first)
+            if group_start >= index:  # no group is split here
+                start = index
+        return self._slice(start, size)
+
+    def window(self, limit: Turns | Tokens) -> list[Message]:
+        """Return the newest whole turns within `limit`, oldest first."""
+        if not isinstance(limit, Turns | Tokens):
+            raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {limit!r}")
+        size = start = len(self._messages)
+        if isinstance(limit, Turns):
+            chosen = list(islice(self._turns(), max(0, limit.count)))
+            return self._slice(chosen[-1][0], size) if chosen else []
+        total = 0
+        for begin, end in self._turns():
+            total += sum(self._counter.message(m) for m in self._slice(begin, end))
+            if total > limit.count and start < size:
+                break  # the newest turn stays even if it alone is too large
+            start = begin
+        return self._slice(start, size)
+
+    def recent_text(self, n: int) -> str:
+        """Return the latest `n` messages as plain text, one speaker a line.
+
+        A file is a line `File: name` below its message.
+        """
+        lines: list[str] = []
+        for message in self.recent(n):
+            lines.append(f"{message.role.capitalize()}: {message.text}".rstrip(" "))
+            names = [item.name for item in message.attachments]
+            if isinstance(message.content, tuple):
+                names += [p.name for p in message.content if isinstance(p, File) and p.name]
+            lines += [file_hint(name) for name in names]
+        return "\n".join(lines)
+
+    def _slice(self, start: int, end: int) -> list[Message]:
+        return [self._message(index) for index in range(start, end)]
+
+    def _message(self, index: int) -> Message:
+        try:
+            return as_message(self._messages[index])
+        except InvalidInput as error:
+            raise type(error)(f"history, message {index}: {error}") from error
+
+    def _turns(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, end) of each turn, the newest first.
+
+        A turn begins at a user message that follows no other; what comes before the first one
+        belongs to it.
+        """
+        end = begin = len(self._messages)
+        for index in reversed(range(len(self._messages))):
+            if opens_turn(self._messages, index):
+                if begin < end:
+                    yield begin, end
+                    end = begin
+                begin = index
+        if end:
+            yield 0, end

@@ -1,0 +1,91 @@
+"""Owners: which process works on a turn, and whether it still lives.
+
+A turn is held by a name that tells machine and process. On the same machine a dead process is
+known at once; another machine's is taken for dead when its lease was not renewed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from muntin.timeline.items import Turn
+
+# Owners of this process that still work on their turn.
+_working: set[str] = set()
+
+
+def new_owner(*, wake: bool = False) -> str:
+    """Return a name for an owner in this process, unlike any other, until `done` is said of it.
+
+    That of a wake tells so.
+    """
+    name = f"{'wake-' if wake else ''}{uuid.uuid4().hex}"
+    owner = f"{_machine()}:{os.getpid()}:{_own_start(os.getpid())}:{name}"
+    _working.add(owner)
+    return owner
+
+
+def done(owner: str) -> None:
+    """Say that an owner no longer works on its turn, whether or not that could be recorded."""
+    _working.discard(owner)
+
+
+def resumable(turn: Turn) -> bool:
+    """Say whether a turn is a wake, which is run again when its owner died."""
+    return turn.owner is not None and ":wake-" in turn.owner
+
+
+def abandoned(turn: Turn, now: datetime) -> bool:
+    """Say whether an open turn has lost its owner; one that never had an owner has not."""
+    if turn.owner is None:
+        return False
+    machine, _, rest = turn.owner.partition(":")
+    pid, _, rest = rest.partition(":")
+    started = rest.partition(":")[0]
+    if machine == _machine() and pid.isdecimal() and os.name == "posix":
+        if int(pid) == os.getpid():
+            return turn.owner not in _working
+        return _started(int(pid)) != started
+    return turn.until is not None and turn.until < now
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """Return a name for all processes that can see each other's numbers, until the next boot."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = os.readlink("/proc/self/ns/pid")  # containers number their processes anew
+    except OSError:
+        return f"{uuid.getnode():x}"
+    return f"{uuid.getnode():x}-{boot}-{space.strip('pid:[]')}"
+
+
+@lru_cache(maxsize=1)
+def _own_start(pid: int) -> str:
+    """Return when this process began, which does not change."""
+    return _started(pid)
+
+
+def _started(pid: int) -> str:
+    """Return when a process began, or "gone"; "alive" where the system does not tell."""
+    try:
+        # After the name, which may hold anything, comes ")" and field 3; the start is field 22.
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = stat.rpartition(")")[2].split()
+        return "gone" if fields[0] in "ZX" else fields[19]
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return "gone"
+    except OSError:
+        return "gone"  # it ended while we looked
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "gone"
+    except PermissionError:
+        pass
+    return "alive"

@@ -1,0 +1,172 @@
+"""Projection: the items of a timeline as the messages a model sees.
+
+Pure. Knows what each kind of item looks like by default; a caller's projection may replace it
+item by item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message, as_message, at_position, counted, system, user
+from muntin.core.parts import Part, Text, compact_json
+from muntin.core.planning.slot import MessageLike
+from muntin.core.tags.xml import element
+from muntin.errors import InvalidType
+from muntin.timeline.entries import entry_of
+from muntin.timeline.items import Item, with_items
+
+Projection: TypeAlias = Callable[[Item], Sequence[MessageLike] | None]
+
+
+def project(
+    items: Iterable[Item],
+    *,
+    since: int = 0,
+    projection: Projection | None = None,
+    live: Collection[int] = (),
+    counter: Counter | None = None,
+) -> list[Message]:
+    """Return the messages of the items after `since`, each with the position of its item.
+
+    A run stands with all its items at its own position. `projection` is asked once for each
+    item that is not part of a run: a list replaces the default, None means the default. Of the
+    context entries those at the positions `live` are shown. What `counter` once counted and the
+    items remember is not counted again.
+    """
+    messages: list[Message] = []
+    for item in top_level(items):
+        if item.position <= since:
+            continue
+        given = None if projection is None else projection(item)
+        if given is None:
+            messages += _default(item, live, counter)
+        else:
+            messages += [at_position(each, item.position) for each in _checked(given, item)]
+    return messages
+
+
+def top_level(items: Iterable[Item]) -> list[Item]:
+    """Return the items that are not part of a run, each run with its items.
+
+    A run inside of a run is part of the outer one.
+    """
+    found: dict[int, Item] = {}
+    children: dict[int, list[Item]] = {}
+    outer: dict[int, int] = {}
+    for item in items:
+        run = item.run
+        while run is not None and run in outer:
+            run = outer[run]
+        if run is None or (run in found and found[run].kind != "run"):
+            found[item.position] = item
+            continue
+        if item.kind == "run":
+            outer[item.position] = run
+        children.setdefault(run, []).append(item)
+    for run, parts in children.items():
+        # A run that began before the first item read is known only by its items.
+        known = found.get(run) or Item(run, "run", parts[0].turn)
+        found[run] = with_items(known, parts)
+    return [found[position] for position in sorted(found)]
+
+
+def _default(item: Item, live: Collection[int], counter: Counter | None) -> list[Message]:
+    children = item.items if item.kind == "run" else (item,)
+    messages: list[Message] = []
+    thoughts: list[Item] = []
+    for child in children:
+        if child.kind == "reasoning" and item.kind == "run":
+            thoughts.append(child)
+            continue
+        for message in default_messages(child, live):
+            if message.role == "assistant":
+                messages.append(_told([*thoughts, child], item.position, counter))
+                thoughts = []
+            else:
+                messages.append(_placed(message, item.position, child.tokens, counter))
+    if thoughts:
+        messages.append(_told(thoughts, item.position, counter))
+    return messages
+
+
+def _told(items: Sequence[Item], position: int, counter: Counter | None) -> Message:
+    """Return an answer with the reasoning that led to it in front, as it goes back to the model."""
+    *thoughts, last = (item.message for item in items if item.message is not None)
+    if not thoughts:
+        return _placed(last, position, items[-1].tokens, counter)
+    content = tuple(part for message in (*thoughts, last) for part in _parts(message))
+    tokens: dict[str, int] = {}
+    told = replace(last, content=content)
+    key = counter.key(told) if counter is not None else None
+    if counter is not None and key is not None:
+        known = [item.tokens.get(key) for item in items]
+        if None not in known:
+            # One message now, so the overhead is counted once.
+            spared = counter.overhead * (len(known) - 1)
+            tokens = {key: sum(each or 0 for each in known) - spared}
+    return _placed(told, position, tokens, counter)
+
+
+def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
+    """Return what one item looks like by default; a run by itself looks like nothing."""
+    if item.message is not None:
+        return [item.message]
+    if item.kind in ("message", "wake"):
+        return [user(_text(item.payload))]
+    if item.kind == "signal":
+        return [user(_tag("signal", item.payload))]
+    if item.kind == "error":
+        return [user(_tag("error", item.payload))]
+    if item.kind == "context_inserted" and item.position in live:
+        return [system(entry_of(item).render())]
+    return []
+
+
+def _text(payload: Any) -> str:
+    text = payload if isinstance(payload, str) else compact_json(payload)
+    # Half a character may be kept, but no provider can carry it.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _tag(name: str, payload: Any) -> str:
+    """Return a payload as an escaped tag of one line."""
+    attributes = {}
+    if isinstance(payload, dict) and isinstance(payload.get("type"), str):
+        attributes["type"] = payload["type"]
+        rest = {key: value for key, value in payload.items() if key != "type"}
+        payload = rest.get("payload") if list(rest) == ["payload"] else rest or ""
+    text = _text(payload)
+    if text.splitlines() not in ([], [text]):
+        text = compact_json(payload).translate(_LINE_ENDS)
+    return element(name, attributes, text)
+
+
+# What ends a line and yet stands in JSON as it is.
+_LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
+
+
+def _parts(message: Message) -> tuple[Part, ...]:
+    if isinstance(message.content, tuple):
+        return message.content
+    return (Text(message.content),) if message.content else ()
+
+
+def _placed(
+    message: Message, position: int, tokens: Mapping[str, int], counter: Counter | None
+) -> Message:
+    made = at_position(message, position)
+    key = counter.key(made) if counter is not None else None
+    return made if key is None or key not in tokens else counted(made, key, tokens[key])
+
+
+def _checked(given: object, item: Item) -> list[Message]:
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise InvalidType(
+            f"the projection of the {item.kind} item at {item.position} must be a list of "
+            f"messages or None, not {given!r}"
+        )
+    return [as_message(message) for message in given]

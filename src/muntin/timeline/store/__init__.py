@@ -1,0 +1,188 @@
+"""Stores: where timelines are kept.
+
+`Store` is the protocol; `open_store` gives one by its address. Windows, projection and counting
+stand above and are written once for all stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from muntin.errors import InvalidInput, InvalidType
+from muntin.timeline.items import Draft, Item, Record, SessionInfo, Status, Turn
+
+View: TypeAlias = Literal["all", "client", "history"]
+
+DEFAULT_URL = "sqlite:///muntin.db"
+
+
+class Store(Protocol):
+    """Keeps append-only timelines by session id, for many writers at once.
+
+    What `append` returned is durable; all its items are there or none. Positions of a session
+    are 1, 2, 3 and so on. Reading an unknown session gives nothing.
+    `muntin.testing.check_store` checks all of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """The address of the store as errors show it, without a password."""
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> list[Item]:
+        """Append all drafts in one transaction and return them as items.
+
+        `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one;
+        `opens="queue"` begins one that waits behind those before it.
+        Without either the item joins the turn `turn` names (the one after the newest begins it),
+        else the newest turn; in a session without turns it begins one that counts as completed.
+        `owner` and its lease `until` are those of the turns it begins; in a turn that is there
+        already they renew the lease, unless another has taken it over (`TurnLost`). Without an
+        owner, `ends` leaves alone a turn that someone works on.
+        A live context entry is replaced by a `context_inserted` item with the same id, and ended
+        by a `context_removed` one.
+        """
+
+    def read(
+        self,
+        session: str,
+        *,
+        view: View = "all",
+        after: int = 0,
+        before: int | None = None,
+        first_turn: int = 0,
+        last_turn: int | None = None,
+        settled: int | None = None,
+        newest: int | None = None,
+        oldest: int | None = None,
+    ) -> list[Item]:
+        """Return items by position, the oldest first.
+
+        `after` and `before` exclude their own position. Turns before `settled` are left out
+        if they failed. `newest` or `oldest` limits how many items are read.
+        """
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+
+    def reach(self, session: str, weight: int) -> Item | None:
+        """Return the oldest item that the newest items of this weight reach back to.
+
+        It may itself lie partly beyond; None if the session is empty.
+        """
+
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner.
+
+        False if there is no such turn, or it is another's.
+        """
+
+    def take(
+        self, session: str, owner: str, until: datetime, *, number: int | None = None
+    ) -> Turn | None:
+        """Take the next turn that may be worked on, and become its owner.
+
+        One turn of a session is worked on at a time; see `muntin.timeline.turns.choose`.
+        """
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        keep: int,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan names; forget the oldest beyond `keep`.
+
+        In the same transaction `states` are set. Here and in all that puts something beside a
+        timeline, a session that is not there is a `StoreError`.
+        """
+
+    def put_states(self, session: str, states: Mapping[str, str]) -> None:
+        """Set states of a session, by name: what one turn leaves to the next."""
+
+    def state(self, session: str, key: str) -> str | None:
+        """Return a state of a session, or None."""
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep contents that no report names, under names with a colon.
+
+        Those first kept before the turn `forget` are forgotten.
+        """
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash, or None."""
+
+    def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
+        """Add token counts, by position and tokenizer, to items already appended."""
+
+    def entries(self, session: str, id: str | None = None) -> list[Item]:
+        """Return the items of the live entries by position; with an id, all its versions."""
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions in the order of their ids, from the first behind `after`."""
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session, or None."""
+
+    def delete(self, session: str) -> None:
+        """Remove a session with all that belongs to it; an unknown one is no error."""
+
+    def close(self) -> None:
+        """Close what the store opened."""
+
+    def __enter__(self) -> Store:
+        """Return the store, to be closed at the end of a `with` block."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+
+
+def open_store(url: str = DEFAULT_URL, *, create: bool = True) -> Store:
+    """Open the store at an address.
+
+    `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
+    `memory:` lives as long as the object. Without `create` a store that is not there yet is an
+    error.
+    """
+    if not isinstance(url, str):
+        raise InvalidType(f"a store is opened by its address, a str, not {url!r}")
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme == "memory":
+        from muntin.timeline.store.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        raise InvalidInput(
+            f"unknown store {scheme!r}; use 'sqlite:///muntin.db', 'postgresql://user@host/name' "
+            "or 'memory:'"
+        )
+    from muntin.timeline.store.sql import SqlStore
+
+    return SqlStore(url, create=create)

@@ -1,0 +1,317 @@
+"""Facts about turns and about reading: which turn an item joins, what a reader is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+
+from muntin.core.message import user
+from muntin.errors import StoreError, TurnLost
+from muntin.timeline.items import Draft, Record, Visibility
+from muntin.timeline.store import Store
+from muntin.timeline.store.conformance.facts import (
+    fact,
+    positions,
+    refused,
+    said,
+    same,
+    statuses,
+    texts,
+)
+
+
+@fact
+def an_item_joins_the_newest_turn(store: Store) -> None:
+    """Without a word about turns an item joins the newest; before the first it notes something."""
+    store.append("s", said("a", "b"))
+    same(statuses(store), [(1, "completed")], "of what was noted before anyone asked")
+    store.append("s", [*said("c"), *said("d", opens="turn"), *said("e")])
+    store.append("s", said("f"))
+    same([item.turn for item in store.read("s")], [1, 1, 1, 2, 2, 2])
+    same(statuses(store), [(1, "completed"), (2, "open")])
+    same([turn.first for turn in store.turns("s")], [4, 1], "where the turns begin")
+
+
+@fact
+def what_comes_before_the_first_request_belongs_to_it(store: Store) -> None:
+    """In the append that begins a session, items before the first request join its turn."""
+    store.append("s", [*said("a", "b"), *said("c", "d", opens="turn")])
+    same([item.turn for item in store.read("s")], [1, 1, 1, 2])
+    store.append("s", [*said("e"), *said("f", opens="turn")])
+    same([item.turn for item in store.read("s")], [1, 1, 1, 2, 2, 3])
+
+
+@fact
+def an_inbox_message_joins_the_pending_turn(store: Store) -> None:
+    """Messages gather in a pending turn until it is taken up; the next begins another."""
+    store.append("s", said("a", opens="inbox"))
+    store.append("s", said("b", "c", opens="inbox"))
+    same(statuses(store), [(1, "pending")])
+    store.settle("s", 1, "open")
+    store.append("s", said("d", opens="inbox"))
+    store.append("s", said("e", turn=1))
+    store.append("s", said("f", opens="inbox"))
+    same([item.turn for item in store.read("s")], [1, 1, 1, 2, 1, 2])
+    same(statuses(store), [(1, "open"), (2, "pending")])
+    store.append("s", [*said("g", opens="turn"), *said("h", opens="inbox")])
+    same(statuses(store)[2:], [(3, "open"), (4, "pending")])
+
+
+@fact
+def an_item_joins_the_turn_it_names(store: Store) -> None:
+    """A named turn gets the item wherever it stands; naming one does not change its status."""
+    store.append("s", said("a", ends="completed"))
+    store.append("s", said("b", opens="turn"))
+    store.append("s", [*said("c", turn=1), *said("d", turn=2), *said("e", turn=1)])
+    same([item.turn for item in store.read("s")], [1, 2, 1, 2, 1])
+    same(statuses(store), [(1, "completed"), (2, "open")])
+    for number in (0, 4, 99):
+        refused(partial(store.append, "s", said("x", turn=number)), f"turn {number}")
+    same(len(store.read("s")), 5)
+
+
+@fact
+def an_item_may_end_its_turn(store: Store) -> None:
+    """`ends` settles the turn of its item with the append; the last word of an append counts."""
+    store.append("s", [*said("a"), *said("b", ends="failed"), *said("c", ends="completed")])
+    store.append("s", [*said("d", opens="turn", ends="failed"), *said("e", opens="turn")])
+    same(statuses(store), [(1, "completed"), (2, "failed"), (3, "open")])
+    store.append("s", [*said("f", turn=3, ends="completed"), *said("g", turn=1, ends="failed")])
+    same(statuses(store), [(1, "failed"), (2, "failed"), (3, "completed")])
+
+
+@fact
+def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
+    """The turns an append begins are its owner's, who alone renews and settles them as such."""
+    until = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    store.append("s", said("a", ends="completed"))
+    store.append("s", said("b", opens="turn"), owner="it's me: 100%", until=until)
+    first, second = reversed(store.turns("s"))
+    same((first.owner, first.until), (None, None))
+    same((second.owner, second.until), ("it's me: 100%", until))
+    later = until.astimezone(timezone(timedelta(hours=-3))) + timedelta(seconds=1)
+    same(store.renew("s", 2, "you", later), False, "renewed by another")
+    same(store.renew("s", 2, "it's me: 100%", later), True, "renewed by its owner")
+    (turn, _) = store.turns("s")
+    same((turn.status, turn.owner, turn.until), ("open", "it's me: 100%", later))
+    same(store.settle("s", 2, "completed", by="you"), False, "settled by another")
+    same(store.settle("s", 2, "failed", by="it's me: 100%"), True, "settled by its owner")
+    gone = store.settle("s", 9, "failed"), store.renew("s", 9, "me", until)
+    same(gone, (False, False), "a turn that is not there")
+    (turn, _) = store.turns("s")
+    same((turn.number, turn.status, turn.owner, turn.until), (2, "failed", None, None))
+
+
+@fact
+def appending_renews_the_lease(store: Store) -> None:
+    """An owner that appends to its turn renews the lease; one that lost it is told, in vain."""
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    later = until + timedelta(seconds=30)
+    store.append("s", said("a", opens="turn"), owner="me", until=until)
+    store.append("s", said("b", opens="turn"), owner="you", until=until)
+    store.append("s", said("c", turn=1), owner="me", until=later)
+    store.append("s", said("d", turn=1))
+    before = store.turns("s")
+    same([(turn.owner, turn.until) for turn in before], [("you", until), ("me", later)])
+    for drafts in (said("x", turn=2), said("x", turn=1) + said("x", turn=2, ends="completed")):
+        try:
+            store.append("s", drafts, owner="me", until=later + timedelta(seconds=1))
+        except TurnLost:
+            same((store.turns("s"), len(store.read("s"))), (before, 4), "after it was told")
+        else:
+            raise AssertionError("an owner appended to the turn of another")
+    store.settle("s", 1, "failed")  # another took it for dead
+    store.append("s", said("e", turn=1), owner="me", until=later)
+    turn = store.turns("s")[1]
+    same(
+        (turn.status, turn.owner, turn.until), ("open", "me", later), "of one that lives after all"
+    )
+
+
+@fact
+def one_turn_is_taken_at_a_time(store: Store) -> None:
+    """Turns that wait are taken in their order, one at a time; what waits is listed."""
+    until = datetime(2090, 1, 1, tzinfo=UTC)
+    store.append("b", said("x", opens="turn", ends="completed"))
+    store.append("a", said("p", opens="inbox"))
+    store.append("a", said("q", opens="inbox"))
+    store.append("a", said("r", opens="queue"), owner="me", until=until)
+    same([item.turn for item in store.read("a")], [1, 1, 2], "what arrives is one turn")
+    same((store.waiting(), store.waiting(after="a")), (["a"], []), "waiting")
+    taken = store.take("a", "me", until)
+    same(taken and (taken.number, taken.status, taken.owner), (1, "open", "me"))
+    same(store.take("a", "you", until), None, "while one is worked on")
+    same(store.take("a", "me", until, number=2), None, "the next")
+    store.settle("a", 1, "completed", by="me")
+    same(store.take("a", "you", until), None, "a turn that waits for its own")
+    taken = store.take("a", "me", until, number=2)
+    same(taken and taken.number, 2)
+    store.settle("a", 2, "completed", by="me")
+    same((store.waiting(), store.take("b", "me", until)), ([], None), "nothing waits")
+
+
+@fact
+def reports_and_states_are_kept(store: Store) -> None:
+    """Reports are kept up to a number, contents once, states by name; all go with their session."""
+    now = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    store.append("s", said("a", ends="completed"))
+    for turn in range(1, 6):
+        record = Record(turn, 1, now, f'{{"turn":{turn}}}', f'["h{turn}","all"]')
+        store.put_report("s", record, {f"h{turn}": f"content {turn}", "all": "of all"}, keep=2)
+    kept = store.reports("s")
+    same([(each.turn, each.time, each.plan) for each in kept[-1:]], [(5, now, '["h5","all"]')])
+    same([each.turn for each in kept], [4, 5], "reports")
+    same([each.turn for each in store.reports("s", first=5, last=9)], [5], "reports of some turns")
+    same((store.content("s", "h5"), store.content("s", "all")), ("content 5", "of all"))
+    same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
+    store.put_states("s", {"window": "one", "it's": "100%"})
+    store.put_states("s", {"window": "two"})
+    same((store.state("s", "window"), store.state("s", "it's")), ("two", "100%"), "states")
+    same((store.state("s", "x"), store.state("t", "window")), (None, None), "no such state")
+    store.delete("s")
+    same(
+        (store.reports("s"), store.content("s", "all"), store.state("s", "window")),
+        ([], None, None),
+    )
+
+
+@fact
+def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
+    """Reports, states and contents of an unknown session are refused, and do not make it."""
+    record = Record(1, 1, datetime(2030, 1, 1, tzinfo=UTC), "{}", "[]")
+    puts: dict[str, Callable[[], None]] = {
+        "a report": partial(store.put_report, "s", record, {}, keep=1),
+        "a state": partial(store.put_states, "s", {"window": "one"}),
+        "a content": partial(store.put_contents, "s", 1, {"source:1": "text"}),
+    }
+    for what, put in puts.items():
+        try:
+            put()
+        except StoreError as error:
+            same("'s'" in str(error), True, f"the error names the session of {what}")
+        else:
+            raise AssertionError(f"{what} of an unknown session was kept")
+    same((store.session("s"), store.reports("s")), (None, []))
+
+
+@fact
+def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
+    """`ends` in an append without an owner leaves alone an open turn that has one."""
+    store.append("s", said("a", opens="turn"), owner="me")
+    store.append("s", said("b", ends="completed"))
+    same((statuses(store), len(store.read("s"))), ([(1, "open")], 2), "by another")
+    store.append("s", said("c", turn=1, ends="completed"), owner="me")
+    same(statuses(store), [(1, "completed")], "by its owner")
+    store.settle("s", 1, "failed")
+    store.append("s", said("d", ends="completed"))
+    same(statuses(store), [(1, "completed")], "that nobody has")
+
+
+@fact
+def turns_come_newest_first(store: Store) -> None:
+    """Turns are listed from the newest, filtered by status, as many as asked for."""
+    states: Any = ("completed", "failed", "completed", "pending", "open", "completed", "open")
+    for status in states:
+        store.append("s", said("x", opens="turn", ends=status))
+    asked: Any = ((None, None), (None, 2), ("completed", None), ("completed", 2), ("pending", 9))
+    got = [[t.number for t in store.turns("s", status=s, newest=n)] for s, n in asked]
+    same(got, [[7, 6, 5, 4, 3, 2, 1], [7, 6], [6, 3, 1], [6, 3], [4]])
+    same(store.turns("s", newest=0), [])
+
+
+@fact
+def a_view_shows_what_may_be_seen(store: Store) -> None:
+    """The client's view and the model's leave out what is hidden from them, `all` nothing."""
+    hidden = ((True, True), (False, True), (True, False), (False, False))
+    for client, history in hidden:
+        store.append("s", said("x", visibility=Visibility(client, history)))
+    views: Any = ("all", "client", "history")
+    got = [positions(store.read("s", view=view)) for view in views]
+    same(got, [[1, 2, 3, 4], [1, 3], [1, 2]])
+    same(positions(store.read("s", view="client", newest=1)), [3])
+    same(positions(store.read("s", view="history", after=1, oldest=1)), [2])
+
+
+@fact
+def a_page_is_the_oldest_or_newest_between_two_positions(store: Store) -> None:
+    """`after` and `before` exclude themselves; every page is read the oldest first."""
+    store.append("s", said(*"abcdefghi"))
+    pages: dict[str, dict[str, Any]] = {
+        "def": {"after": 3, "before": 7},
+        "ghi": {"after": 6},
+        "abc": {"before": 4},
+        "fg": {"before": 8, "newest": 2},
+        "hi": {"newest": 2},
+        "ab": {"oldest": 2},
+        "de": {"after": 3, "before": 9, "oldest": 2},
+        "abcdefghi": {"after": -5, "before": 99, "newest": 99},
+    }
+    for wanted, asked in pages.items():
+        same("".join(texts(store.read("s", **asked))), wanted, str(asked))
+    empty: tuple[dict[str, Any], ...] = (
+        *({"after": 9}, {"before": 1}, {"before": 0}, {"after": 4, "before": 5}),
+        *({"after": 7, "before": 3}, {"newest": 0}, {"oldest": 0}),
+    )
+    for asked in empty:
+        same(store.read("s", **asked), [], str(asked))
+
+
+@fact
+def reading_by_turns_takes_whole_turns(store: Store) -> None:
+    """`first_turn` and `last_turn` include themselves, wherever their items stand."""
+    store.append("s", said("a", "b", "c", opens="turn"))
+    store.append("s", [*said("d", turn=1), *said("e", turn=2), *said("f", turn=3)])
+    same(texts(store.read("s", first_turn=2)), ["b", "c", "e", "f"])
+    same(texts(store.read("s", last_turn=2)), ["a", "b", "d", "e"])
+    same(texts(store.read("s", first_turn=2, last_turn=2)), ["b", "e"])
+    same(texts(store.read("s", first_turn=2, after=2, newest=2)), ["e", "f"])
+    same(store.read("s", first_turn=4) + store.read("s", last_turn=0), [])
+
+
+@fact
+def settled_leaves_out_what_failed(store: Store) -> None:
+    """Turns before `settled` are left out if they failed, and only then."""
+    states: Any = ("completed", "failed", "open", "pending", "completed", "failed", "open")
+    for name, status in zip("abcdefg", states, strict=True):
+        store.append("s", [*said(name, opens="turn"), *said(name.upper(), ends=status)])
+    store.append("s", said("1", turn=1) + said("2", turn=2))
+    everything, one_less, two_less = "aAbBcCdDeEfFgG12", "aAcCdDeEfFgG1", "aAcCdDeEgG1"
+    wanted = {0: everything, 2: everything, 3: one_less, 6: one_less, 7: two_less, 99: two_less}
+    for settled, left in wanted.items():
+        same("".join(texts(store.read("s", settled=settled))), left, f"settled={settled}")
+    same("".join(texts(store.read("s", settled=8, first_turn=2, last_turn=6))), "cCdDeE")
+    same("".join(texts(store.read("s", settled=7, newest=3))), "gG1")
+
+
+@fact
+def reach_finds_how_far_back_a_weight_goes(store: Store) -> None:
+    """`reach` is the oldest of the newest items that have this weight together."""
+    weights = (5, 0, 3, 0, 2, 4, 0)
+    store.append("s", [Draft("message", user("x"), weight=weight) for weight in weights[:4]])
+    store.append("s", [Draft("message", user("x"), weight=weight) for weight in weights[4:]])
+    store.append("other", [Draft("message", user("x"), weight=1_000)])
+    wanted = {1: 6, 4: 6, 5: 5, 6: 5, 7: 3, 9: 3, 10: 1, 14: 1, 15: 1, 10**6: 1}
+    for weight, position in wanted.items():
+        item = store.reach("s", weight)
+        same(item and item.position, position, f"a weight of {weight}")
+    unfit: Any
+    for unfit in (-1, 1.5, None):
+        refused(partial(store.reach, "s", unfit), f"a weight of {unfit}")
+
+
+@fact
+def counts_are_added_to_items(store: Store) -> None:
+    """Counts join those an item has, by tokenizer; nothing else of it changes."""
+    store.append("s", said("a", "b", "c", tokens={"words": 1, "x": 2}))
+    before = store.read("s")
+    store.count("s", {1: {"letters": 7}, 3: {"words": 9, "o'k": 0}, 99: {"words": 1}})
+    after = store.read("s")
+    same(after, before, "all but the counts")
+    got = [dict(item.tokens) for item in after]
+    kept = {"words": 1, "x": 2}
+    same(got, [{**kept, "letters": 7}, kept, {"words": 9, "x": 2, "o'k": 0}])
+    store.count("s", {})
+    store.count("s", {1: {"letters": 8}})
+    same(dict(store.read("s")[0].tokens), {**kept, "letters": 8})

@@ -1,0 +1,214 @@
+"""Items as rows: what is written into a table, and how it is read back, exactly.
+
+Refuses what cannot be written before anything is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from json.encoder import encode_basestring
+from typing import Any
+
+from muntin.core.checks import check_text, copy_json
+from muntin.core.message import Message
+from muntin.errors import InvalidInput, InvalidType, StoreError
+from muntin.timeline.items import (
+    VISIBLE,
+    Draft,
+    Item,
+    Visibility,
+    check_id,
+    from_microseconds,
+)
+
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+to_ascii_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_ENTRIES = ("context_inserted", "context_removed")
+
+
+def to_data(draft: Draft) -> str:
+    """Write the content of a draft as JSON; raise an error naming what cannot be written."""
+    message = draft.message
+    meta = {"meta": draft.meta} if draft.meta else {}
+    if message is None:
+        return _json({"payload": draft.payload, **meta}, draft)
+    content = message.content
+    rest = message.tool_calls or message.attachments or message.extra
+    if (
+        content.__class__ is str
+        and not (rest or meta)
+        and message.tool_call_id is message.name is None
+    ):
+        # Most messages: a role and a text. Writing them by hand is three times as fast.
+        return f'{{"message":{{"role":"{message.role}","content":{encode_basestring(content)}}}}}'
+    plain = not message.extra and not isinstance(content, tuple)
+    if plain and not any(call.extra for call in message.tool_calls):
+        return _json({"message": message.to_dict(), **meta}, draft)
+    # Fields we only carry may be anything: what would not come back the same is refused.
+    data = copy_json(message.to_dict(), f"a {draft.kind} item")
+    text = _json({"message": data, **meta}, draft)
+    try:
+        same = Message.from_dict(json.loads(text)["message"]) == message
+    except InvalidInput:
+        same = False
+    if not same:
+        raise InvalidInput(
+            f"a {draft.kind} item would not be read back as it is: a field in `extra` has the name "
+            f"of one of its own, or a value that JSON has not: {message!r:.300}"
+        )
+    return text
+
+
+def _json(value: Mapping[str, Any], draft: Draft) -> str:
+    try:
+        text = to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a character in a field we only carry
+            text = to_ascii_json(value)
+            if json.loads(text) != value:  # two halves side by side would become one
+                raise InvalidInput(
+                    f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
+                    'be kept; clean the text, for example with text.encode("utf-16", '
+                    '"surrogatepass").decode("utf-16")'
+                ) from None
+    return text
+
+
+def to_tokens(tokens: Mapping[str, int]) -> str:
+    """Write token counts by tokenizer as JSON."""
+    return _tokens(tuple(tokens.items()))
+
+
+@lru_cache(maxsize=4_096)  # few tokenizers, and small numbers
+def _tokens(counts: tuple[tuple[str, int], ...]) -> str:
+    return to_ascii_json(dict(counts))
+
+
+def entry_id(draft: Draft) -> str | None:
+    """Return which context entry a draft inserts or removes, if it does."""
+    if draft.kind not in _ENTRIES:
+        return None
+    payload = draft.payload
+    if not isinstance(payload, dict) or "id" not in payload:
+        raise InvalidInput(f"a {draft.kind} item needs a payload with an 'id'")
+    id = check_id(payload["id"], "the id of a context entry")
+    if draft.kind == "context_inserted":
+        for field in ("name", "content"):
+            check_text(payload.get(field), f"context entry {id!r}: {field}")
+        attrs = payload.get("attrs", {})
+        if not isinstance(attrs, dict):
+            raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {attrs!r}")
+        for key, value in attrs.items():
+            check_text(value, f"context entry {id!r}: attrs[{key!r}]")
+    return id
+
+
+# The strings of a plan, among them the names of contents, which need no escapes.
+_STRINGS = re.compile(r'"([^"\\]*)"')
+
+
+def named_in(plan: str) -> list[str]:
+    """Return the names of contents in the plan of a report, and its other strings."""
+    return _STRINGS.findall(plan)
+
+
+def no_session(store: str, session: str) -> StoreError:
+    """Return the error for what belongs to a session that is not there."""
+    return StoreError(
+        f"{store}: there is no session {session!r}; it was deleted, or nothing was appended to it"
+    )
+
+
+def to_items(rows: Iterable[Sequence[Any]], store: str) -> list[Item]:
+    """Read rows; one that cannot be read is damaged."""
+    items: list[Item] = []
+    for row in rows:
+        try:
+            items.append(_to_item(row))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise StoreError(
+                f"{store}: the item at position {row[0]} cannot be read: {error}; the store is "
+                "damaged, bring back a copy"
+            ) from error
+    return items
+
+
+def _to_item(row: Sequence[Any]) -> Item:
+    """Read a row: position, turn, kind, run, client, history, transient, time, tokens, data."""
+    position, turn, kind, run, client, history, transient, time, tokens, data = row
+    message = _known(data) if len(data) <= _SHORT else None
+    payload: Any = None
+    meta: Mapping[str, Any] = {}
+    if data == _NO_LABEL:
+        payload = {}
+    elif message is None:
+        message, payload, meta = _content(data)
+    return Item(
+        position,
+        kind,
+        turn,
+        message,
+        payload,
+        run=run,
+        time=from_microseconds(time),
+        visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
+        transient=bool(transient),
+        meta=meta,
+        tokens=dict(_counts(tokens)),
+    )
+
+
+def _content(data: str) -> tuple[Message | None, Any, Mapping[str, Any]]:
+    """Read the content of an item: its message or payload, and what else is known of it."""
+    content = json.loads(data)
+    message = content.get("message")
+    read = None if message is None else Message.from_dict(message)
+    return read, content.get("payload"), content.get("meta") or {}
+
+
+# A window is mostly what the window before was: messages of ordinary length are read once.
+_SHORT = 4_096
+# And so it is with runs, most of which have no label.
+_NO_LABEL = '{"payload":{}}'
+
+
+@lru_cache(maxsize=4_096)
+def _known(data: str) -> Message | None:
+    """Read an item that is only a message which nobody can change; None if there is more to it."""
+    message, _, meta = _content(data)
+    if message is None or meta or message.extra or not isinstance(message.content, str | None):
+        return None
+    if message.attachments or any(call.extra for call in message.tool_calls):
+        return None
+    return message
+
+
+@lru_cache(maxsize=4_096)
+def _counts(tokens: str) -> dict[str, int]:
+    counts: dict[str, int] = json.loads(tokens)
+    return counts
+
+
+def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:
+    """Return a draft as the item it became."""
+    return Item(
+        position,
+        draft.kind,
+        turn,
+        draft.message,
+        draft.payload,
+        run=draft.run,
+        time=time,
+        visibility=draft.visibility,
+        transient=draft.transient,
+        meta=draft.meta,
+        tokens=draft.tokens,
+    )

@@ -1,0 +1,445 @@
+"""SQLite and PostgreSQL, written once.
+
+SQLAlchemy Core makes the statements and tables of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from muntin.core.checks import check_size
+from muntin.errors import MissingExtra, TurnLost
+from muntin.timeline.items import (
+    Draft,
+    Item,
+    Record,
+    SessionInfo,
+    Status,
+    Turn,
+    check_session_id,
+    from_microseconds,
+    to_microseconds,
+)
+from muntin.timeline.store import View
+from muntin.timeline.store.rows import (
+    entry_id,
+    named_in,
+    no_session,
+    placed,
+    to_data,
+    to_items,
+    to_tokens,
+)
+from muntin.timeline.turns import choose, place
+
+try:
+    from sqlalchemy.engine import Engine
+
+    from muntin.timeline.store.database import Database, Transaction
+except ImportError as error:
+    raise MissingExtra(
+        "this store needs: pip install 'muntin[sql]', or 'muntin[postgres]' for PostgreSQL"
+    ) from error
+
+
+# Of so many sessions it is remembered which contents are kept.
+_REMEMBERED = 100
+# The largest number both databases take.
+_MOST = 2**62
+
+
+class SqlStore:
+    """A store in an SQLite file or a PostgreSQL database."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._database = Database(url, create=create)
+        self._sql = self._database.sql
+        # The newest report put here of each session, and the contents that its plan names.
+        self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
+
+    @property
+    def name(self) -> str:
+        """The address of the store as errors show it, without a password."""
+        return self._database.name
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine, for what it can tell and for listening to its events."""
+        return self._database.engine
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> list[Item]:
+        """Append all drafts in one transaction and return them as items."""
+        check_session_id(session)
+        if not drafts:
+            return []
+        # All that can be refused is refused before anything is locked or written.
+        data = [to_data(draft) for draft in drafts]
+        named = [entry_id(draft) for draft in drafts]
+        now = datetime.now(UTC)
+        growth = {
+            "n": len(drafts),
+            "opened": sum(draft.opens == "turn" for draft in drafts),
+            "weight": sum(draft.weight for draft in drafts),
+            "created": to_microseconds(drafts[0].time or now),
+            "updated": to_microseconds(drafts[-1].time or now),
+        }
+        holder = (owner, None if until is None else to_microseconds(until))
+
+        def write(tx: Transaction) -> list[Item]:
+            (sid, head, turn, total) = tx.one(self._sql.extend, name=session, **growth)
+            newest, total = turn - growth["opened"], total - growth["weight"]
+            status: Status | None = None
+            if any(draft.opens == "inbox" for draft in drafts):
+                status = tx.scalar(self._sql.turn_status, sid=sid, turn=newest)
+            numbers, changes = place(session, drafts, newest, status)
+            first = head - len(drafts) + 1
+            items = [
+                placed(draft, first + index, numbers[index], draft.time or now)
+                for index, draft in enumerate(drafts)
+            ]
+            if owner is not None:
+                self._hold(tx, session, sid, {n for n in numbers if n <= newest}, holder)
+            self._write_turns(tx, sid, items, changes, newest, turn, holder)
+            rows = []
+            for draft, item, text in zip(drafts, items, data, strict=True):
+                total += draft.weight
+                rows.append(
+                    (
+                        *(sid, item.position, item.turn, draft.kind, draft.run),
+                        *(draft.visibility.client, draft.visibility.history, draft.transient),
+                        *(to_microseconds(item.time), total, to_tokens(draft.tokens), text),
+                    )
+                )
+            tx.many(self._sql.insert_items, rows)
+            for item, entry in zip(items, named, strict=True):
+                if entry is not None:
+                    tx.run(self._sql.end_entry, sid=sid, name=entry, at=item.position)
+                    if item.kind == "context_inserted":
+                        tx.many(self._sql.insert_entry, [(sid, entry, item.position, None)])
+            return items
+
+        return self._database.transact(write, writing=True)
+
+    def _hold(
+        self,
+        tx: Transaction,
+        session: str,
+        sid: int,
+        numbers: set[int],
+        holder: tuple[str | None, int | None],
+    ) -> None:
+        """Renew the lease of the turns written into; refuse if another has taken one over."""
+        for number in numbers:
+            if not tx.all(self._sql.hold, sid=sid, turn=number, holder=holder[0], lease=holder[1]):
+                raise TurnLost(session, number)
+
+    def _write_turns(
+        self,
+        tx: Transaction,
+        sid: int,
+        items: Sequence[Item],
+        changes: Mapping[int, Status],
+        newest: int,
+        counted: int,
+        holder: tuple[str | None, int | None],
+    ) -> None:
+        """Write what an append does to the turns: those it begins, those it settles."""
+        begun: dict[int, int] = {}
+        for item in items:
+            if item.turn > newest:
+                begun.setdefault(item.turn, item.position)
+        ending = self._sql.end_free_turn if holder[0] is None else self._sql.end_turn
+        for number, status in changes.items():
+            if number <= newest:
+                tx.run(ending, sid=sid, turn=number, state=status)
+        if begun:
+            rows = [(sid, number, changes[number], at, *holder) for number, at in begun.items()]
+            tx.many(self._sql.insert_turns, rows)
+            newest = max(begun)
+        if newest != counted:
+            tx.run(self._sql.set_turn, sid=sid, turn=newest)
+
+    def take(
+        self, session: str, owner: str, until: datetime, *, number: int | None = None
+    ) -> Turn | None:
+        """Take the next turn that waits, or was given up, and become its owner."""
+        check_session_id(session)
+        lease = to_microseconds(until)
+
+        def write(tx: Transaction) -> Turn | None:
+            sid = tx.scalar(self._sql.session_id, session=session)
+            rows = tx.all(self._sql.unsettled, sid=sid) if sid is not None else []
+            turn, lost = choose([_turn(row) for row in rows], number, datetime.now(UTC))
+            for each in lost:
+                tx.run(self._sql.end_turn, sid=sid, turn=each, state="failed")
+            if turn is None:
+                return None
+            tx.run(self._sql.take, sid=sid, turn=turn.number, holder=owner, lease=lease)
+            return replace(turn, status="open", owner=owner, until=until)
+
+        return self._database.transact(write, writing=True)
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+        values = {"session": check_session_id(session), "turn": turn, "holder": owner}
+        values["lease"] = to_microseconds(until)
+        return bool(
+            self._database.transact(lambda tx: tx.all(self._sql.renew, **values), writing=True)
+        )
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+        page = {"last": after or "", "newest": limit}
+        return [name for (name,) in self._database.ask(self._sql.waiting, **page)]
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        keep: int,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        check_session_id(session)
+        last, named = self._named.pop(session, (None, frozenset()))
+        place = (record.turn, record.step, to_microseconds(record.time))
+
+        def write(tx: Transaction) -> int:
+            sid = self._there(tx, session)
+            # Most of a window was in the one before: what its report names is kept as long as it.
+            newest = tx.all(self._sql.newest_report, sid=sid) if named else []
+            known = named if newest and last == (sid, *newest[0]) else ()
+            rows = [
+                (sid, key, record.turn, data) for key, data in contents.items() if key not in known
+            ]
+            tx.many(self._sql.insert_contents, rows)
+            tx.run(
+                self._sql.put_report,
+                session=sid,
+                turn=record.turn,
+                step=record.step,
+                time=place[2],
+                report=record.report,
+                plan=record.plan,
+            )
+            self._put_states(tx, sid, states or {})
+            for turn, step in tx.all(self._sql.nth_report, sid=sid, n=keep):
+                tx.run(self._sql.drop_reports, sid=sid, turn=turn, step=step)
+                # Now and then, because finding out what is no longer named reads all plans.
+                if turn % max(1, keep // 10) == 0:
+                    self._forget_contents(tx, sid, turn)
+            return sid
+
+        sid = self._database.transact(write, writing=True)
+        self._named[session] = ((sid, *place), frozenset(contents))
+        if len(self._named) > _REMEMBERED:
+            self._named.pop(next(iter(self._named)), None)
+
+    def _there(self, tx: Transaction, session: str) -> int:
+        """Return the number of a session, locked against other writers."""
+        sid: int | None = tx.scalar(self._sql.session_id, session=session)
+        if sid is None:
+            raise no_session(self.name, session)
+        return sid
+
+    def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
+        """Forget what only reports named that are gone."""
+        old = {key for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last)}
+        for (plan,) in tx.all(self._sql.plans, sid=sid):
+            old.difference_update(named_in(plan))
+        for key in sorted(old):
+            if ":" not in key:  # originals of sources have one
+                tx.run(self._sql.drop_content, sid=sid, key=key)
+
+    def put_states(self, session: str, states: Mapping[str, str]) -> None:
+        """Set states of a session, by name: what one turn leaves to the next."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            self._put_states(tx, self._there(tx, session), states)
+
+        self._database.transact(write, writing=True)
+
+    def _put_states(self, tx: Transaction, sid: int, states: Mapping[str, str]) -> None:
+        for key, value in states.items():
+            tx.run(self._sql.put_state, session=sid, key=key, value=value)
+
+    def state(self, session: str, key: str) -> str | None:
+        """Return a state of a session, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.state, session=session, name=key)
+        return rows[0][0] if rows else None
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+        check_session_id(session)
+        bounds = {"first": first, "last": _MOST if last is None else last}
+        rows = self._database.ask(self._sql.reports, session=session, **bounds)
+        return [
+            Record(turn, step, from_microseconds(time), report, plan)
+            for turn, step, time, report, plan in rows
+        ]
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep contents that no report names, and forget those of old turns."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = self._there(tx, session)
+            rows = [(sid, key, turn, data) for key, data in contents.items()]
+            tx.many(self._sql.insert_contents, rows)
+            tx.run(self._sql.drop_named, sid=sid, turn=forget)
+
+        self._database.transact(write, writing=True)
+
+    def content(self, session: str, key: str) -> str | None:
+        """Return a content by its hash, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.content, session=session, key=key)
+        return rows[0][0] if rows else None
+
+    def read(
+        self,
+        session: str,
+        *,
+        view: View = "all",
+        after: int = 0,
+        before: int | None = None,
+        first_turn: int = 0,
+        last_turn: int | None = None,
+        settled: int | None = None,
+        newest: int | None = None,
+        oldest: int | None = None,
+    ) -> list[Item]:
+        """Return items by position, the oldest first."""
+        check_session_id(session)
+        given = {
+            "after": after or None,
+            "before": before,
+            "first_turn": first_turn or None,
+            "last_turn": last_turn,
+            "settled": settled,
+            "newest": newest,
+            "oldest": oldest,
+        }
+        values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
+        statement = self._sql.read(view, frozenset(values))
+        rows = self._database.ask(statement, session=session, **values)
+        items = to_items(rows, self.name)
+        return items[::-1] if newest is not None else sorted(items, key=lambda i: i.position)
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+        check_session_id(session)
+        values: dict[str, Any] = {} if status is None else {"state": status}
+        if newest is not None:
+            values["newest"] = min(newest, _MOST)
+        statement = self._sql.turns(state=status is not None, newest=newest is not None)
+        rows = self._database.ask(statement, session=session, **values)
+        return [_turn(row) for row in rows]
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        check_session_id(session)
+        rows = self._database.ask(self._sql.turn, session=session, turn=number)
+        return _turn(rows[0]) if rows else None
+
+    def reach(self, session: str, weight: int) -> Item | None:
+        """Return the oldest item that the newest items of this weight reach back to."""
+        check_session_id(session)
+        check_size(weight, "weight")
+        rows = self._database.ask(self._sql.reach, session=session, weight=min(weight, _MOST))
+        return next(iter(to_items(rows, self.name)), None)
+
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner."""
+        values = {"session": check_session_id(session), "turn": turn, "state": status}
+        statement = self._sql.settle
+        if by is not None:
+            statement, values["holder"] = self._sql.settle_own, by
+        return bool(self._database.transact(lambda tx: tx.all(statement, **values), writing=True))
+
+    def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
+        """Add token counts, by position and tokenizer, to items already appended."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = tx.scalar(self._sql.session_id, session=session)
+            for position, tokens in counts.items():
+                rows = self._sql.read("all", frozenset(("after", "before")))
+                found = tx.all(rows, session=session, after=position - 1, before=position + 1)
+                for item in to_items(found, self.name):
+                    merged = {**item.tokens, **tokens}
+                    tx.run(self._sql.recount, sid=sid, at=position, counted=to_tokens(merged))
+
+        self._database.transact(write, writing=True)
+
+    def entries(self, session: str, id: str | None = None) -> list[Item]:
+        """Return the items of the live entries by position; with an id, all its versions."""
+        check_session_id(session)
+        if id is None:
+            return to_items(self._database.ask(self._sql.live, session=session), self.name)
+        rows = self._database.ask(self._sql.versions, session=session, name=id)
+        return to_items(rows, self.name)
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions in the order of their ids, from the first behind `after`."""
+        check_size(limit, "limit")
+        rows = self._database.ask(
+            self._sql.list_sessions, last=after or "", newest=min(limit, _MOST)
+        )
+        return [_info(row) for row in rows]
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session, or None."""
+        rows = self._database.ask(self._sql.one_session, session=check_session_id(session))
+        return _info(rows[0]) if rows else None
+
+    def delete(self, session: str) -> None:
+        """Remove a session with all that belongs to it; an unknown one is no error."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            for statement in self._sql.deletes:
+                tx.run(statement, session=session)
+
+        self._database.transact(write, writing=True)
+
+    def close(self) -> None:
+        """Close all connections; the store can be used again and opens new ones."""
+        self._database.close()
+
+    def __enter__(self) -> SqlStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SqlStore({self.name!r})"
+
+
+def _turn(row: Sequence[Any]) -> Turn:
+    number, status, first, owner, until = row
+    return Turn(number, status, first, owner, None if until is None else from_microseconds(until))
+
+
+def _info(row: Sequence[Any]) -> SessionInfo:
+    name, head, turn, created, updated = row
+    return SessionInfo(name, head, turn, from_microseconds(created), from_microseconds(updated))

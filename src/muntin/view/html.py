@@ -1,0 +1,225 @@
+"""A window as HTML: in a notebook, or as one file that needs nothing else.
+
+There is no script and nothing is loaded. Whatever comes from a message or a name is escaped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from json import dumps
+from typing import Any
+
+from muntin.core.planning.window import Window
+from muntin.core.report import COLUMNS, NUMBERS, Report, SlotReport
+from muntin.view.bar import COLOURS, panes
+from muntin.view.lines import Piece, Shown, clip, lines, show
+
+# How many messages that were left out are shown, the newest, and how many messages in all.
+_LEFT_OUT = 200
+_MOST = 3_000
+
+_STYLE = """
+.muntin{font:14px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:68rem}
+.muntin *{box-sizing:border-box}
+.muntin .head{font-size:1.05em;margin:0 0 .6em}
+.muntin .head b{font-weight:650}
+.muntin .bad{color:#d1344b;font-weight:650}
+.muntin .bar{display:flex;height:2rem;border-radius:7px;overflow:hidden;gap:1px;margin:0 0 .5em}
+.muntin .bar div{min-width:2px}
+.muntin .free{background:repeating-linear-gradient(135deg,#8884 0 4px,#8882 4px 8px)!important}
+.muntin .legend{display:flex;flex-wrap:wrap;gap:.2em 1.1em;margin:0 0 1em;padding:0;font-size:.92em}
+.muntin i.key{display:inline-block;width:.75em;height:.75em;border-radius:3px;margin-right:.4em}
+.muntin table{border-collapse:collapse;width:100%;font-size:.92em;margin:0 0 1em}
+.muntin th,.muntin td{padding:.3em .6em;text-align:left;border-bottom:1px solid #8883;
+background:none!important;vertical-align:top}
+.muntin th{font-weight:600;opacity:.65}
+.muntin .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.muntin .dropped,.muntin .excluded{color:#d1344b}.muntin .trimmed{color:#b86e00}
+.muntin summary{cursor:pointer;font-weight:600;margin:.6em 0 .4em}
+.muntin article{border-left:4px solid #8886;padding:.1em 0 .1em .8em;margin:0 0 .7em}
+.muntin article.out{opacity:.75}
+.muntin article header{font-size:.85em;opacity:.75;padding:0}
+.muntin pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.1em 0;padding:0;border:0;
+background:none;color:inherit;font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.muntin del{text-decoration:line-through;text-decoration-color:#d1344b;opacity:.6}
+.muntin em{opacity:.65}
+.muntin :is(pre,del,header,li,td){unicode-bidi:isolate}
+"""
+_PAGE_STYLE = """
+:root{color-scheme:light dark}
+body{margin:2rem auto;padding:0 1.2rem;max-width:70rem;background:#fff;color:#1b1e24}
+h1{font:650 1.25rem/1.3 system-ui,sans-serif;margin:0 0 1rem}
+@media (prefers-color-scheme:dark){body{background:#14161a;color:#e4e7ec}
+body .muntin :is(.dropped,.excluded,.bad){color:#ff8095}body .muntin .trimmed{color:#ffb454}}
+"""
+
+
+def page(window: Window) -> str:
+    """Return a whole HTML page that shows the window and loads nothing."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>Window: {window.tokens:,} tokens</title><style>{_PAGE_STYLE}</style></head>"
+        f"<body><h1>Where every token went</h1>{_body(window, opened=True)}</body></html>\n"
+    )
+
+
+def html(window: Window) -> str:
+    """Return the window as a piece of HTML, for a notebook."""
+    return _body(window, opened=False)
+
+
+def _body(window: Window, *, opened: bool) -> str:
+    report = window.report
+    return (
+        f'<div class="muntin"><style>{_STYLE}</style>{_head(report)}{_bar(window)}{_table(report)}'
+        f"{_not_carried(report)}{_messages(window, opened)}{_tools(window)}</div>"
+    )
+
+
+def _head(report: Report) -> str:
+    share = f" ({report.tokens / report.budget:.0%})" if report.budget else ""
+    state = ' · <span class="bad">over budget</span>' if report.over_budget else ""
+    ignored = report.fallback and any(slot.floor for slot in report.slots)
+    floors = " · floors ignored" if ignored else ""
+    return (
+        f'<p class="head"><b>{report.tokens:,}</b> of {report.budget:,} tokens{share}{state}'
+        f"{floors} · counted by {escape(report.tokenizer)}</p>"
+    )
+
+
+def _bar(window: Window) -> str:
+    cells, legend = [], []
+    for name, tokens, (_, css) in panes(window):
+        free = ' class="free"' if name == "free" else ""
+        cells.append(
+            f'<div{free} title="{tokens:,} tokens: {escape(name)}" '
+            f'style="flex:{tokens} 0 2px;background:{css}"></div>'
+        )
+        legend.append(
+            f'<span><i class="key" style="background:{css}"></i>'
+            f"<bdi>{escape(name)}</bdi> {tokens:,}</span>"
+        )
+    return f'<div class="bar">{"".join(cells)}</div><p class="legend">{"".join(legend)}</p>'
+
+
+def _table(report: Report) -> str:
+    head = "".join(_cell("th", n, name) for n, name in enumerate(COLUMNS))
+    rows = [_row(slot, _colour(number)) for number, slot in enumerate(report.slots)]
+    for name in ("tools", "joined", "lead"):
+        tokens = getattr(report, f"{name}_tokens")
+        if tokens:
+            cells = (f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[""] * 5)
+            rows.append(f"<tr>{''.join(_cell('td', n, cell) for n, cell in enumerate(cells))}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _row(slot: SlotReport, colour: str) -> str:
+    about = "~" if slot.asked_is_estimate else ""
+    why = ": ".join(word for word in (slot.reason, slot.detail) if word)
+    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
+    cells = (
+        "",
+        "",
+        f"{slot.tokens_kept:,}",
+        f"{about}{slot.tokens_asked:,}",
+        f"{slot.messages_kept:,}/{slot.messages_asked:,}",
+        f"{slot.priority}",
+        f"{slot.floor:,}" if slot.floor else "",
+        "" if slot.cap is None else f"{slot.cap:,}",
+        f"{why}, needs +{min(nearest):,} tokens or more" if nearest else why,
+    )
+    return (
+        f'<tr><td><i class="key" style="background:{colour}"></i>'
+        f"<bdi>{escape(slot.name)}</bdi></td>"
+        f'<td class="{slot.status}">{slot.status}</td>'
+        + "".join(_cell("td", n, cell) for n, cell in enumerate(cells) if n > 1)
+        + "</tr>"
+    )
+
+
+def _cell(tag: str, column: int, text: str) -> str:
+    kind = ' class="n"' if column in NUMBERS else ""
+    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)][1]
+
+
+def _not_carried(report: Report) -> str:
+    if not report.not_carried:
+        return ""
+    rows = "".join(
+        f"<li>{escape(each.provider)}"
+        f"{'' if each.message is None else f', message {each.message}'}: "
+        f"{escape(each.what)}: {escape(each.reason)}</li>"
+        for each in report.not_carried
+    )
+    return f"<p><b>Not carried</b> by a request made of this window</p><ul>{rows}</ul>"
+
+
+def _messages(window: Window, opened: bool) -> str:
+    every = lines(window)
+    out = [line for line in every if line.place is None]
+    hidden = {id(line) for line in out[:-_LEFT_OUT]}
+    kept = [line for line in every if id(line) not in hidden]
+    beyond = len(kept) - _MOST
+    numbers = {slot.index: number for number, slot in enumerate(window.report.slots)}
+    names = {slot.index: slot.name for slot in window.report.slots}
+    told = "".join(_article(show(window, line), numbers, names) for line in kept[-_MOST:])
+    left = f", {len(out):,} left out" if out else ""
+    notes = ""
+    if hidden:
+        notes += f"<p><em>{len(hidden):,} older messages that were left out are not shown.</em></p>"
+    if beyond > 0:
+        notes += f"<p><em>The first {beyond:,} lines are not shown.</em></p>"
+    return (
+        f"<details{' open' if opened else ''}><summary>{len(window.messages):,} messages{left}"
+        f"</summary>{notes}{told}</details>"
+    )
+
+
+def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str:
+    number = None if line.slot is None else numbers.get(line.slot)
+    colour = "#8886" if number is None else _colour(number)
+    said = [line.role, *(["joined"] if line.slot is None else [names.get(line.slot, "")])]
+    if line.name:
+        said.append(line.name)
+    if line.state != "kept":
+        said.append(": ".join(word for word in (line.state, line.reason) if word))
+    out = ' class="out"' if line.place is None else ""
+    texts = [f"<pre>{''.join(map(_piece, line.pieces))}</pre>"] if line.pieces else []
+    for name, piece in line.calls:
+        texts.append(f"<pre>→ {escape(name)}({_piece(piece)})</pre>")
+    for kind, piece in line.notes:
+        label = "" if piece.text.startswith("File: ") else f"{kind}: "
+        texts.append(f"<pre>{label}{_piece(piece)}</pre>")
+    return (
+        f'<article{out} style="border-color:{colour}"><header><b>{escape(said[0])}</b> '
+        f"{escape(' · '.join(said[1:]))}</header>{''.join(texts)}</article>"
+    )
+
+
+def _piece(piece: Piece) -> str:
+    text = escape(piece.text)
+    if piece.hidden:
+        note = f"<em>… {piece.hidden:,} more characters …</em>"
+        text = f"{note}{text}" if piece.end == "head" else f"{text}{note}"
+    return f"<del>{text}</del>" if piece.cut else text
+
+
+def _tools(window: Window) -> str:
+    if not window.tools:
+        return ""
+    told = "".join(_schemas(window.tools))
+    return f"<details><summary>{len(window.tools):,} tools</summary>{told}</details>"
+
+
+def _schemas(tools: Sequence[Any]) -> Iterator[str]:
+    for tool in tools:
+        text = clip(dumps(tool, ensure_ascii=False, indent=1))
+        yield f"<article><pre>{_piece(text)}</pre></article>"

@@ -1,0 +1,230 @@
+"""The window as lines to look at: its messages in order, and between them what was left out.
+
+Owns where a left-out message stands and which part of a text was cut. It knows no HTML and no
+server; the receipt, the notebook and the inspector all show these lines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from muntin.core.counting.counter import file_hint
+from muntin.core.message import Message
+from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
+from muntin.core.planning.window import Fate, Window
+from muntin.core.report import Status
+
+# How much of one text is shown, at most.
+LONGEST = 20_000
+
+State: TypeAlias = Status | Literal["added"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: a message of the window (`place`), a declared one (`fate`, `number`), or both.
+
+    `joined` are the slots' texts that the message was put together from.
+    """
+
+    place: int | None
+    fate: Fate | None = None
+    number: int = 0
+    joined: tuple[Fate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a text: kept or `cut`; `hidden` characters are left out, at its `end`."""
+
+    text: str
+    cut: bool = False
+    hidden: int = 0
+    end: Literal["head", "tail"] = "tail"
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A line as a person sees it.
+
+    `slot` is the index of the slot, None where several were joined. `calls` are names and
+    arguments, `notes` what else the message holds (images, files, its reasoning).
+    """
+
+    place: int | None
+    slot: int | None
+    role: str
+    state: State
+    reason: str | None
+    pieces: tuple[Piece, ...]
+    calls: tuple[tuple[str, Piece], ...] = ()
+    notes: tuple[tuple[str, Piece], ...] = ()
+    name: str | None = field(default=None, kw_only=True)
+    answers: str | None = field(default=None, kw_only=True)
+
+
+def lines(window: Window) -> list[Line]:
+    """Return the messages of a window in order, what was left out where it would have stood."""
+    if not window.fates:  # it was pickled, and has forgotten what it was made of
+        return [Line(place) for place in range(len(window.messages))]
+    free: defaultdict[int, deque[int]] = defaultdict(deque)
+    for place, message in enumerate(window.messages):
+        free[id(message)].append(place)
+    joined = deque(place for place, slot in enumerate(window.origins) if slot is None)
+    result: list[Line] = []
+    for _, fates in _together(window.fates):
+        group = fates[0].slot.group
+        if group is not None and group.join is not None:
+            result += _joined(fates, joined)
+        else:
+            result += _merged(fates, free)
+    claimed = {line.place for line in result}
+    for place in range(len(window.messages)):
+        if place not in claimed:  # a marker
+            behind = (n for n, line in enumerate(result) if line.place and line.place > place)
+            result.insert(next(behind, len(result)), Line(place))
+    return result
+
+
+def _together(fates: Iterable[Fate]) -> Iterator[tuple[object, list[Fate]]]:
+    """Group fates by slot, those of joined and of interleaved slots together."""
+    order: dict[object, list[Fate]] = {}
+    for fate in fates:
+        group = fate.slot.group
+        apart = group is None or not (group.interleave or group.join is not None)
+        order.setdefault(fate.slot.index if apart else group, []).append(fate)
+    yield from order.items()
+
+
+def _joined(fates: Sequence[Fate], places: deque[int]) -> Iterator[Line]:
+    if any(fate.shown is not None for fate in fates) and places:
+        yield Line(places.popleft(), joined=tuple(fates))
+    else:
+        yield from (Line(None, fate) for fate in fates)
+
+
+def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
+    """Put what was left out of each slot before the next message of it that is shown."""
+    keyed: list[tuple[float, int, Line]] = []
+    for _, run in groupby(fates, key=lambda fate: fate.slot.index):
+        waiting: list[Line] = []
+        last = -1.0
+        for fate in run:
+            # A list is not copied when it is declared: it may have been emptied since.
+            there = range(min(fate.count, len(fate.slot.messages) - fate.first))
+            places = free.get(id(fate.shown)) if there and fate.shown is not None else None
+            if not places:
+                waiting += [Line(None, fate, number) for number in there]
+                continue
+            last = places.popleft()
+            keyed += [(last, 0, line) for line in waiting]
+            keyed.append((last, 1, Line(int(last), fate)))
+            waiting = []
+        keyed += [(last + 0.5, 0, line) for line in waiting]
+    keyed.sort(key=lambda item: item[:2])
+    return [line for _, _, line in keyed]
+
+
+def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
+    """Return a line as it is shown, no text of it longer than `longest`."""
+    fate = line.fate
+    shown = None if line.place is None else window.messages[line.place]
+    given = fate.given(line.number) if fate is not None else shown
+    message = shown or given
+    assert message is not None  # a line is a message of the window, or a declared one
+    if line.joined:
+        pieces: Iterable[Piece] = _join(line.joined, longest)
+        state: State = "kept" if all(each.shown for each in line.joined) else "trimmed"
+        reason = next((each.reason for each in line.joined if each.reason), None)
+    else:
+        keep = "tail" if fate is None else fate.slot.keep
+        pieces = _cut(given, shown, keep == "head", longest)
+        cut = any(piece.cut for piece in pieces) and shown is not None
+        state = "added" if fate is None else "kept" if fate.status == "trimmed" else fate.status
+        if fate is None and not window.fates:
+            state = "kept"
+        state = "trimmed" if cut else state
+        reason = fate.reason if fate is not None and state != "kept" else None
+    origin = fate.slot.index if fate is not None else None
+    if origin is None and line.place is not None:
+        origin = window.origins[line.place]
+    return Shown(
+        line.place,
+        origin,
+        message.role,
+        state,
+        reason,
+        tuple(pieces),
+        tuple((call.name, clip(call.arguments, longest)) for call in message.tool_calls),
+        tuple(_notes(message, longest)),
+        name=message.name and message.name[:longest],
+        answers=message.tool_call_id and message.tool_call_id[:longest],
+    )
+
+
+def clip(text: str, longest: int = LONGEST, *, cut: bool = False, head: bool = True) -> Piece:
+    """Return a text as a piece that shows its beginning, or its end, if it is too long."""
+    hidden = max(0, len(text) - longest)
+    if not hidden:
+        return Piece(text, cut)
+    if head:
+        return Piece(text[:longest], cut, hidden, "tail")
+    return Piece(text[hidden:], cut, hidden, "head")
+
+
+def _cut(given: Message | None, shown: Message | None, head: bool, longest: int) -> list[Piece]:
+    """Tell what was kept of a text from what was cut."""
+    whole = given.text if given is not None else ""
+    text = shown.text if shown is not None else ""
+    if shown is None:
+        return [clip(whole, longest, cut=True)] if whole else []
+    if text == whole:
+        return [clip(text, longest)] if text else []
+    if head and whole.startswith(text):
+        return _nonempty([clip(text, longest), clip(whole[len(text) :], longest, cut=True)])
+    if whole.endswith(text):
+        gone = whole[: len(whole) - len(text)]
+        return _nonempty([clip(gone, longest, cut=True, head=False), clip(text, longest)])
+    return _nonempty([clip(whole, longest, cut=True), clip(text, longest)])
+
+
+def _nonempty(pieces: list[Piece]) -> list[Piece]:
+    return [piece for piece in pieces if piece.text]
+
+
+def _join(fates: Sequence[Fate], longest: int) -> Iterator[Piece]:
+    group = fates[0].slot.group
+    separator = (group.join if group is not None else None) or ""
+    begun = False
+    for fate in fates:
+        if fate.status == "empty":
+            continue
+        kept = fate.shown is not None
+        text = fate.shown.text if fate.shown is not None else fate.given().text
+        if kept and begun:
+            yield Piece(separator)
+        begun = begun or kept
+        piece = clip(text, longest, cut=not kept)
+        yield Piece(piece.text, piece.cut, piece.hidden, piece.end, fate.slot.index)
+
+
+def _notes(message: Message, longest: int) -> Iterator[tuple[str, Piece]]:
+    parts: Sequence[Part] = message.content if isinstance(message.content, tuple) else ()
+    for part in parts:
+        if isinstance(part, Reasoning):
+            yield "reasoning", clip(part.text, longest)
+        elif isinstance(part, Image):
+            yield "image", clip(part.url, 200)
+        elif isinstance(part, File):
+            yield "file", clip(part.name or part.id or "inline", 200)
+        elif isinstance(part, Other):
+            yield "part", clip(str(part.data["type"]), 200)
+        else:
+            assert isinstance(part, Text)
+    for each in message.attachments:
+        yield "file", clip(file_hint(each.name), 200)

@@ -1,0 +1,193 @@
+"""Golden requests: one file a feature, with what each provider gets and what it cannot carry.
+
+`MUNTIN_WRITE_GOLDEN=1` writes the files anew; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muntin import (
+    Attachment,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Slots,
+    Text,
+    ToolCall,
+    Window,
+    assistant,
+    system,
+    tool,
+    user,
+)
+from muntin.core.parts import Other
+from muntin.core.planning.window import Breakpoint
+from tests.providers.wire.rules import CHECKS
+from tests.providers.wire.windows import PDF, PNG, PROVIDERS, SIGNATURE, TOOLS, encode
+
+GOLDEN = Path(__file__).parent / "golden"
+REPORT = Attachment("1", "report.pdf", 9, "document", "application/pdf")
+PHOTO = Attachment("2", "photo.png", 9, "image")
+SONG = Attachment("3", "song.mp3", 9, "audio", "audio/mpeg")
+
+
+def window(*messages: Message, tools: Any = ()) -> Window:
+    slots = Slots(100_000, tokenizer=len, tools=tools)
+    slots.add("history", list(messages))
+    return slots.render()
+
+
+def call(*ids: str, text: str | None = None) -> Message:
+    calls = [ToolCall(each, "look_up", json.dumps({"q": each})) for each in ids]
+    return assistant(text, tool_calls=calls)
+
+
+def cache_marks() -> Window:
+    made = window(system("rules"), user("a"), assistant("b"), user("c"))
+    return replace(made, breakpoints=(Breakpoint(1, "1h"), Breakpoint(3)))
+
+
+FEATURES: dict[str, Callable[[], Window]] = {
+    "plain": lambda: window(system("Be brief."), user("Hi"), assistant("Hello"), user("Bye")),
+    "parallel-calls": lambda: window(
+        user("q"), call("a", "b", text="Looking."), tool("b", "2"), tool("a", "1"), assistant("3")
+    ),
+    "call-without-result": lambda: window(user("q"), call("a"), user("well?")),
+    "result-after-other-messages": lambda: window(
+        user("q"), call("a"), user("wait"), tool("a", "1")
+    ),
+    "ids-used-again": lambda: window(
+        user("q"), call("a"), tool("a", "1"), call("a"), tool("a", "2")
+    ),
+    "ids-refused": lambda: window(user("q"), call("functions.f:0"), tool("functions.f:0", "1")),
+    "result-of-nothing": lambda: window(user("q"), Message("tool", "42")),
+    "empty-result": lambda: window(user("q"), call("a"), tool("a", "")),
+    "failed-result": lambda: window(
+        user("q"), call("a"), Message("tool", "boom", tool_call_id="a", extra={"is_error": True})
+    ),
+    "picture-in-result": lambda: window(
+        user("q"), call("a"), Message("tool", (Text("see"), Image(PNG)), tool_call_id="a")
+    ),
+    "assistant-first": lambda: window(system("s"), assistant("Hello"), user("Hi")),
+    "system-later": lambda: window(system("s"), user("Hi"), system("Now in French."), user("Go")),
+    "system-only": lambda: window(system("Write a poem.")),
+    "same-role-twice": lambda: window(user("a"), user("b"), assistant("c"), assistant("d")),
+    "reasoning-of-anthropic": lambda: window(
+        user("q"),
+        Message(
+            "assistant",
+            (
+                Reasoning("hm", signature="sig"),
+                Other({"type": "redacted_thinking", "data": "x"}),
+                Text("yes"),
+            ),
+        ),
+    ),
+    "reasoning-of-openai": lambda: window(
+        user("q"),
+        Message(
+            "assistant",
+            (
+                Reasoning("hm", signature="enc", extra={"id": "rs_1", "summary": []}),
+                Text("yes", extra={"item_id": "msg_1"}),
+            ),
+            tool_calls=(ToolCall("c", "f", "{}", extra={"item_id": "fc_1"}),),
+        ),
+        tool("c", "1"),
+    ),
+    "reasoning-of-google": lambda: window(
+        user("q"),
+        Message(
+            "assistant",
+            (Reasoning("hm", extra={"thought": True}),),
+            tool_calls=(ToolCall("c", "f", "{}", extra={"thought_signature": SIGNATURE}),),
+        ),
+        tool("c", "1"),
+    ),
+    "reasoning-in-the-open": lambda: window(
+        user("q"), Message("assistant", "yes", extra={"reasoning_content": "hm"})
+    ),
+    "reasoning-alone": lambda: window(
+        user("q"), Message("assistant", (Reasoning("hm", signature="sig"),)), user("well?")
+    ),
+    "images": lambda: window(
+        Message("user", (Text("See"), Image("https://example.org/a.png", detail="low"), Image(PNG)))
+    ),
+    "files": lambda: window(
+        Message("user", (Text("Read"), File("file-1", name="a.pdf"), File(data=PDF, name="b.pdf")))
+    ),
+    "sound": lambda: window(
+        Message(
+            "user",
+            (Other({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),),
+        )
+    ),
+    "attachments-hinted": lambda: window(user("See", attachments=[REPORT, PHOTO])),
+    "attachments-sent": lambda: window(user("See", attachments=[REPORT, PHOTO, SONG])),
+    "arguments-that-are-no-object": lambda: window(
+        user("q"),
+        assistant(tool_calls=[ToolCall("a", "f", "oops"), ToolCall("b", "g", "")]),
+        tool("a", "1"),
+        tool("b", "2"),
+    ),
+    "cache-marks": cache_marks,
+    "cache-marks-of-the-user": lambda: window(
+        Message("user", (Text("long", extra={"cache_control": {"type": "ephemeral"}}),)),
+    ),
+    "refusal": lambda: window(
+        user("q"), Message("assistant", (Other({"type": "refusal", "refusal": "No."}),)), user("?")
+    ),
+    "unknown-parts-and-fields": lambda: window(
+        Message("user", (Text("a"), Other({"type": "mystery"})), name="ann", extra={"x": 1})
+    ),
+    "developer": lambda: window(
+        Message.from_dict({"role": "developer", "content": "rules"}), user("Hi")
+    ),
+    "tools": lambda: window(user("Hi"), tools=TOOLS),
+}
+FILES = {"1": File("file-9"), "2": File(data=PNG), "3": File(data="AAAA")}
+
+
+def plain(value: Any) -> str:
+    assert isinstance(value, bytes)
+    return "base64:" + b64encode(value).decode()
+
+
+def golden(feature: str) -> str:
+    made = FEATURES[feature]()
+    files = FILES if feature == "attachments-sent" else None
+    requests = {provider: encode(made, provider, files=files) for provider in PROVIDERS}
+    lost = []
+    for provider in PROVIDERS:
+        encode(made, provider, files=files)
+        name = "openai" if provider in ("chat", "responses") else provider
+        for entry in made.report.not_carried:
+            if entry.provider == name:
+                where = "" if entry.message is None else f"message {entry.message}: "
+                lost.append(f"{provider}: {where}{entry.what}: {entry.reason}")
+    for provider, request in requests.items():
+        CHECKS[provider](request)
+    whole = {**requests, "not carried": lost}
+    return json.dumps(whole, indent=2, ensure_ascii=False, default=plain) + "\n"
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_request_is_as_recorded(feature):
+    path = GOLDEN / f"{feature}.json"
+    if os.environ.get("MUNTIN_WRITE_GOLDEN"):
+        path.write_text(golden(feature), encoding="utf-8")
+    assert golden(feature) == path.read_text(encoding="utf-8")
+
+
+def test_every_file_is_of_a_feature():
+    assert {path.stem for path in GOLDEN.glob("*.json")} == set(FEATURES)

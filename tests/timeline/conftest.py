@@ -1,0 +1,38 @@
+"""The three stores, each fresh for a test: in memory, an SQLite file, a real PostgreSQL."""
+
+from collections.abc import Iterator
+from itertools import count
+from urllib.parse import quote
+
+import pytest
+
+from muntin.timeline.store import Store, open_store
+from tests.reliability.server import SUPERUSER, Server, running_server
+
+_schemas = count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def store_url(request, tmp_path) -> str:
+    """Return the address of an empty store."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    server: Server = request.getfixturevalue("server")
+    schema = f"test_{next(_schemas)}"  # tables of its own, quicker made than a database
+    server.ask(f"CREATE SCHEMA {schema}")
+    return f"{server.url(SUPERUSER)}&options={quote(f'-csearch_path={schema}')}"
+
+
+@pytest.fixture
+def store(store_url) -> Iterator[Store]:
+    opened = open_store(store_url)
+    yield opened
+    opened.close()

@@ -1,0 +1,143 @@
+"""All stores keep the same promises, and the suite notices one that does not."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from muntin.timeline.store.conformance import CHECKS, check_store
+from muntin.timeline.store.memory import MemoryStore
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_store_keeps_its_promises(check, store):
+    check(store)
+
+
+class Shifting(MemoryStore):
+    def read(self, session, **asked):
+        return [
+            replace(item, position=item.position - 1) for item in super().read(session, **asked)
+        ]
+
+
+class NewestFirst(MemoryStore):
+    def read(self, session, **asked):
+        return super().read(session, **asked)[::-1]
+
+
+class HalfWritten(MemoryStore):
+    def append(self, session, drafts, **given):
+        write = super().append
+        return [item for draft in drafts for item in write(session, [draft], **given)]
+
+
+class IgnoresCase(MemoryStore):
+    def append(self, session, drafts, **given):
+        return super().append(session.lower(), drafts, **given)
+
+    def read(self, session, **asked):
+        return super().read(session.lower(), **asked)
+
+
+class LosesNul(MemoryStore):
+    def append(self, session, drafts, **given):
+        kept = [
+            replace(d, message=replace(d.message, content=d.message.content.replace("\0", "")))
+            if d.message and isinstance(d.message.content, str)
+            else d
+            for d in drafts
+        ]
+        return super().append(session, kept, **given)
+
+
+class ForgetsTheOwner(MemoryStore):
+    def append(self, session, drafts, **given):
+        return super().append(session, drafts)
+
+
+class ShowsFailedTurns(MemoryStore):
+    def read(self, session, settled=None, **asked):
+        return super().read(session, **asked)
+
+
+class KeepsReplacedEntries(MemoryStore):
+    def entries(self, session, id=None):
+        if id is not None:
+            return super().entries(session, id)
+        return [item for item in self.read(session) if item.kind == "context_inserted"]
+
+
+class NeverDeletes(MemoryStore):
+    def delete(self, session):
+        pass
+
+
+class ReplacesCounts(MemoryStore):
+    def count(self, session, counts):
+        kept = self._sessions[session].items if session in self._sessions else []
+        for position, tokens in counts.items():
+            if position <= len(kept):
+                kept[position - 1] = replace(kept[position - 1], tokens=tokens)
+
+
+BROKEN = {
+    Shifting: "positions_count_up_from_one",
+    NewestFirst: "a_page_is_the_oldest_or_newest_between_two_positions",
+    HalfWritten: "a_refused_append_leaves_nothing",
+    IgnoresCase: "sessions_are_kept_apart",
+    LosesNul: "hostile_texts_are_kept_exactly",
+    ForgetsTheOwner: "a_turn_has_an_owner_and_a_lease",
+    ShowsFailedTurns: "settled_leaves_out_what_failed",
+    KeepsReplacedEntries: "an_entry_lives_until_replaced_or_removed",
+    NeverDeletes: "a_deleted_session_is_gone",
+    ReplacesCounts: "counts_are_added_to_items",
+}
+
+
+@pytest.mark.parametrize(
+    ("broken", "fact"),
+    BROKEN.items(),
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_a_store_that_breaks_a_promise_fails_the_check_of_that_promise(broken, fact):
+    (check,) = [check for check in CHECKS if check.__name__ == fact]
+    with pytest.raises(AssertionError):
+        check(broken())
+
+
+def test_check_store_passes_a_good_store_and_gives_each_check_a_fresh_one():
+    made = []
+
+    def make():
+        made.append(MemoryStore())
+        return made[-1]
+
+    check_store(make)
+    assert len(made) == len(CHECKS)
+
+
+def test_check_store_says_which_facts_are_untrue():
+    with pytest.raises(AssertionError) as failed:
+        check_store(NeverDeletes)
+    text = str(failed.value)
+    assert text.startswith(f"3 of {len(CHECKS)} facts about stores are untrue of this one:")
+    assert "a_deleted_session_is_gone: Nothing of a deleted session is left" in text
+    assert "sessions_are_kept_apart" in text
+    assert "positions_count_up_from_one" not in text
+
+
+def test_every_check_states_its_fact():
+    names = [check.__name__ for check in CHECKS]
+    assert len(set(names)) == len(names) > 30
+    assert all(check.__doc__ and check.__doc__.endswith(".") for check in CHECKS)
+
+
+def test_the_suite_needs_neither_pytest_nor_a_database():
+    program = (
+        "import sys; import muntin.timeline.store.conformance; "
+        "print([m for m in ('pytest', 'hypothesis', 'sqlalchemy', 'psycopg') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")

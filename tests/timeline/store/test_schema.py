@@ -1,0 +1,183 @@
+"""Versions of the tables: recorded, brought forward, never back."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from muntin import StoreError, user
+from muntin.timeline.session import Session
+from muntin.timeline.store import open_store, schema
+from muntin.timeline.store.conformance.facts import at_once
+
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
+
+
+def rows(url, statement):
+    """Run a statement past the store and return its rows."""
+    connect = sqlite3.connect if url.startswith("sqlite") else psycopg.connect
+    with closing(connect(url.removeprefix("sqlite:///"))) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def open_and_close(url):
+    open_store(url).close()
+
+
+OURS = schema.MIGRATIONS
+
+
+def version(later):
+    """The version of the tables with so many migrations after ours."""
+    return str(len(OURS) + later)
+
+
+def add_table(dialect):
+    return ["CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)"]
+
+
+def add_column(dialect):
+    return ["ALTER TABLE muntin_extra ADD COLUMN y INTEGER"]
+
+
+def breaks(dialect):
+    return ["CREATE TABLE muntin_half (x INTEGER)", "INSERT INTO nowhere VALUES (1)"]
+
+
+def migrations(monkeypatch, *more):
+    monkeypatch.setattr(schema, "MIGRATIONS", (*OURS, *more))
+
+
+def test_the_version_is_recorded(store_url):
+    open_and_close(store_url)
+    assert rows(store_url, "SELECT key, value FROM muntin_meta") == [
+        ("version", str(len(schema.MIGRATIONS)))
+    ]
+
+
+def test_an_older_store_is_brought_forward_and_keeps_what_it_has(store_url, monkeypatch):
+    with closing(open_store(store_url)) as store:
+        Session("s", store=store).append(user("kept"))
+    migrations(monkeypatch, add_table, add_column)
+    with closing(open_store(store_url)) as store:
+        assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
+        Session("s", store=store).append(user("more"))
+    assert rows(store_url, "SELECT x, y FROM muntin_extra") == [(7, None)]
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(2),)]
+
+
+def test_a_store_of_the_first_version_is_brought_to_ours(store_url, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(schema, "MIGRATIONS", OURS[:1])
+        with closing(open_store(store_url)) as store:
+            Session("s", store=store).append(user("kept"))
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
+    with closing(open_store(store_url)) as store:
+        store.put_states("s", {"window": "new"})
+        assert store.state("s", "window") == "new"
+        assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
+
+
+def test_a_store_is_brought_forward_once_and_from_where_it_is(store_url, monkeypatch):
+    open_and_close(store_url)
+    migrations(monkeypatch, add_table)
+    open_and_close(store_url)
+    open_and_close(store_url)
+    assert rows(store_url, "SELECT x FROM muntin_extra") == [(7,)]
+    migrations(monkeypatch, breaks, add_column)  # the second one was done, and is not done again
+    open_and_close(store_url)
+    assert rows(store_url, "SELECT x, y FROM muntin_extra") == [(7, None)]
+
+
+def test_a_new_store_gets_the_newest_tables_at_once(store_url, monkeypatch):
+    migrations(monkeypatch, add_table, add_column)
+    open_and_close(store_url)
+    assert rows(store_url, "SELECT x, y FROM muntin_extra") == [(7, None)]
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(2),)]
+
+
+def test_a_newer_store_is_refused_with_its_name_and_left_as_it_is(store_url, monkeypatch):
+    with monkeypatch.context() as newer:
+        migrations(newer, add_table, add_column)
+        with closing(open_store(store_url)) as store:
+            name = store.name
+            Session("s", store=store).append(user("kept"))
+    with pytest.raises(StoreError) as refused:
+        open_store(store_url)
+    assert str(refused.value) == (
+        f"{name}: written by a newer Muntin (version {version(2)} of its tables, this one knows "
+        f"{version(0)}); "
+        "upgrade with: pip install -U muntin"
+    )
+    migrations(monkeypatch, add_table, add_column)
+    with closing(open_store(store_url)) as store:
+        assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
+
+
+def test_a_migration_that_fails_changes_nothing(store_url, monkeypatch):
+    open_and_close(store_url)
+    with monkeypatch.context() as broken:
+        migrations(broken, add_table, breaks)
+        with pytest.raises(StoreError, match="nowhere"):
+            open_store(store_url)
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(0),)]
+    migrations(monkeypatch, add_table)
+    open_and_close(store_url)
+    assert rows(store_url, "SELECT x FROM muntin_extra") == [(7,)]
+
+
+def test_threads_that_open_a_new_store_at_once_all_get_it(store_url):
+    opened = []
+
+    def work():
+        store = open_store(store_url)
+        opened.append(store)
+        Session("s", store=store).append(user("x"))
+
+    at_once([work] * 6)
+    assert [len(store.read("s")) for store in opened] == [6] * 6
+    for store in opened:
+        store.close()
+    assert rows(store_url, "SELECT value FROM muntin_meta") == [(str(len(schema.MIGRATIONS)),)]
+
+
+OPEN = """
+import sys
+from muntin.timeline.store import open_store
+from muntin.timeline.items import Draft
+print("ready", flush=True)
+sys.stdin.read()
+open_store(sys.argv[1]).append("s", [Draft("wake", payload=1)])
+"""
+
+
+def test_processes_that_open_a_new_store_at_once_all_get_it(store_url):
+    program = [sys.executable, "-c", OPEN, store_url]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(program, stdin=pipe, stdout=pipe) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in processes:  # all stand before the door, and it is opened
+        assert process.stdin is not None
+        process.stdin.close()
+    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+    with closing(open_store(store_url)) as store:
+        assert [item.position for item in store.read("s")] == [1, 2, 3]
+
+
+def test_a_store_brought_forward_by_many_at_once_is_brought_forward_once(store_url, monkeypatch):
+    open_and_close(store_url)
+    migrations(monkeypatch, add_table)
+    at_once([lambda: open_and_close(store_url)] * 6)
+    assert rows(store_url, "SELECT x FROM muntin_extra") == [(7,)]
+
+
+def test_sessions_are_compared_by_code_point(store_url):
+    with closing(open_store(store_url)) as store:
+        for id in ("b", "B", "é", "z", "_"):
+            Session(id, store=store).append(user("x"))
+        assert [info.id for info in store.sessions()] == ["B", "_", "b", "z", "é"]
