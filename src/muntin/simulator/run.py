@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching import Caching
 from muntin.core.counting.counter import TokenizerLike
+from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
@@ -254,7 +255,7 @@ class _Teller:
         self._rules = rules
         self._pause = _checked(pause)
         self._at = 0.0
-        self._before: Sequence[Block] = ()
+        self._before: Pieces = ()
 
     def send(
         self,
@@ -286,7 +287,7 @@ class _Teller:
                 cause,
             )
         )
-        self._before = made.blocks[:stable]
+        self._before = _pieces(made, stable)
 
 
 def _checked(pause: Pause) -> Pause:
@@ -308,16 +309,20 @@ def _before_retrieval(blocks: Sequence[Block]) -> int:
     return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
 
 
-def _divergence(before: Sequence[Block], made: Made) -> tuple[int | None, str | None]:
+def _pieces(made: Made, end: int | None = None) -> Pieces:
+    """Return the first blocks as pieces with a slot; the user message that leads has none."""
+    return [(block.key, block.source) for block in made.blocks[:end] if block.source != "lead"]
+
+
+def _divergence(before: Pieces, made: Made) -> tuple[int | None, str | None]:
     """Return the first message that differs from the request before, and why."""
-    for place, (old, new) in enumerate(zip(before, made.blocks, strict=False)):
-        if old.key != new.key:
-            moved = any(block.key == new.key for block in before[place:])
-            return made.places[place], f"{old.source} {'trimmed' if moved else 'changed'}"
-    if len(made.blocks) < len(before):
-        source = before[len(made.blocks)].source
-        return max(made.places, default=-1) + 1, f"{source} trimmed"
-    return None, None
+    there = parted(_pieces(made), before)
+    if there is None:
+        return None, None
+    both = zip(made.blocks, made.places, strict=True)
+    places = [place for block, place in both if block.source != "lead"]
+    first = places[there.place] if there.place < len(places) else max(places, default=-1) + 1
+    return first, f"{there.slot} {there.reason}"
 
 
 def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
