@@ -6,8 +6,7 @@ import json
 
 from muntin import Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
-from muntin.inspector.costs import price_of
-from muntin.inspector.data import FEW, messages, sessions, turns, window
+from muntin.inspector.data import FEW, messages, price_of, sessions, turns, window
 from muntin.inspector.plans import PLANS, Plans
 from muntin.runtime.reports import read_plan
 from muntin.timeline.store.memory import MemoryStore

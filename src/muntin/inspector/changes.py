@@ -19,8 +19,7 @@ from muntin.core.planning.prefix import REASONS, Parted, Pieces, parted, pieces
 from muntin.core.planning.window import Window
 from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
-from muntin.inspector.costs import price_of
-from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, window
+from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, at, key_of
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -18,7 +17,7 @@ from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType
-from muntin.providers.names import caching_for
+from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
@@ -69,7 +68,7 @@ def simulate(
         retained = sum(block.tokens for block in made.blocks if block.source in history)
         told.send(turn, made, marks, retained)
     run = Run("windows", tuple(told.steps))
-    return Simulation((run,), rules, model=profile.name, dollars=input_price(profile.name))
+    return Simulation((run,), rules, model=profile.name, dollars=_input_price(profile.name))
 
 
 def simulate_trace(
@@ -119,7 +118,7 @@ def simulate_trace(
         rules,
         model=profile.name,
         budget=tokens,
-        dollars=input_price(profile.name),
+        dollars=_input_price(profile.name),
     )
 
 
@@ -362,18 +361,6 @@ def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Cach
     return replace(profile, caching=caching), caching
 
 
-def input_price(model: str) -> float | None:
-    """Return the dollars of a million tokens of plain input today; None if they are not known."""
-    try:
-        from genai_prices.data_snapshot import get_snapshot
-    except ImportError:
-        return None
-    provider, _, name = model.partition("/")
-    try:
-        _, info = get_snapshot().find_provider_model(name, None, provider, None)
-    except LookupError:
-        return None
-    price: Any = info.get_prices(datetime.now(UTC)).input_mtok
-    # A tiered price: the tiers begin far beyond the windows that are worth trimming to.
-    base = getattr(price, "base", price)
-    return None if base is None else float(base)
+def _input_price(model: str) -> float | None:
+    prices = prices_of(model)
+    return None if prices is None else prices[0]
