@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
 from muntin.core.budget import DEFAULT_BUDGET, Budget
 from muntin.core.message import Input
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
@@ -107,9 +108,9 @@ def _compose(
 
 def _model(provider: str | None, own: str | None) -> str | None:
     """Return the model meant: a provider alone is that of the file's own model, if it fits."""
-    if provider is None or "/" in provider:
+    if provider is None or ModelName.parse(provider).provider is not None:
         return provider or own
-    return own if own and own.startswith(f"{provider}/") else f"{provider}/"
+    return own if own and ModelName.parse(own).provider == provider else f"{provider}/"
 
 
 def _budget(model: str | None, max_tokens: int | None) -> Budget | int:

@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 from muntin.calls import in_thread, settle
 from muntin.core.checks import check_optional_text, check_text
+from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
 from muntin.core.planning.window import Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderError, UnknownAsset
@@ -313,7 +314,7 @@ class WithAssets:
     def __init__(self, model: FileModel, assets: Assets) -> None:
         self._model = model
         self._assets = assets
-        self._provider = model.name.partition("/")[0]
+        self._provider = ModelName.parse(model.name).provider or model.name
         self._uploader: Any = model if callable(getattr(model, "upload", None)) else None
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from muntin.core.caching import Caching
+from muntin.core.model_name import ModelName
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
@@ -95,10 +96,9 @@ def facts(model: str) -> Facts:
             "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
             "or pass a Budget with the tokens you want"
         ) from error
-    # "openrouter/anthropic/claude" is provider openrouter: the first slash splits.
-    provider, _, name = model.partition("/") if "/" in model else (None, "", model)
+    named = ModelName.parse(model)
     try:
-        info = get_snapshot().find_provider_model(name, None, provider, None)[1]
+        info = get_snapshot().find_provider_model(named.model, None, named.provider, None)[1]
     except LookupError:
         raise UnknownModel(
             f"no model {model!r} is known; check the name, "

@@ -15,6 +15,7 @@ from muntin.agent.tools import ToolLike, tool_name, tool_schema
 from muntin.calls import ask
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, user
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import Profile
@@ -276,8 +277,8 @@ class Call:
         return profile
 
     def _provider(self) -> tuple[str | None, str]:
-        provider, slash, model_id = self.model.name.partition("/")
-        return (provider, model_id) if slash else (None, self.model.name)
+        named = ModelName.parse(self.model.name)
+        return named.provider, named.model
 
     def _settings(self) -> dict[str, Any]:
         """Merge settings: of the process, the capabilities, the prompt, the generator itself."""
