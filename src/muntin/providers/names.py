@@ -105,8 +105,8 @@ def facts(model: str) -> Facts:
             "or pass a Budget, for example Budget(128_000)"
         ) from None
     prices = info.get_prices(datetime.now(UTC))
-    named = (_price(prices, f"{each}_mtok") for each in ("input", "cache_read", "cache_write"))
-    return Facts(info.context_window, *named)
+    kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok")
+    return Facts(info.context_window, *(_price(prices, kind) for kind in kinds))
 
 
 def context_window(model: str) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity, in_thread
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, digest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
@@ -219,7 +218,7 @@ def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
 
 
 def _hash(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest(text, size=8)
 
 
 def declare(
