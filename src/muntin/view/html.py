@@ -107,16 +107,16 @@ def _bar(window: Window) -> str:
 
 def _table(report: Report) -> str:
     head = "".join(_cell("th", n, name) for n, name in enumerate(COLUMNS))
-    rows = [
-        _row(row, number < len(report.slots), number) for number, row in enumerate(report.rows())
-    ]
+    colours = map(_colour, range(len(report.slots)))
+    rows = [_row(row, next(colours, None)) for row in report.rows()]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _row(row: Sequence[str], is_slot: bool, number: int) -> str:
+def _row(row: Sequence[str], colour: str | None) -> str:
+    """Return a row of the table; that of a slot has a colour."""
     name, status = (_cell("td", n, row[n]) for n in range(2))
-    if is_slot:
-        key = f'<i class="key" style="background:{_colour(number)}"></i>'
+    if colour is not None:
+        key = f'<i class="key" style="background:{colour}"></i>'
         name = f"<td>{key}<bdi>{escape(row[0])}</bdi></td>"
         status = f'<td class="{row[1]}">{row[1]}</td>'
     cells = (_cell("td", n, "" if row[n] == NOTHING else row[n]) for n in range(2, len(row)))
