@@ -19,13 +19,14 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
 from muntin.core.planning.cut import longest
 from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
+from muntin.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools, tool_schema
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
@@ -30,6 +30,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import Work, in_store, queue
 from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
 from muntin.settings import check_settings
+from muntin.threads import in_thread
 from muntin.timeline.items import draft_of
 from muntin.timeline.past import Past
 from muntin.timeline.session import Session

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import arity, in_thread
+from muntin.calls import arity
 from muntin.core.checks import check_text, digest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
@@ -23,6 +23,7 @@ from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context
 from muntin.prompts.definition import prompt
+from muntin.threads import in_thread
 from muntin.timeline.past import Past
 
 Place: TypeAlias = Literal["wake", "before"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike, tool_name, tool_schema
-from muntin.calls import ask
+from muntin.calls import call_async
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, user
 from muntin.core.model_name import ModelName
@@ -264,7 +264,7 @@ class Call:
             return Step(used.resolved.parts, block, tagged, told, used.resolved.prompt)
         text = made.prompt
         if callable(text):
-            text = await ask(text, f"the prompt of {made.what}", ctx.input, ctx)
+            text = await call_async(text, f"the prompt of {made.what}", ctx.input, ctx)
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return Step([Part("prompt", text or "", PINNED, True)], block, tagged, told)
