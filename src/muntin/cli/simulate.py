@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+import typer
 
 from muntin.cli.terminal import failing, print_json, progress, say
 from muntin.core.planning.slot import Stepped
@@ -17,50 +19,47 @@ from muntin.errors import InvalidInput
 from muntin.simulator import simulate_trace
 from muntin.simulator.run import PolicyLike
 
-if TYPE_CHECKING:
-    from typer import Typer
-
 DEFAULT_POLICIES = ("exact", "stepped", "full")
 
 
-def register(command: "Typer") -> None:
-    """Add the command to the application."""
-    import typer
+def register(command: typer.Typer) -> None:
+    """Add the command."""
+    command.command()(simulate)
 
-    @command.command()
-    @failing()
-    def simulate(
-        trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],
-        budget: Annotated[int, typer.Option(help="Tokens of a window.")],
-        model: Annotated[str, typer.Option(help="anthropic/claude-sonnet-4-5, openai/gpt-5 ...")],
-        policy: Annotated[
-            list[str] | None,
-            typer.Option(help="exact, stepped, stepped=0.6, full, module:function; repeatable."),
-        ] = None,
-        steps: Annotated[bool, typer.Option("--steps", help="A request a tool step.")] = False,
-        pause: Annotated[float, typer.Option(help="Seconds between two requests.")] = 30.0,
-        plot: Annotated[Path | None, typer.Option(help="Draw a picture: out.html.")] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    ) -> None:
-        """Replay a recorded conversation: what prompt caching saves, policy by policy."""
-        messages = read_trace(trace)
-        policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
-        with progress(f"replaying {len(messages):,} messages"):
-            result = simulate_trace(
-                messages,
-                budget=budget,
-                model=model,
-                policies=policies,
-                steps=steps,
-                pause=pause,
-            )
-        if plot is not None:
-            result.save(plot)
-        if as_json:
-            print_json(result.to_dict())
-        else:
-            for line in str(result).split("\n"):
-                say(line)
+
+@failing()
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],
+    budget: Annotated[int, typer.Option(help="Tokens of a window.")],
+    model: Annotated[str, typer.Option(help="anthropic/claude-sonnet-4-5, openai/gpt-5 ...")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="exact, stepped, stepped=0.6, full, module:function; repeatable."),
+    ] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="A request a tool step.")] = False,
+    pause: Annotated[float, typer.Option(help="Seconds between two requests.")] = 30.0,
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture: out.html.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay a recorded conversation: what prompt caching saves, policy by policy."""
+    messages = read_trace(trace)
+    policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
+    with progress(f"replaying {len(messages):,} messages"):
+        result = simulate_trace(
+            messages,
+            budget=budget,
+            model=model,
+            policies=policies,
+            steps=steps,
+            pause=pause,
+        )
+    if plot is not None:
+        result.save(plot)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        for line in str(result).split("\n"):
+            say(line)
 
 
 def read_trace(path: Path) -> list[Mapping[str, Any]]:
