@@ -21,7 +21,7 @@ from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.providers.sdks import APIS, find_api
 from muntin.timeline.store import DEFAULT_URL, open_store
 
-# What an extra is for, in the words of whoever misses it.
+# What an extra is for.
 PURPOSES = {
     "prices": "context windows and prices by a model's name",
     "prompts": "prompts, prompt files, tools as functions",
@@ -49,7 +49,7 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `missing` is something nobody asked for; `broken` is to be mended."""
+    """One finding. `missing` was not asked for; `broken` is to be mended."""
 
     group: str
     name: str
