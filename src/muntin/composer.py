@@ -100,14 +100,26 @@ class Composer:
 
     def slots(self) -> Slots:
         """Return empty slots for one window."""
-        return Slots(
-            self.budget,
-            counter=self.counter,
-            tools=self.tools,
-            profile=self.profile,
-            trimming=self.trimming or EXACT,
-            previous=self.previous,
-        )
+        return Slots(**self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return what the slots of a window are made with."""
+        return {
+            "budget": self.budget,
+            "counter": self.counter,
+            "tools": self.tools,
+            "profile": self.profile,
+            "trimming": self.trimming or EXACT,
+            "previous": self.previous,
+        }
+
+    def turn_slots(self, asked: Asked) -> TurnSlots:
+        """Return empty slots whose windows hold the input of the turn exactly once."""
+        return TurnSlots(self, asked)
+
+    def compose(self, slots: Slots) -> Composed:
+        """Plan a window, once."""
+        return Composed(slots, slots.render(), self.remembers(slots))
 
     def declared(
         self,
@@ -115,14 +127,15 @@ class Composer:
         asked: Asked | None = None,
         run: Sequence[Message] = (),
         *,
+        priority: int = 0,
         tier: Tier | None = None,
         most: int | None = None,
         required: bool = False,
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
-        `tier` is that of the input and of the run, `most` the ceiling of the run. With `required`
-        the run cannot be trimmed.
+        `priority` is that of the input, `tier` that of the input and of the run, `most` the
+        ceiling of the run. With `required` the run cannot be trimmed.
         """
         slots = self.slots()
         stands = asked is None or not asked.messages
@@ -138,7 +151,7 @@ class Composer:
                     stands = True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), tier=tier)
+            slots.add("input", list(asked.messages), priority=priority, tier=tier)
         if run:
             slots.add(
                 "run",
@@ -170,6 +183,35 @@ class Composer:
         return caching or any(
             each.tier is not None or isinstance(each.trimming, Stepped) for each in slots.declared
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A planned window and its slots; `remembered` says that the next window depends on it."""
+
+    slots: Slots
+    window: Window
+    remembered: bool
+
+
+class TurnSlots(Slots):
+    """The slots that a strategy fills: what it renders is what is sent.
+
+    Rendering puts the input of the turn in once, behind all others if it was not declared.
+    """
+
+    def __init__(self, composer: Composer, asked: Asked) -> None:
+        super().__init__(**composer.options())
+        self._composer = composer
+        self._asked = asked
+        # What was rendered last.
+        self.composed: Composed | None = None
+
+    def render(self) -> Window:
+        """Compose the window that is sent when the strategy returns it."""
+        composer = self._composer
+        self.composed = composer.compose(composer.declared(self.declared, self._asked))
+        return self.composed.window
 
 
 def _rank(slot: Slot) -> int:

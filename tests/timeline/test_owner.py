@@ -89,7 +89,7 @@ def statuses(store, session="s"):
     return [turn.status for turn in reversed(store.turns(session))]
 
 
-def test_opening_a_session_fails_the_turns_of_dead_processes_and_no_others(store, dead):
+def test_mending_a_session_fails_the_turns_of_dead_processes_and_no_others(store, dead):
     future, past = datetime.now(UTC) + timedelta(hours=1), datetime.now(UTC) - timedelta(hours=1)
     begin(store, "s", dead, future)
     begin(store, "s", new_owner(), past)
@@ -97,16 +97,16 @@ def test_opening_a_session_fails_the_turns_of_dead_processes_and_no_others(store
     begin(store, "s", elsewhere(dead), past)
     begin(store, "s", None, None)
     begin(store, "other", dead, future)
-    Session("s", store=store)
+    Session("s", store=store).mend()
     assert statuses(store) == ["failed", "open", "open", "failed", "open"]
     assert statuses(store, "other") == ["open"]
 
 
-def test_opening_a_session_changes_no_turn_that_is_settled(store, dead):
+def test_mending_a_session_changes_no_turn_that_is_settled(store, dead):
     begin(store, "s", dead, None)
     store.settle("s", 1, "completed")
     store.append("s", [Draft("signal", payload="x", opens="queue")], owner=dead)
-    Session("s", store=store)
+    Session("s", store=store).mend()
     assert statuses(store) == ["completed", "pending"]
 
 
@@ -120,13 +120,13 @@ with session.turn() as turn:
 """
 
 
-def test_an_interrupted_turn_is_there_and_failed_at_the_next_open(tmp_path):
+def test_an_interrupted_turn_is_there_and_failed_at_the_next_use(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     done = subprocess.run([sys.executable, "-c", CRASH, url])
     assert done.returncode == 9
     session = Session("s", store=url)
-    assert statuses(session.store) == ["failed"]
     assert [message.text for message in session.messages()] == ["what I asked"]
+    assert statuses(session.store) == ["failed"]
 
 
 def test_a_session_opened_while_a_turn_is_worked_on_leaves_it_alone(store):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from muntin.composer import Composed
 from muntin.core.counting.counter import TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
@@ -20,11 +22,14 @@ from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import as_profile
 from muntin.errors import InvalidInput
+from muntin.runtime.in_store import in_store
 from muntin.timeline.items import Record
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
+# Under which name the frontier of a line of windows is kept.
+_STATE = "frontier:"
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
 _CHARACTERS = 8
 
@@ -49,6 +54,51 @@ _RULES = (
 )
 
 
+class Receipts:
+    """The windows of a turn: the newest of each line, and the reports that are kept."""
+
+    def __init__(self, session: Session, turn: int, keep: int) -> None:
+        self.step = 0
+        self._session = session
+        self._turn = turn
+        self._keep = keep
+        self._newest: dict[str, Window | Frontier | None] = {}
+
+    def load(self, line: str) -> Window | Frontier | None:
+        """Return the newest window of a line, or what the store knows of it."""
+        if line not in self._newest:
+            self._newest[line] = None
+            text = self._session.store.state(self._session.id, _STATE + line)
+            with suppress(InvalidInput, ValueError):  # of another version: begin anew
+                if text is not None:
+                    self._newest[line] = Frontier.from_dict(json.loads(text))
+        return self._newest[line]
+
+    async def previous(self, line: str) -> Window | Frontier | None:
+        """Do what `load` does, without holding up the event loop."""
+        if line in self._newest:
+            return self._newest[line]
+        return await in_store(self._session, partial(self.load, line))
+
+    async def keep(self, composed: Composed, line: str) -> None:
+        """Keep the report of a window, and what the window leaves to the next."""
+        self.step += 1
+        states = {}
+        if composed.remembered:
+            self._newest[line] = composed.window
+            states[_STATE + line] = compact_json(composed.window.frontier.to_dict())
+        if self._keep or states:
+            await in_store(self._session, partial(self._write, composed, states))
+
+    def _write(self, composed: Composed, states: Mapping[str, str]) -> None:
+        session = self._session
+        if self._keep:
+            slots, window = composed.slots, composed.window
+            keep_report(session, self._turn, self.step, slots, window, self._keep, states)
+        else:
+            session.store.put_states(session.id, states)
+
+
 def keep_report(
     session: Session,
     turn: int,
@@ -60,10 +110,8 @@ def keep_report(
 ) -> None:
     """Write the report of a window, the plan to compose it again, and states of the session."""
     contents: dict[str, str] = {}
-    planned = write_plan(slots, contents)
-    record = Record(
-        turn, step, datetime.now(UTC), compact_json(window.report.to_dict()), compact_json(planned)
-    )
+    planned = compact_json(write_plan(slots, contents))
+    record = Record(turn, step, datetime.now(UTC), compact_json(window.report.to_dict()), planned)
     session.store.put_report(session.id, record, contents, keep=keep, states=states)
 
 

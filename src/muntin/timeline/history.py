@@ -61,11 +61,12 @@ class History:
         *,
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
+        counter: Counter | None = None,
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
         self._messages: tuple[MessageLike, ...] = tuple(messages)
-        self._counter = Counter(tokenizer, attachment_tokens=attachment_tokens)
+        self._counter = counter or Counter(tokenizer, attachment_tokens=attachment_tokens)
 
     def __len__(self) -> int:
         return len(self._messages)

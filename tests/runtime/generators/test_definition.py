@@ -37,7 +37,7 @@ from muntin import (
 )
 from muntin.errors import BudgetExceeded, InvalidType, OutputInvalid
 from muntin.providers.model import Finished, TextDelta
-from muntin.runtime.recorded_run import Work, queue
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, Visibility, draft_of
 from tests.runtime.conftest import call, memory, run, said, statuses, texts
@@ -764,13 +764,12 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
 
     async def again():
         app = memory()
-        work = await queue(app, app.session("s"), draft_of(user("go")))
-        (begun,) = await work.append(Draft("run", payload={"generator": chat.name}))
+        turn = await ActiveTurn.queue(app, app.session("s"), draft_of(user("go")))
+        (begun,) = await turn.append(Draft("run", payload={"generator": chat.name}))
         for message in (assistant(tool_calls=[call("lookup", key="a")]), tool("c1", "found a")):
-            await work.append(draft_of(message, run=begun.position))
-        resumed = Work(app, work.session, work.turn, work.owner)
-        resumed.resume(await resumed.items())
-        await chat._run_in(resumed)
+            await turn.append(draft_of(message, run=begun.position))
+        resumed = ActiveTurn(app, turn.open, await turn.items())
+        await chat.run_in(resumed)
 
     run(again())
     assert [m.role for m in model.windows[0].messages] == ["user", "assistant", "tool"]

@@ -11,13 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent.tools import ToolLike, tool_name, tool_schema
+from muntin.agent.tools import ToolLike, tool_name
 from muntin.calls import ask
-from muntin.core.budget import Budget
+from muntin.composer import Composer
 from muntin.core.message import Input, Message, user
 from muntin.core.planning.slot import Stepped
 from muntin.core.planning.slots import Slots
-from muntin.core.profile import Profile
 from muntin.core.tags.tree import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType, OutputInvalid
 from muntin.prompts.adapt import choose, merge_settings
@@ -27,12 +26,12 @@ from muntin.prompts.files import PromptFile
 from muntin.prompts.generation import read_output, repair, wanted
 from muntin.prompts.texts import Part
 from muntin.providers.model import Event, Finished, Model, Usage
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.capabilities import Capability, load
 from muntin.runtime.generators.context import PRIORITY, Told, fields, resolve
 from muntin.runtime.generators.user import PastTurn, asked, once, past, said
-from muntin.runtime.recorded_run import Work
-from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
+from muntin.runtime.recorded_run import recorded_run
 from muntin.settings import defaults
 from muntin.timeline.items import Visibility, draft_of
 
@@ -64,7 +63,7 @@ class Call:
     made: Generator
     ctx: Ctx
     model: Model
-    budget: Budget
+    composer: Composer
     caps: list[Capability]
     # The texts of the step that comes next, where they are resolved already.
     step: Step | None = None
@@ -76,26 +75,31 @@ class Call:
     async def begin(
         cls,
         made: Generator,
-        work: Work,
+        turn: ActiveTurn,
         valid: Any,
         model: str | Model | None,
         *,
         record: bool = False,
     ) -> Call:
         """Resolve everything once; with `record` the user's message becomes part of the turn."""
-        chosen = model_for(work.app, made.model if model is None else model, made.what)
-        budget = budget_for(work.app, chosen, made.budget)
-        heard = asked(await work.items())
+        chosen = turn.app.answering(made.model if model is None else model, made.what)
+        composer = turn.app.composer(
+            chosen,
+            budget=made.budget,
+            trimming=made.trimming or turn.trimming,
+            caching=not _uncached(made.prompt),
+        )
+        heard = asked(await turn.items())
         ctx = Ctx(
-            work,
+            turn,
             door=made.what,
             input=valid,
             message=Input(heard[-1].text, heard[-1].attachments) if heard else None,
-            budget=budget,
+            budget=composer.budget,
             cap={} if made.uses else None,
         )
         caps = await load(made.uses, ctx, made.what)
-        call = cls(made, ctx, chosen, budget, caps)
+        call = cls(made, ctx, chosen, composer, caps)
         given = made.user
         if given is None:  # then the prompt may have it
             call.step = await call._resolve()
@@ -105,6 +109,7 @@ class Call:
             heard += await call._record(own)
         call.step = call.step or await call._resolve()
         call.tools = gather_tools(made, caps, call.step.told)
+        call.composer = composer.offering(call.tools)
         call.user, shown = once(own, heard)
         call.past = await past(made, ctx, shown)
         return call
@@ -115,29 +120,31 @@ class Call:
         if not spoken:
             return []
         drafts = [draft_of(message, visibility=self.made.visibility) for message in spoken]
-        items = await self.ctx._work.append(*drafts)
-        self.ctx._has["message"] = Input(spoken[-1].text, spoken[-1].attachments)
+        items = await self.ctx.turn.append(*drafts)
+        self.ctx.give(message=Input(spoken[-1].text, spoken[-1].attachments))
         pairs = zip(spoken, items, strict=True)
         return [replace(message, at=item.position) for message, item in pairs]
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model, run its tools, and read its answer; one that is wrong is repaired once."""
-        made, work = self.made, self.ctx._work
+        made, turn = self.made, self.ctx.turn
         if not self._says_something():
             raise InvalidInput(f"{made.what} is empty for this input: there is nothing to send")
         before: tuple[Message, ...] = ()
         latest: tuple[Message, ...] = ()
         usage = Usage()
 
-        async def compose(run: tuple[Message, ...]) -> Slots:
+        async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             nonlocal latest
             latest = run
             step, self.step = self.step or await self._resolve(), None
-            return self._declare(step, (*before, *run))
+            return self._declare(composer, step, (*before, *run))
 
         for attempt in range(2):
-            events = work.events(
-                compose,
+            events = recorded_run(
+                turn,
+                self.composer,
+                declare,
                 self.model,
                 tools=self.tools,
                 settings={**self._settings(), **wanted(made.output)},
@@ -180,20 +187,15 @@ class Call:
         """Record what the model was told of its answer: for the history, not for the client."""
         unseen = Visibility(client=False, history=self.made.visibility.history)
         draft = draft_of(asks, visibility=unseen, meta={"repair": self.made.name})
-        await self.ctx._work.append(draft)
+        await self.ctx.turn.append(draft)
 
     def slots(self) -> Slots:
         """Declare the slots of the first step."""
         assert self.step is not None  # as long as no step was taken
-        return self._declare(self.step, ())
+        return self._declare(self.composer, self.step, ())
 
-    def _declare(self, step: Step, run: Sequence[Message]) -> Slots:
-        slots = Slots(
-            self.budget,
-            tokenizer=self.ctx.session.counter.tokenizer,
-            tools=[tool_schema(tool) for tool in self.tools],
-            profile=self._profile(),
-        )
+    def _declare(self, composer: Composer, step: Step, run: Sequence[Message]) -> Slots:
+        slots = composer.slots()
         declare_parts(slots, step.parts)
         slots.add(
             "context",
@@ -223,9 +225,9 @@ class Call:
 
     def _declare_history(self, slots: Slots) -> None:
         """Declare the history: one list that is cut in steps, or turn by turn."""
-        made, work = self.made, self.ctx._work
-        given = made.trimming or work.trimming
-        trimming = trimming_for(work.app, given, slots.profile)
+        made = self.made
+        given = made.trimming or self.ctx.turn.trimming
+        trimming = self.composer.history_trimming
         if isinstance(trimming, Stepped) and (given is not None or made.history is True):
             messages = [message for _, said in self.past for message in said]
             slots.add("history", messages, priority=_HISTORY, trimming=trimming)
@@ -268,13 +270,6 @@ class Call:
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return Step([Part("prompt", text or "", PINNED, True)], block, tagged, told)
 
-    def _profile(self) -> Profile | None:
-        """Return the model's profile; a prompt file may say that it is not to be cached."""
-        profile, prompt = profile_for(self.model), self.made.prompt
-        if profile and isinstance(prompt, PromptFile) and prompt.config.get("caching") is False:
-            return replace(profile, caching=None)
-        return profile
-
     def _provider(self) -> tuple[str | None, str]:
         provider, slash, model_id = self.model.name.partition("/")
         return (provider, model_id) if slash else (None, self.model.name)
@@ -290,6 +285,11 @@ class Call:
             own = [self.made.prompt.settings, adaptation.settings]
         presets = [preset.settings for cap in self.caps for preset in cap.active]
         return merge_settings(defaults().settings, *presets, *own, self.made.settings)
+
+
+def _uncached(prompt: object) -> bool:
+    """Say whether a prompt file asks for no caching."""
+    return isinstance(prompt, PromptFile) and prompt.config.get("caching") is False
 
 
 def gather_tools(made: Generator, caps: Sequence[Capability], told: Told) -> tuple[ToolLike, ...]:
@@ -317,7 +317,7 @@ def _authors(tagged: Tagged) -> str | None:
 
 def _seen(ctx: Ctx) -> dict[str, Any]:
     """Return what a template sees of ctx: data only."""
-    message, cap = ctx._has.get("message"), ctx._has.get("cap")
+    message, cap = ctx.get("message"), ctx.get("cap")
     return {
         "input": ctx.input,
         "message": message.text if message else None,

@@ -233,9 +233,9 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
 
 async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
     """Return what the functions of a capability give, asked once a turn."""
-    made = ctx._work.cap
+    made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
-        work = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
-        made[key] = (use, work)  # with its owner, so that the id stays its own
+        turn = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
+        made[key] = (use, turn)  # with its owner, so that the id stays its own
     return await made[key][1]

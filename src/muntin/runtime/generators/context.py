@@ -1,7 +1,7 @@
 """Authored context: what generators and capabilities write in `context=`.
 
 Owns what an entry may be: it is read and checked once, where it is defined, and resolved at every
-model step. How tags merge is `core.tags`' work, what a context says that of `prompts`.
+model step. How tags merge is `core.tags`' turn, what a context says that of `prompts`.
 """
 
 from __future__ import annotations

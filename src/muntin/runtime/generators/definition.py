@@ -27,16 +27,19 @@ from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
 from muntin.prompts.inputs import as_mapping
 from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
 from muntin.runtime.generators.context import CONTEXTS, Authored, Told, read
 from muntin.runtime.generators.user import as_history, messages_of
-from muntin.runtime.recorded_run import Work, in_store, queue, settling
+from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Item, Visibility
-from muntin.timeline.session import DEFAULT_WINDOW, Session
+from muntin.timeline.open_turn import OpenTurn
+from muntin.timeline.session import Session
+from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -105,8 +108,9 @@ class Generator:
         valid = self.validate(input)
         home = self._home(app, session)
         newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
-        work = _Preview(*home, newest[0].number + 1 if newest else 1, "")
-        return (await Call.begin(self, work, valid, model)).slots().render()
+        number = newest[0].number + 1 if newest else 1
+        turn = ActiveTurn(home[0], _Preview(home[1], number))
+        return (await Call.begin(self, turn, valid, model)).slots().render()
 
     async def _turn(
         self,
@@ -119,32 +123,32 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        work = await queue(
+        turn = await ActiveTurn.queue(
             *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
         )
-        events = self._events(work, valid, model, record=True, streaming=streaming)
-        async with aclosing(settling(work, events)) as settled:
+        events = self.events_in(turn, valid, model, record=True, streaming=streaming)
+        async with aclosing(turn.settling(events)) as settled:
             async for event in settled:
                 yield event
 
-    async def _run_in(self, work: Work, input: Any = None) -> Reply:
+    async def run_in(self, turn: ActiveTurn, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last_reply(self._events(work, self.validate(input)))
+        return await last_reply(self.events_in(turn, self.validate(input)))
 
-    async def _events(
+    async def events_in(
         self,
-        work: Work,
+        turn: ActiveTurn,
         valid: Any,
         model: str | Model | None = None,
         *,
         record: bool = False,
         streaming: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        call = await Call.begin(self, work, valid, model, record=record)
+        call = await Call.begin(self, turn, valid, model, record=record)
         async with aclosing(call.events(streaming=streaming)) as events:
             async for event in events:
                 if isinstance(event, Finished) and self.visibility.client:
-                    work.replies.append(event.reply)
+                    turn.replies.append(event.reply)
                 yield event
 
     def validate(self, input: Any) -> Any:
@@ -286,20 +290,12 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
     return Visibility(**visibility)
 
 
-class _Preview(Work):
+class _Preview(OpenTurn):
     """A turn that only looks: it has not begun, and nothing can be written to it."""
 
-    async def append(self, *items: Any) -> list[Item]:
+    def write(self, drafts: list[Draft]) -> list[Item]:
         """Refuse."""
-        raise _looking()
-
-    def append_now(self, draft: Draft) -> Item:
-        """Refuse."""
-        raise _looking()
-
-
-def _looking() -> MuntinError:
-    return MuntinError("window() only composes: nothing can be recorded or run in it")
+        raise MuntinError("window() only composes: nothing can be recorded or run in it")
 
 
 def home(

@@ -12,7 +12,7 @@ from muntin.core.parts import Text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.context import DEEPEST
-from muntin.runtime.recorded_run import in_store
+from muntin.runtime.in_store import in_store
 from muntin.timeline.history import History, Tokens, Turns
 from muntin.timeline.items import Item
 from muntin.timeline.project import default_messages
@@ -126,10 +126,12 @@ async def past(made: Generator, ctx: Ctx, shown: set[float]) -> list[PastTurn]:
         limit = as_history(limit, made.what)
     if limit is None:
         return []
-    work = ctx._work
+    turn = ctx.turn
     return await in_store(
         ctx.session,
-        lambda: _turns(ctx.session, None if limit is True else limit, work.turn, work.begun, shown),
+        lambda: _turns(
+            ctx.session, None if limit is True else limit, turn.number, turn.resuming, shown
+        ),
     )
 
 
@@ -149,7 +151,7 @@ def _turns(
     owner = {item.run: item.turn for item in items if item.run is not None}
     owner.update({item.position: item.turn for item in items})
     found: dict[int, list[Message]] = {}
-    for message in session._project(items, None, entries=True):
+    for message in session.project(items, live=session.live(items)):
         if message.at not in shown:
             found.setdefault(owner[int(message.at or 0)], []).append(message)
     return sorted(found.items())
