@@ -73,7 +73,7 @@ class Composer:
             name,
             profile,
             Counter.of(profile, tokenizer=chosen),
-            Budget.of(name) if budget is None else as_budget(budget),
+            Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
             tuple(tool_schema(tool) for tool in tools),
         )

@@ -19,12 +19,14 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
 from muntin.core.planning.cut import longest
+from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
+from muntin.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -324,7 +326,7 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
             _log.info("tool %r failed", call.name, exc_info=error)
             said = f": {error}" if str(error) else ""
             text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"
-    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be sent
+    text = replace_surrogates(text)
     most = made.max_result_tokens if made else None
     return text if most is None else shorten(text, most, counter)
 

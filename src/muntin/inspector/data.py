@@ -15,8 +15,8 @@ from typing import Any
 
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
-from muntin.inspector.costs import price_of
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
+from muntin.providers.names import prices_of
 from muntin.timeline.items import Record, SessionInfo, check_session_id
 from muntin.view.lines import LONGEST, Piece, Shown, clip, show
 
@@ -129,6 +129,12 @@ def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
             for slot in report["slots"]
         ],
     }
+
+
+def price_of(model: str | None) -> dict[str, float] | None:
+    """Return what a million tokens of a model cost, plain and read from the cache, if known."""
+    prices = None if model is None else prices_of(model)
+    return None if prices is None else dict(zip(("input", "read"), prices, strict=True))
 
 
 def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from muntin.core.text import keep_surrogates
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.inspector import changes, data
 from muntin.inspector.plans import Kept, Plans
@@ -268,7 +269,7 @@ class _Guard:
         return None
 
     def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+        return hmac.compare_digest(keep_surrogates(given), self._token)
 
     def _has_cookie(self, request: Request) -> bool:
         for header in request.headers.getlist("cookie"):

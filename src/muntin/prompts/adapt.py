@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from muntin.core.checks import check_text
+from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import PINNED
 from muntin.prompts.texts import Part, Resolved
@@ -71,7 +72,7 @@ def choose(
     entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
 ) -> tuple[str, Adaptation]:
     """Return the one entry that applies: the provider's, the model's route, or `*`."""
-    route = model_id.partition("/")[0] if model_id and "/" in model_id else None
+    route = ModelName.parse(model_id).provider if model_id else None
     for key in (provider, route, "*"):
         if key is not None and key in entries:
             return key, entries[key]

@@ -18,6 +18,7 @@ from muntin.calls import sync_twin
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, user
+from muntin.core.model_name import ModelName
 from muntin.core.parts import compact_json
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, OutputInvalid
@@ -165,11 +166,11 @@ def _as_prompt(asked: _Asked) -> Prompt:
 
 
 async def _resolve(prompt: Prompt, asked: _Asked, name: str) -> Resolution:
-    provider, slash, model_id = name.partition("/")
+    named = ModelName.parse(name)
     made = await prompt.resolve(
         asked.input,
-        provider=provider if slash else None,
-        model_id=model_id if slash else name,
+        provider=named.provider,
+        model_id=named.model,
         token_budget=asked.token_budget,
         tokenizer=asked.tokenizer,
         settings=asked.settings,

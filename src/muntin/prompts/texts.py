@@ -5,14 +5,13 @@ Conditions come first; an excluded context is never resolved and contributes not
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent.tools import ToolLike, tool_name
-from muntin.calls import arity, call, note, refuse_awaitable
+from muntin.calls import arity, call, note, refuse_awaitable, together
 from muntin.core.checks import check_text
 from muntin.core.planning.slot import MessageLike
 from muntin.errors import InvalidInput, InvalidType
@@ -205,7 +204,8 @@ async def resolve_texts(
             if inspect.iscoroutine(value):
                 value.close()
         raise
-    system, said, messages, *texts = await _together(asked)
+    names, values = zip(*asked, strict=True)
+    system, said, messages, *texts = await together(values, names)
     parts = [Part("prompt", _text(system, "the system text of the prompt"), PINNED, True)]
     for each, answer in zip(active, texts, strict=True):
         known = answer if isinstance(answer, Answer) else None
@@ -250,19 +250,6 @@ async def _later(text: Awaitable[Any], what: str) -> str:
     except Exception as error:
         note(error, what)
         raise
-
-
-async def _together(asked: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Await all that must be awaited, at once; the first to fail, in order, is heard."""
-    waiting = [n for n, (_, value) in enumerate(asked) if inspect.isawaitable(value)]
-    answers = await asyncio.gather(*(asked[n][1] for n in waiting), return_exceptions=True)
-    values = [value for _, value in asked]
-    for n, answer in zip(waiting, answers, strict=True):
-        if isinstance(answer, BaseException):
-            note(answer, asked[n][0])
-            raise answer
-        values[n] = answer
-    return values
 
 
 def _messages(value: Any, what: str) -> Sequence[MessageLike]:

@@ -24,12 +24,14 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_text
+from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
 from muntin.core.planning.window import Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderError, UnknownAsset
 from muntin.providers.model import Event, Reply
+from muntin.threads import in_thread
 
 # A file of at most so many bytes is inlined: that costs less than a request of its own.
 INLINE_BYTES = 32_768
@@ -313,7 +315,7 @@ class WithAssets:
     def __init__(self, model: FileModel, assets: Assets) -> None:
         self._model = model
         self._assets = assets
-        self._provider = model.name.partition("/")[0]
+        self._provider = ModelName.parse(model.name).provider or model.name
         self._uploader: Any = model if callable(getattr(model, "upload", None)) else None
 
     def __repr__(self) -> str:

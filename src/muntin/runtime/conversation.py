@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.composer import Asked, Composed, Composer, TurnSlots
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, as_message, user
@@ -29,6 +29,7 @@ from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.settings import check_settings
+from muntin.threads import in_thread
 from muntin.timeline.items import draft_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async
 from muntin.core.checks import check_text
 from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
@@ -91,7 +91,7 @@ class Flow:
         async with turn.settled():
             if isinstance(block, Generator):
                 return await block.run_in(turn, valid)
-            return await ask(block, self._what(action), valid, await self._ctx(turn, valid))
+            return await call_async(block, self._what(action), valid, await self._ctx(turn, valid))
 
     async def stream(
         self,
@@ -144,7 +144,7 @@ class Flow:
         if action.user_message is None:
             return None
         what = f"user_message of {self._what(name)}"
-        messages = messages_of(await ask(action.user_message, what, valid), what)
+        messages = messages_of(await call_async(action.user_message, what, valid), what)
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
         return messages[0] if messages else None

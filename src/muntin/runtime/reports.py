@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from muntin.composer import Composed
+from muntin.core.checks import digest
 from muntin.core.counting.counter import TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
@@ -171,7 +171,7 @@ def _content(message: Message) -> tuple[str, str]:
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return a content as JSON, and the name under which it is kept."""
     text = compact_json(data)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(), text
+    return digest(text, size=12), text
 
 
 def _put(data: Mapping[str, Any], contents: dict[str, str]) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import arity, in_thread
-from muntin.core.checks import check_text
+from muntin.calls import arity
+from muntin.core.checks import check_text, digest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
@@ -24,6 +23,7 @@ from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context
 from muntin.prompts.definition import prompt
+from muntin.threads import in_thread
 from muntin.timeline.past import TimelineMessages
 
 Place: TypeAlias = Literal["wake", "before"]
@@ -225,7 +225,7 @@ def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
 
 
 def _hash(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest(text, size=8)
 
 
 def declare_sources(

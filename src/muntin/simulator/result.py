@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from muntin.core.caching import Caching
+from muntin.core.report import text_table
 from muntin.errors import InvalidInput
 
 
@@ -154,7 +155,7 @@ class Simulation:
             *([f"budget {self.budget:,}"] if self.budget is not None else []),
         ]
         rows = [tuple(_COLUMNS), *(self._row(run) for run in self.runs)]
-        return "\n".join([", ".join(about), "", *_table(rows)])
+        return "\n".join([", ".join(about), "", *text_table(rows, range(1, len(_COLUMNS)))])
 
     def save(self, path: str | Path) -> None:
         """Draw the simulation as a self-contained HTML file."""
@@ -188,12 +189,3 @@ _COLUMNS: dict[str, Callable[[Simulation, Run], str]] = {
     "retained": lambda _, run: _share(run.retention),
     "breaks": lambda _, run: f"{run.breaks:,}",
 }
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, (name, *cells) in enumerate(rows):
-        numbers = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        yield "  ".join([name.ljust(widths[0]), *numbers])
-        if number == 0:
-            yield "  ".join("-" * width for width in widths)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching import Caching
 from muntin.core.counting.counter import TokenizerLike
+from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType
-from muntin.providers.names import caching_for
+from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
@@ -68,7 +68,7 @@ def simulate(
         retained = sum(block.tokens for block in made.blocks if block.source in history)
         told.send(turn, made, marks, retained)
     run = Run("windows", tuple(told.steps))
-    return Simulation((run,), rules, model=profile.name, dollars=input_price(profile.name))
+    return Simulation((run,), rules, model=profile.name, dollars=_input_price(profile.name))
 
 
 def simulate_trace(
@@ -118,7 +118,7 @@ def simulate_trace(
         rules,
         model=profile.name,
         budget=tokens,
-        dollars=input_price(profile.name),
+        dollars=_input_price(profile.name),
     )
 
 
@@ -254,7 +254,7 @@ class _Teller:
         self._rules = rules
         self._pause = _checked(pause)
         self._at = 0.0
-        self._before: Sequence[Block] = ()
+        self._before: Pieces = ()
 
     def send(
         self,
@@ -286,7 +286,7 @@ class _Teller:
                 cause,
             )
         )
-        self._before = made.blocks[:stable]
+        self._before = _pieces(made, stable)
 
 
 def _checked(pause: Pause) -> Pause:
@@ -308,16 +308,20 @@ def _before_retrieval(blocks: Sequence[Block]) -> int:
     return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
 
 
-def _divergence(before: Sequence[Block], made: Made) -> tuple[int | None, str | None]:
+def _pieces(made: Made, end: int | None = None) -> Pieces:
+    """Return the first blocks as pieces with a slot; the user message that leads has none."""
+    return [(block.key, block.source) for block in made.blocks[:end] if block.source != "lead"]
+
+
+def _divergence(before: Pieces, made: Made) -> tuple[int | None, str | None]:
     """Return the first message that differs from the request before, and why."""
-    for place, (old, new) in enumerate(zip(before, made.blocks, strict=False)):
-        if old.key != new.key:
-            moved = any(block.key == new.key for block in before[place:])
-            return made.places[place], f"{old.source} {'trimmed' if moved else 'changed'}"
-    if len(made.blocks) < len(before):
-        source = before[len(made.blocks)].source
-        return max(made.places, default=-1) + 1, f"{source} trimmed"
-    return None, None
+    there = parted(_pieces(made), before)
+    if there is None:
+        return None, None
+    both = zip(made.blocks, made.places, strict=True)
+    places = [place for block, place in both if block.source != "lead"]
+    first = places[there.place] if there.place < len(places) else max(places, default=-1) + 1
+    return first, f"{there.slot} {there.reason}"
 
 
 def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
@@ -357,18 +361,6 @@ def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Cach
     return replace(profile, caching=caching), caching
 
 
-def input_price(model: str) -> float | None:
-    """Return the dollars of a million tokens of plain input today; None if they are not known."""
-    try:
-        from genai_prices.data_snapshot import get_snapshot
-    except ImportError:
-        return None
-    provider, _, name = model.partition("/")
-    try:
-        _, info = get_snapshot().find_provider_model(name, None, provider, None)
-    except LookupError:
-        return None
-    price: Any = info.get_prices(datetime.now(UTC)).input_mtok
-    # A tiered price: the tiers begin far beyond the windows that are worth trimming to.
-    base = getattr(price, "base", price)
-    return None if base is None else float(base)
+def _input_price(model: str) -> float | None:
+    prices = prices_of(model)
+    return None if prices is None else prices[0]

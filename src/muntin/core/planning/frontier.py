@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
+from muntin.core import checks
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import Slot
+from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 # Marks of the providers' own; where they stand is no part of what is cached.
@@ -69,7 +70,7 @@ class Frontier:
     @property
     def hash(self) -> str:
         """One digest of all that was sent: the tools, then the messages."""
-        return _hash("\n".join((self.tools, *self.digests)).encode())
+        return _hash("\n".join((self.tools, *self.digests)))
 
     def digest(self, place: int) -> str | None:
         """Return the digest of a message, or None if there was none."""
@@ -200,7 +201,7 @@ class Past:
         return Frontier(
             self.starts,
             marks=self.marks,
-            tools=_hash(compact_json(list(self._tools)).encode()) if self._tools else "",
+            tools=_hash(compact_json(list(self._tools))) if self._tools else "",
             digests=tuple(digests),
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
             lasting=self._lasting,
@@ -219,14 +220,14 @@ def digest(message: Message) -> str:
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
     if not message.tool_calls:
         sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
-        return _hash(f"{sizes}{role}{result}{name}{content}".encode())
+        return _hash(f"{sizes}{role}{result}{name}{content}")
     pieces: list[str] = [role, result, name, content]
     for call in message.tool_calls:
         if call.extra:
             return _hash(_full_text(message))
         pieces += (call.id, call.name, call.arguments)
     # Lengths, so that no text can look like the next piece.
-    return _hash(f"{[len(piece) for piece in pieces]}{''.join(pieces)}".encode())
+    return _hash(f"{[len(piece) for piece in pieces]}{''.join(pieces)}")
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
@@ -237,7 +238,7 @@ def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
     return parts
 
 
-def _full_text(message: Message) -> bytes:
+def _full_text(message: Message) -> str:
     data = _unmarked(message.to_dict())
     data.pop("at", None)
     if isinstance(data["content"], list):
@@ -246,7 +247,7 @@ def _full_text(message: Message) -> bytes:
         text = compact_json(data)
     except (TypeError, ValueError):  # values of the caller's that no JSON can carry
         text = repr(data)
-    return text.encode(errors="replace")
+    return replace_surrogates(text)
 
 
 def _unmarked(data: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -255,5 +256,5 @@ def _unmarked(data: Mapping[str, Any] | None) -> dict[str, Any]:
     )
 
 
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=8).hexdigest()
+def _hash(text: str) -> str:
+    return checks.digest(text, size=8)

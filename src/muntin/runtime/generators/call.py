@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike, tool_name
-from muntin.calls import ask
+from muntin.calls import call_async
 from muntin.composer import Composer
 from muntin.core.message import Input, Message, user
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.tags.tree import Tagged, aggregate
@@ -265,14 +266,14 @@ class Call:
             return Step(used.resolved.parts, block, tagged, told, used.resolved.prompt)
         text = made.prompt
         if callable(text):
-            text = await ask(text, f"the prompt of {made.what}", ctx.input, ctx)
+            text = await call_async(text, f"the prompt of {made.what}", ctx.input, ctx)
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return Step([Part("prompt", text or "", PINNED, True)], block, tagged, told)
 
     def _provider(self) -> tuple[str | None, str]:
-        provider, slash, model_id = self.model.name.partition("/")
-        return (provider, model_id) if slash else (None, self.model.name)
+        named = ModelName.parse(self.model.name)
+        return named.provider, named.model
 
     def _settings(self) -> dict[str, Any]:
         """Merge settings: of the process, the capabilities, the prompt, the generator itself."""

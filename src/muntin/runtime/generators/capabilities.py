@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.generators.context import Authored, read
@@ -202,7 +202,7 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
         if depth > _DEEPEST:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
         if not isinstance(use, Capability):
-            for each in as_uses(await ask(use, f"uses of {who}", ctx), f"uses of {who}"):
+            for each in as_uses(await call_async(use, f"uses of {who}", ctx), f"uses of {who}"):
                 await visit(each, path, depth + 1)
             return
         _check_path(use, path, what)
@@ -236,6 +236,6 @@ async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> An
     made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
-        turn = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
-        made[key] = (use, turn)  # with its owner, so that the id stays its own
+        work = asyncio.ensure_future(call_async(functions, f"functions of {use.author}", ctx))
+        made[key] = (use, work)  # with its owner, so that the id stays its own
     return await made[key][1]

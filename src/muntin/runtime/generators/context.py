@@ -6,13 +6,12 @@ model step. How tags merge is `core.tags`' turn, what a context says that of `pr
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async, together
 from muntin.core.checks import check_text
 from muntin.core.message import ROLES, Message, system
 from muntin.core.tags.tree import Contribution, contribute
@@ -168,7 +167,7 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> Told:
     what = _where(author, entry.path)
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
-    given = tuple(_read(author, await ask(entry.function, what, ctx.input, ctx), entry.path))
+    given = tuple(_read(author, await call_async(entry.function, what, ctx.input, ctx), entry.path))
     told = Told()
     for each in await together(_resolve(author, inner, ctx, depth + 1) for inner in given):
         told.add(each)
@@ -200,7 +199,7 @@ async def _fill(given: Contribution, ctx: Any) -> Told:
 async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, Told]:
     if isinstance(function, CONTEXTS):
         return await _context_text(function, ctx)
-    return await ask(function, what, ctx.input, ctx), Told()
+    return await call_async(function, what, ctx.input, ctx), Told()
 
 
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, Told]:
@@ -218,12 +217,3 @@ def fields(value: object) -> dict[str, Any]:
         return as_mapping(value)
     except InvalidType:
         return {}
-
-
-async def together(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all at once; the first to fail, in order, is heard."""
-    answers = await asyncio.gather(*work, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer for answer in answers if not isinstance(answer, BaseException)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Text
 from muntin.errors import InvalidInput, InvalidType
@@ -46,7 +46,7 @@ async def said(value: Any, what: str, ctx: Ctx, depth: int = 1) -> list[Message]
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
     if callable(value):
-        return await said(await ask(value, what, ctx.input, ctx), what, ctx, depth + 1)
+        return await said(await call_async(value, what, ctx.input, ctx), what, ctx, depth + 1)
     if isinstance(value, list | tuple):
         found = [await said(each, what, ctx, depth + 1) for each in value]
         return [message for each in found for message in each]
@@ -117,7 +117,7 @@ async def past(made: Generator, ctx: Ctx, shown: set[float]) -> list[PastTurn]:
     """Return the turns of the history; what stands elsewhere in the window is left out."""
     limit = made.history
     if callable(limit):
-        limit = await ask(limit, f"history of {made.what}", ctx.input, ctx)
+        limit = await call_async(limit, f"history of {made.what}", ctx.input, ctx)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = [as_message(each) for each in limit]
             given = [message for message in messages if message.at not in shown]

@@ -15,6 +15,7 @@ from typing import Any
 
 from muntin.core.checks import check_text, copy_json
 from muntin.core.message import Message
+from muntin.core.text import has_surrogates
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.items import (
     VISIBLE,
@@ -68,17 +69,14 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half a character in a field we only carry
-            text = to_ascii_json(value)
-            if json.loads(text) != value:  # two halves side by side would become one
-                raise InvalidInput(
-                    f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
-                    'be kept; clean the text, for example with text.encode("utf-16", '
-                    '"surrogatepass").decode("utf-16")'
-                ) from None
+    if has_surrogates(text):
+        text = to_ascii_json(value)
+        if json.loads(text) != value:  # two halves side by side would become one
+            raise InvalidInput(
+                f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
+                'be kept; clean the text, for example with text.encode("utf-16", '
+                '"surrogatepass").decode("utf-16")'
+            )
     return text
 
 
