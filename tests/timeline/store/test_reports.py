@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from muntin import user
 from muntin.timeline.items import Record, draft_of
+from muntin.timeline.store import statements
 from muntin.timeline.store.database import Transaction
 from muntin.timeline.store.sql import SqlStore
 
@@ -26,7 +27,7 @@ def test_what_the_report_before_names_is_not_written_again(tmp_path, monkeypatch
     many = Transaction.many
 
     def watched(self, insert, rows):
-        if insert == store._sql.insert_contents:
+        if insert == statements.INSERT_CONTENTS:
             written.extend(name for _, name, *_ in rows)
         many(self, insert, rows)
 

@@ -35,16 +35,9 @@ def version(later):
     return str(len(OURS) + later)
 
 
-def add_table(dialect):
-    return ["CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)"]
-
-
-def add_column(dialect):
-    return ["ALTER TABLE muntin_extra ADD COLUMN y INTEGER"]
-
-
-def breaks(dialect):
-    return ["CREATE TABLE muntin_half (x INTEGER)", "INSERT INTO nowhere VALUES (1)"]
+add_table = ("CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)")
+add_column = ("ALTER TABLE muntin_extra ADD COLUMN y INTEGER",)
+breaks = ("CREATE TABLE muntin_half (x INTEGER)", "INSERT INTO nowhere VALUES (1)")
 
 
 def migrations(monkeypatch, *more):
