@@ -67,10 +67,6 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
 
 
-# Under which name the frontier of a line of windows is kept.
-_STATE = "frontier:"
-
-
 def _remembers(slots: Slots) -> bool:
     """Say whether the next window depends on this one, or is compared with it."""
     caching = slots.profile is not None and slots.profile.caching is not None
@@ -300,7 +296,7 @@ class Work:
         """Read what the window before left to the next, of this line of windows."""
         if line in self._windows:
             return
-        text = self.session.store.state(self.session.id, _STATE + line)
+        text = self.session.store.frontier(self.session.id, line)
         self._windows[line] = None
         with suppress(InvalidInput, ValueError):  # of another version: begin anew
             if text is not None:
@@ -315,14 +311,16 @@ class Work:
         """Keep the report of a window, and what it leaves to the next."""
         self._step += 1
         session, keep = self.session, self.app.keep_reports
-        states = {}
+        frontiers = {}
         if _remembers(slots):
-            states[_STATE + line] = compact_json(window.frontier.to_dict())
+            frontiers[line] = compact_json(window.frontier.to_dict())
         if keep:
-            work = partial(keep_report, session, self.turn, self._step, slots, window, keep, states)
+            work = partial(
+                keep_report, session, self.turn, self._step, slots, window, keep, frontiers
+            )
             await in_store(session, work)
-        elif states:
-            await in_store(session, partial(session.store.put_states, session.id, states))
+        elif frontiers:
+            await in_store(session, partial(session.store.put_frontiers, session.id, frontiers))
 
 
 async def settling(work: Work, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

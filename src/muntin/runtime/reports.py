@@ -56,15 +56,17 @@ def keep_report(
     slots: Slots,
     window: Window,
     keep: int,
-    states: Mapping[str, str] | None = None,
+    frontiers: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the report of a window, the plan to compose it again, and states of the session."""
+    """Write the report of a window, the plan to compose it again, and frontiers."""
     contents: dict[str, str] = {}
     planned = write_plan(slots, contents)
     record = Record(
         turn, step, datetime.now(UTC), compact_json(window.report.to_dict()), compact_json(planned)
     )
-    session.store.put_report(session.id, record, contents, keep=keep, states=states)
+    session.store.put_report(
+        session.id, record, contents, names=contents.keys(), keep=keep, frontiers=frontiers
+    )
 
 
 def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:

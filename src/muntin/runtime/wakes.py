@@ -59,7 +59,7 @@ def entity_type(id: str) -> str:
 async def wake_all(app: App, session: Session) -> None:
     """Handle what waits for an entity, until nothing waits, or someone else is at it."""
     while True:
-        owner = new_owner(wake=True)
+        owner = new_owner()
         until = datetime.now(UTC) + LEASE
         turn, items = await in_store(session, partial(_take, session, owner, until))
         if turn is None:
@@ -70,7 +70,7 @@ async def wake_all(app: App, session: Session) -> None:
 
 def _take(session: Session, owner: str, until: datetime) -> tuple[Turn | None, list[Item]]:
     """Take the next turn that waits, and read it."""
-    turn = session.store.take(session.id, owner, until)
+    turn = session.store.take(session.id, owner, until, resumable=True)
     if turn is None:
         return None, []
     number = turn.number

@@ -27,7 +27,7 @@ from muntin.timeline.items import (
     check_session_id,
     draft_of,
 )
-from muntin.timeline.owner import abandoned, done, new_owner, resumable
+from muntin.timeline.owner import abandoned, done, new_owner
 from muntin.timeline.project import Projection, default_messages, project
 from muntin.timeline.store import DEFAULT_URL, Store, View, open_store
 
@@ -63,7 +63,7 @@ class Session:
         self.items = Items(self, _check_limit(window, "window"))
         now = datetime.now(UTC)
         for turn in self.store.turns(id, status="open") if mend else ():
-            if abandoned(turn, now) and not resumable(turn):
+            if abandoned(turn, now) and not turn.resumable:
                 self.store.settle(id, turn.number, "failed")
 
     def __repr__(self) -> str:

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
-from muntin.timeline.store import schema, statements
+from muntin.timeline.store import schema
 from muntin.timeline.store.address import Address, read_address
+from muntin.timeline.store.transaction import Transaction, spelling
 
 T = TypeVar("T")
 
@@ -38,43 +39,6 @@ _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 _CLASHES = ("40001", "40P01")
 
 
-class Transaction:
-    """Runs statements on one cursor."""
-
-    __slots__ = ("_cursor", "_spell")
-
-    def __init__(self, cursor: Any, spell: Callable[[str], str]) -> None:
-        self._cursor = cursor
-        self._spell = spell
-
-    def run(self, statement: str, **values: Any) -> None:
-        """Run a statement for its effect."""
-        self._cursor.execute(self._spell(statement), values)
-
-    def many(self, insert: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows."""
-        self._cursor.executemany(self._spell(insert), rows)
-
-    def all(self, statement: str, **values: Any) -> list[Any]:
-        """Return all rows."""
-        self.run(statement, **values)
-        rows: list[Any] = self._cursor.fetchall()
-        return rows
-
-    def one(self, statement: str, **values: Any) -> Any:
-        """Return the one row."""
-        return self.all(statement, **values)[0]
-
-    def scalar(self, statement: str, **values: Any) -> Any:
-        """Return the first value of the first row, or None."""
-        rows = self.all(statement, **values)
-        return rows[0][0] if rows else None
-
-    def text(self, statement: str) -> None:
-        """Run a statement that has no values, as it is written."""
-        self._cursor.execute(statement)
-
-
 class Database:
     """One SQLite file or PostgreSQL database, its tables up to date."""
 
@@ -83,7 +47,7 @@ class Database:
         self.name, self.kind = self._address.shown, self._address.kind
         self._create = create
         self._driver = _driver(self._address)
-        self._spell = statements.spelling(self.kind)
+        self._spell = spelling(self.kind)
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
@@ -228,12 +192,11 @@ class Database:
 
     def _migrate(self) -> None:
         """Bring the tables to the version this code writes; refuse those of a newer one."""
-        newest = len(schema.MIGRATIONS)
         file = self._address.file
         if not self._create and file and not os.path.exists(file):
             raise StoreError(f"{self.name}: no store is there; look at the address")
         try:
-            if self._version(self.query(statements.VERSION)) == newest:
+            if self._version(self.query(schema.VERSION)) == len(schema.MIGRATIONS):
                 return
         except StoreError as error:
             if not _no_such_table(error.__cause__):
@@ -243,17 +206,12 @@ class Database:
                     f"{self.name}: can be reached, but holds no store yet; one is made when it is "
                     "first used"
                 ) from error
-        words = schema.WORDS[self.kind]
 
         def write(tx: Transaction) -> None:
             if self.kind == "postgresql":
                 tx.text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-            tx.text(schema.META.format(**words))
-            for migration in schema.MIGRATIONS[self._version(tx.all(statements.VERSION)) :]:
-                for statement in migration:
-                    tx.text(statement.format(**words))
-            tx.run(statements.FORGET_VERSION)
-            tx.run(statements.INSERT_VERSION, version=str(newest))
+            schema.make_meta(tx, self.kind)
+            schema.bring_forward(tx, self.kind, self._version(tx.all(schema.VERSION)))
 
         self.transact(write)
 

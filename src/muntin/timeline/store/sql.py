@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from muntin.core.checks import check_size
 from muntin.errors import TurnLost
 from muntin.timeline.items import (
+    ContentKind,
     Draft,
     Item,
     Record,
@@ -22,16 +23,16 @@ from muntin.timeline.items import (
 )
 from muntin.timeline.store import View, schema
 from muntin.timeline.store import statements as sql
-from muntin.timeline.store.database import Database, Transaction
+from muntin.timeline.store.database import Database
 from muntin.timeline.store.rows import (
     entry_id,
-    named_in,
     no_session,
     placed,
     to_data,
     to_items,
     to_tokens,
 )
+from muntin.timeline.store.transaction import Transaction
 from muntin.timeline.turns import choose, place
 
 # Of so many sessions it is remembered which contents are kept.
@@ -158,7 +159,13 @@ class SqlStore:
             tx.run(sql.SET_TURN, sid=sid, turn=newest)
 
     def take(
-        self, session: str, owner: str, until: datetime, *, number: int | None = None
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
     ) -> Turn | None:
         """Take the next turn that waits, or was given up, and become its owner."""
         check_session_id(session)
@@ -172,8 +179,9 @@ class SqlStore:
                 tx.run(sql.END_TURN, sid=sid, turn=each, state="failed")
             if turn is None:
                 return None
-            tx.run(sql.TAKE, sid=sid, turn=turn.number, holder=owner, lease=lease)
-            return replace(turn, status="open", owner=owner, until=until)
+            held = {"holder": owner, "lease": lease, "resumable": resumable}
+            tx.run(sql.TAKE, sid=sid, turn=turn.number, **held)
+            return replace(turn, status="open", owner=owner, until=until, resumable=resumable)
 
         return self.database.transact(write)
 
@@ -194,10 +202,11 @@ class SqlStore:
         record: Record,
         contents: Mapping[str, str],
         *,
+        names: Collection[str],
         keep: int,
-        states: Mapping[str, str] | None = None,
+        frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
         check_session_id(session)
         last, named = self._named.pop(session, (None, frozenset()))
         place = (record.turn, record.step, to_microseconds(record.time))
@@ -207,29 +216,24 @@ class SqlStore:
             # Most of a window was in the one before: what its report names is kept as long as it.
             newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
             known = named if newest and last == (sid, *newest[0]) else ()
-            rows = [
-                (sid, key, record.turn, data) for key, data in contents.items() if key not in known
-            ]
-            tx.many(sql.INSERT_CONTENTS, rows)
-            tx.run(
-                sql.PUT_REPORT,
-                sid=sid,
-                turn=record.turn,
-                step=record.step,
-                time=place[2],
-                report=record.report,
-                plan=record.plan,
-            )
-            self._put_states(tx, sid, states or {})
-            for turn, step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
-                tx.run(sql.DROP_REPORTS, sid=sid, turn=turn, step=step)
-                # Now and then, because finding out what is no longer named reads all plans.
+            new = {key: data for key, data in contents.items() if key not in known}
+            _put_contents(tx, sid, "report", record.turn, new)
+            step = {"sid": sid, "turn": record.turn, "step": record.step}
+            texts = {"report": record.report, "plan": record.plan}
+            tx.run(sql.PUT_REPORT, **step, time=place[2], **texts)
+            tx.run(sql.DROP_OWN_NAMES, **step)
+            tx.many(sql.INSERT_NAMES, [(*step.values(), name) for name in set(names)])
+            _put_frontiers(tx, sid, frontiers or {})
+            for turn, last_step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
+                for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
+                    tx.run(statement, sid=sid, turn=turn, step=last_step)
+                # Now and then, because finding out what is no longer named reads all names.
                 if turn % max(1, keep // 10) == 0:
-                    self._forget_contents(tx, sid, turn)
+                    tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
             return sid
 
         sid = self.database.transact(write)
-        self._named[session] = ((sid, *place), frozenset(contents))
+        self._named[session] = ((sid, *place), frozenset(names))
         if len(self._named) > _REMEMBERED:
             self._named.pop(next(iter(self._named)), None)
 
@@ -240,32 +244,19 @@ class SqlStore:
             raise no_session(self.name, session)
         return sid
 
-    def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
-        """Forget what only reports named that are gone."""
-        old = {key for (key,) in tx.all(sql.OLD_CONTENTS, sid=sid, turn=last)}
-        for (plan,) in tx.all(sql.PLANS, sid=sid):
-            old.difference_update(named_in(plan))
-        for key in sorted(old):
-            if ":" not in key:  # originals of sources have one
-                tx.run(sql.DROP_CONTENT, sid=sid, key=key)
-
-    def put_states(self, session: str, states: Mapping[str, str]) -> None:
-        """Set states of a session, by name: what one turn leaves to the next."""
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            self._put_states(tx, self._there(tx, session), states)
+            _put_frontiers(tx, self._there(tx, session), frontiers)
 
         self.database.transact(write)
 
-    def _put_states(self, tx: Transaction, sid: int, states: Mapping[str, str]) -> None:
-        for key, value in states.items():
-            tx.run(sql.PUT_STATE, sid=sid, key=key, value=value)
-
-    def state(self, session: str, key: str) -> str | None:
-        """Return a state of a session, or None."""
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
         check_session_id(session)
-        rows = self.database.query(sql.STATE, session=session, name=key)
+        rows = self.database.query(sql.FRONTIER, session=session, line=line)
         return rows[0][0] if rows else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
@@ -281,21 +272,20 @@ class SqlStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep contents that no report names, and forget those of old turns."""
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
             sid = self._there(tx, session)
-            rows = [(sid, key, turn, data) for key, data in contents.items()]
-            tx.many(sql.INSERT_CONTENTS, rows)
-            tx.run(sql.DROP_NAMED, sid=sid, turn=forget, like="%:%")
+            _put_contents(tx, sid, "source", turn, contents)
+            tx.run(sql.DROP_SOURCES, sid=sid, turn=forget)
 
         self.database.transact(write)
 
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash, or None."""
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
         check_session_id(session)
-        rows = self.database.query(sql.CONTENT, session=session, key=key)
+        rows = self.database.query(sql.CONTENT, session=session, kind=kind, key=key)
         return rows[0][0] if rows else None
 
     def read(
@@ -419,9 +409,22 @@ class SqlStore:
         return f"SqlStore({self.name!r})"
 
 
+def _put_contents(
+    tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
+) -> None:
+    rows = [(sid, kind, key, turn, data) for key, data in contents.items()]
+    tx.many(sql.INSERT_CONTENTS, rows)
+
+
+def _put_frontiers(tx: Transaction, sid: int, frontiers: Mapping[str, str]) -> None:
+    for line, data in frontiers.items():
+        tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+
+
 def _turn(row: Sequence[Any]) -> Turn:
-    number, status, first, owner, until = row
-    return Turn(number, status, first, owner, None if until is None else from_microseconds(until))
+    number, status, first, owner, until, resumable = row
+    lease = None if until is None else from_microseconds(until)
+    return Turn(number, status, first, owner, lease, bool(resumable))
 
 
 def _info(row: Sequence[Any]) -> SessionInfo:

@@ -1,34 +1,14 @@
 """The statements of the SQL stores, written once for both databases.
 
-Values are named `:name`, those of whole rows are `?`; `spelling` says it as a driver wants it.
-`FOR UPDATE` is left out for SQLite, which has one writer at a time anyway.
+Values are named `:name`, those of whole rows are `?`; a transaction spells them as its driver
+wants them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from functools import cache
 
 from muntin.timeline.store import View
-from muntin.timeline.store.address import Kind
-
-_VALUE = re.compile(r":(\w+)")
-
-
-@cache
-def _for_sqlite(statement: str) -> str:
-    return statement.removesuffix(" FOR UPDATE")
-
-
-@cache
-def _for_psycopg(statement: str) -> str:
-    return _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
-
-
-def spelling(kind: Kind) -> Callable[[str], str]:
-    """Return what writes a statement as the driver of a database wants it."""
-    return _for_sqlite if kind == "sqlite" else _for_psycopg
 
 
 def _insert(table: str, columns: str) -> str:
@@ -45,13 +25,9 @@ _ITEM = ", ".join(
         *("tokens", "data"),
     )
 )
-_TURN = "SELECT number, status, first, owner, until FROM muntin_turns"
+_TURN = "SELECT number, status, first, owner, until, resumable FROM muntin_turns"
 _INFO = "SELECT name, head, turn, created, updated FROM muntin_sessions"
 _UNSETTLED = "status IN ('open', 'pending')"
-
-VERSION = "SELECT value FROM muntin_meta WHERE key = 'version'"
-FORGET_VERSION = "DELETE FROM muntin_meta WHERE key = 'version'"
-INSERT_VERSION = "INSERT INTO muntin_meta (key, value) VALUES ('version', :version)"
 
 # Sessions.
 
@@ -72,7 +48,10 @@ SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
 DELETES = [
     *(
         f"DELETE FROM muntin_{table} WHERE session = {_SID}"
-        for table in ("items", "turns", "entries", "reports", "contents", "states")
+        for table in (
+            *("items", "turns", "entries"),
+            *("reports", "report_contents", "contents", "frontiers"),
+        )
     ),
     "DELETE FROM muntin_sessions WHERE name = :session",
 ]
@@ -139,10 +118,13 @@ SELECT name FROM muntin_sessions
 WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
 ORDER BY name LIMIT :newest"""
 TAKE = """
-UPDATE muntin_turns SET status = 'open', owner = :holder, until = :lease
+UPDATE muntin_turns
+SET status = 'open', owner = :holder, until = :lease, resumable = :resumable
 WHERE session = :sid AND number = :turn"""
 # Of a turn that is the owner's, or nobody's.
-HOLD = f"{TAKE} AND (owner IS NULL OR owner = :holder) RETURNING number"
+HOLD = """
+UPDATE muntin_turns SET status = 'open', owner = :holder, until = :lease
+WHERE session = :sid AND number = :turn AND (owner IS NULL OR owner = :holder) RETURNING number"""
 RENEW = f"""
 UPDATE muntin_turns SET until = :lease
 WHERE session = {_SID} AND number = :turn AND owner = :holder RETURNING number"""
@@ -164,7 +146,7 @@ def turns(*, state: bool, newest: bool) -> str:
     return f"{_TURN} WHERE session = {_SID}{wanted} ORDER BY number DESC{most}"
 
 
-# Reports, contents, states.
+# Reports, their contents, frontiers.
 
 PUT_REPORT = """
 INSERT INTO muntin_reports (session, turn, step, time, report, plan)
@@ -178,16 +160,26 @@ WHERE session = {_SID} AND turn >= :first AND turn <= :last ORDER BY turn, step"
 NTH_REPORT = """
 SELECT turn, step, time FROM muntin_reports WHERE session = :sid
 ORDER BY turn DESC, step DESC LIMIT 1 OFFSET :n"""
-DROP_REPORTS = """
-DELETE FROM muntin_reports
-WHERE session = :sid AND (turn < :turn OR turn = :turn AND step <= :step)"""
-PLANS = "SELECT plan FROM muntin_reports WHERE session = :sid"
-INSERT_CONTENTS = f"{_insert('contents', 'session, hash, turn, data')} ON CONFLICT DO NOTHING"
-CONTENT = f"SELECT data FROM muntin_contents WHERE session = {_SID} AND hash = :key"
-OLD_CONTENTS = "SELECT hash FROM muntin_contents WHERE session = :sid AND turn <= :turn"
-DROP_CONTENT = "DELETE FROM muntin_contents WHERE session = :sid AND hash = :key"
-DROP_NAMED = "DELETE FROM muntin_contents WHERE session = :sid AND turn < :turn AND hash LIKE :like"
-PUT_STATE = """
-INSERT INTO muntin_states (session, key, value) VALUES (:sid, :key, :value)
-ON CONFLICT (session, key) DO UPDATE SET value = excluded.value"""
-STATE = f"SELECT value FROM muntin_states WHERE session = {_SID} AND key = :name"
+_UP_TO = "WHERE session = :sid AND (turn < :turn OR turn = :turn AND step <= :step)"
+DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"
+INSERT_NAMES = _insert("report_contents", "session, turn, step, hash")
+# Of the report of a step, which is put again.
+DROP_OWN_NAMES = """
+DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""
+DROP_NAMES = f"DELETE FROM muntin_report_contents {_UP_TO}"
+INSERT_CONTENTS = f"""
+{_insert("contents", "session, kind, hash, turn, data")} ON CONFLICT DO NOTHING"""
+CONTENT = f"""
+SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :key"""
+# What only reports named that are gone. EXCEPT, because of the other ways to say it each is
+# quadratic on one of the databases.
+DROP_CONTENTS = """
+DELETE FROM muntin_contents WHERE session = :sid AND kind = 'report' AND hash IN (
+    SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report' AND turn <= :turn
+    EXCEPT SELECT hash FROM muntin_report_contents WHERE session = :sid)"""
+DROP_SOURCES = """
+DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < :turn"""
+PUT_FRONTIER = """
+INSERT INTO muntin_frontiers (session, line, data) VALUES (:sid, :line, :data)
+ON CONFLICT (session, line) DO UPDATE SET data = excluded.data"""
+FRONTIER = f"SELECT data FROM muntin_frontiers WHERE session = {_SID} AND line = :line"
