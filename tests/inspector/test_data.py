@@ -129,7 +129,8 @@ def test_breakpoints_and_prefix_are_told_where_a_report_has_them():
     from dataclasses import replace
 
     changed = replace(record, report=json.dumps(report))
-    store.put_report("s", changed, {}, keep=10)
+    names = [name for slot in json.loads(record.plan)["slots"] for name in slot["messages"]]
+    store.put_report("s", changed, {}, names=names, keep=10)
     assert window(plans, "s", 1)["report"]["prefix"]["tokens"] == 40
     assert turns(plans, "s")["windows"][0]["prefix"]["share"] == 0.5
 

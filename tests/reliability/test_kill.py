@@ -172,8 +172,5 @@ def test_an_append_waits_for_the_disk_whatever_the_server_is_set_to(url, request
         server.ask(f"ALTER DATABASE {database} SET synchronous_commit = off")
         asked, expected = "SHOW synchronous_commit", "on"
     with SqlStore(url) as store:
-        connection = store.engine.raw_connection()
-        cursor = connection.cursor()
-        cursor.execute(asked)
-        assert [[str(value) for value in row] for row in cursor.fetchall()] == [[expected]]
-        connection.close()
+        rows = store.database.query(asked)
+        assert [[str(value) for value in row] for row in rows] == [[expected]]

@@ -690,7 +690,8 @@ def test_who_lost_the_turn_to_another_writes_nothing_more(store_url):
             async def handler(ctx: Ctx, wake: Wake) -> None:
                 owners.done(ctx.turn.open.owner)
                 until = datetime.now(UTC) + timedelta(seconds=60)
-                assert app.store.take("e/1", owners.new_owner(wake=True), until) is not None
+                owner = owners.new_owner()
+                assert app.store.take("e/1", owner, until, resumable=True) is not None
                 try:
                     await answers(ctx, wake)
                 except MuntinError as error:

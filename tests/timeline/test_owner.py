@@ -9,7 +9,7 @@ import pytest
 
 from muntin import user
 from muntin.timeline.items import Draft, Turn
-from muntin.timeline.owner import abandoned, new_owner
+from muntin.timeline.owner import Owner, abandoned, new_owner
 from muntin.timeline.session import Session
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,6 +37,20 @@ def elsewhere(owner):
 
 def test_no_two_owners_are_alike():
     assert len({new_owner() for _ in range(100)}) == 100
+
+
+def test_an_owner_is_read_from_its_text_and_written_as_it():
+    owner = Owner("a-machine", 17, "1234", "work")
+    assert str(owner) == "a-machine:17:1234:work"
+    assert Owner.parse(str(owner)) == owner
+    mine = Owner.parse(new_owner())
+    assert mine is not None
+    assert mine.pid == os.getpid()
+
+
+@pytest.mark.parametrize("text", ["me", "", "a:b", "a:1:b", "a:b:c:d", "a:-1:c:d", "a:1:c:d:e"])
+def test_a_text_of_another_make_is_no_owner(text):
+    assert Owner.parse(text) is None
 
 
 def test_a_living_process_has_not_abandoned_its_turn_whatever_its_lease():

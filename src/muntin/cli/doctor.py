@@ -29,7 +29,6 @@ PURPOSES = {
     "cli": "this command",
     "hf": "Hugging Face tokenizers from a file",
     "tokens": "exact counts for OpenAI models",
-    "sql": "sessions in SQLite",
     "postgres": "sessions in PostgreSQL",
     "inspector": "the inspector",
     "openai": "models of OpenAI and compatible servers",
@@ -144,7 +143,7 @@ def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
     return Check("extras", name, state, f"{what}pip install 'muntin[{name}]'")
 
 
-# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[sql]; extra == …`.
+# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[prompts]; extra == …`.
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(?:\[(?P<extras>[^]]*)\])?\s*(?:>=\s*(?P<least>[\w.]+))?"
 )
@@ -224,16 +223,8 @@ def _address(url: str | None) -> str:
 
 
 def _schema(store: Any) -> str:
-    engine = getattr(store, "engine", None)
-    if engine is None:
-        return ""
-    from sqlalchemy import text
-
-    with engine.connect() as connection:
-        found = connection.execute(
-            text("SELECT value FROM muntin_meta WHERE key = 'version'")
-        ).scalar()
-    return f"version {found} of the tables, "
+    version = getattr(store, "version", None)
+    return "" if version is None else f"version {version} of the tables, "
 
 
 def _providers(models: Iterable[str]) -> Iterator[Check]:

@@ -23,8 +23,6 @@ MOST_ITEMS = 200
 # Originals are kept for so many turns; larger ones are not.
 KEPT_TURNS = 100
 MOST_KEPT = 5_000_000
-# Originals stand beside the contents of reports, under names of their own.
-_ORIGINAL = "source:"
 
 
 def recovery_tools(session: Session) -> tuple[ToolLike, ...]:
@@ -71,7 +69,7 @@ class _Reader:
             return "Error: start must be at least 0 and not after end."
         content = self._session.store.content
         whole = await in_store(
-            self._session, lambda: content(self._session.id, f"{_ORIGINAL}{snapshot}")
+            self._session, lambda: content(self._session.id, snapshot, kind="source")
         )
         if whole is None:
             return f"Error: no snapshot {snapshot!r} of source {name!r} is kept."
@@ -103,7 +101,7 @@ def _bounded(text: str, more: str | None) -> str:
 async def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
     """Keep the originals of the sources whose text may be cut, once for each content."""
     contents = {
-        f"{_ORIGINAL}{each.snapshot}": each.original
+        each.snapshot: each.original
         for each in loaded
         if each.original is not None and _may_be_cut(each)
     }

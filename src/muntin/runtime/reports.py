@@ -28,8 +28,6 @@ from muntin.timeline.items import Record
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
-# Under which name the frontier of a line of windows is kept.
-_STATE = "frontier:"
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
 _CHARACTERS = 8
 
@@ -68,7 +66,7 @@ class Receipts:
         """Return the newest window of a line, or what the store knows of it."""
         if line not in self._newest:
             self._newest[line] = None
-            text = self._session.store.state(self._session.id, _STATE + line)
+            text = self._session.store.frontier(self._session.id, line)
             with suppress(InvalidInput, ValueError):  # of another version: begin anew
                 if text is not None:
                     self._newest[line] = Frontier.from_dict(json.loads(text))
@@ -83,20 +81,20 @@ class Receipts:
     async def keep(self, composed: Composed, line: str) -> None:
         """Keep the report of a window, and what the window leaves to the next."""
         self.step += 1
-        states = {}
+        frontiers = {}
         if composed.remembered:
             self._newest[line] = composed.window
-            states[_STATE + line] = compact_json(composed.window.frontier.to_dict())
-        if self._keep or states:
-            await in_store(self._session, partial(self._write, composed, states))
+            frontiers[line] = compact_json(composed.window.frontier.to_dict())
+        if self._keep or frontiers:
+            await in_store(self._session, partial(self._write, composed, frontiers))
 
-    def _write(self, composed: Composed, states: Mapping[str, str]) -> None:
+    def _write(self, composed: Composed, frontiers: Mapping[str, str]) -> None:
         session = self._session
         if self._keep:
             slots, window = composed.slots, composed.window
-            keep_report(session, self._turn, self.step, slots, window, self._keep, states)
+            keep_report(session, self._turn, self.step, slots, window, self._keep, frontiers)
         else:
-            session.store.put_states(session.id, states)
+            session.store.put_frontiers(session.id, frontiers)
 
 
 def keep_report(
@@ -106,13 +104,15 @@ def keep_report(
     slots: Slots,
     window: Window,
     keep: int,
-    states: Mapping[str, str] | None = None,
+    frontiers: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the report of a window, the plan to compose it again, and states of the session."""
+    """Write the report of a window, the plan to compose it again, and frontiers."""
     contents: dict[str, str] = {}
     planned = compact_json(write_plan(slots, contents))
     record = Record(turn, step, datetime.now(UTC), compact_json(window.report.to_dict()), planned)
-    session.store.put_report(session.id, record, contents, keep=keep, states=states)
+    session.store.put_report(
+        session.id, record, contents, names=contents.keys(), keep=keep, frontiers=frontiers
+    )
 
 
 def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:

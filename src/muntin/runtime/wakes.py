@@ -177,7 +177,7 @@ class Wakes:
 
     async def _handle_next(self, session: Session) -> bool:
         """Take the next turn that waits, and handle it; False if there is none."""
-        owner = new_owner(wake=True)
+        owner = new_owner()
         ctx = await in_store(session, partial(self._take, session, owner))
         if ctx is None:
             done(owner)
@@ -203,7 +203,7 @@ class Wakes:
 
     def _take(self, session: Session, owner: str) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
-        taken = session.store.take(session.id, owner, datetime.now(UTC) + LEASE)
+        taken = session.store.take(session.id, owner, datetime.now(UTC) + LEASE, resumable=True)
         if taken is None:
             return None
         opened = OpenTurn(session, taken.number, owner=owner)

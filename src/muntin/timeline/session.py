@@ -28,7 +28,7 @@ from muntin.timeline.items import (
     draft_of,
 )
 from muntin.timeline.open_turn import OpenTurn
-from muntin.timeline.owner import abandoned, resumable
+from muntin.timeline.owner import abandoned
 from muntin.timeline.project import Projection, default_messages, project
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import DEFAULT_WINDOW, Items, Limit, lasting
@@ -75,7 +75,7 @@ class Session:
         self._mends = False
         now = datetime.now(UTC)
         for turn in self.store.turns(self.id, status="open"):
-            if abandoned(turn, now) and not resumable(turn):
+            if abandoned(turn, now) and not turn.resumable:
                 self.store.settle(self.id, turn.number, "failed")
 
     def counted_by(self, counter: Counter) -> Session:

@@ -6,12 +6,12 @@ stand above and are written once for all stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 from muntin.errors import InvalidInput, InvalidType
-from muntin.timeline.items import Draft, Item, Record, SessionInfo, Status, Turn
+from muntin.timeline.items import ContentKind, Draft, Item, Record, SessionInfo, Status, Turn
 
 View: TypeAlias = Literal["all", "client", "history"]
 
@@ -91,11 +91,18 @@ class Store(Protocol):
         """
 
     def take(
-        self, session: str, owner: str, until: datetime, *, number: int | None = None
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
     ) -> Turn | None:
         """Take the next turn that may be worked on, and become its owner.
 
-        One turn of a session is worked on at a time; see `muntin.timeline.turns.choose`.
+        One turn of a session is worked on at a time; see `muntin.timeline.turns.choose`. A
+        `resumable` turn may be taken again when its owner died.
         """
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
@@ -110,20 +117,23 @@ class Store(Protocol):
         record: Record,
         contents: Mapping[str, str],
         *,
+        names: Collection[str],
         keep: int,
-        states: Mapping[str, str] | None = None,
+        frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan names; forget the oldest beyond `keep`.
+        """Keep a report; forget the oldest beyond `keep`.
 
-        In the same transaction `states` are set. Here and in all that puts something beside a
-        timeline, a session that is not there is a `StoreError`.
+        `names` are all contents that its plan needs, which are kept as long as the report;
+        `contents` are those of them that may not be kept yet. In the same transaction `frontiers`
+        are set. Here and in all that puts something beside a timeline, a session that is not
+        there is a `StoreError`.
         """
 
-    def put_states(self, session: str, states: Mapping[str, str]) -> None:
-        """Set states of a session, by name: what one turn leaves to the next."""
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
 
-    def state(self, session: str, key: str) -> str | None:
-        """Return a state of a session, or None."""
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the kept reports of these turns, the oldest first."""
@@ -131,13 +141,10 @@ class Store(Protocol):
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep contents that no report names, under names with a colon.
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
 
-        Those first kept before the turn `forget` are forgotten.
-        """
-
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash, or None."""
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""

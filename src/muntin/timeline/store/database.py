@@ -1,8 +1,7 @@
 """Connections and transactions: how statements reach SQLite or PostgreSQL.
 
-Owns the driver, waiting for other writers, starting again after a clash, what the driver's errors
-mean, and the version of the tables. SQLAlchemy makes and keeps the connections; statements run on
-the driver's own cursor, because an append should cost little more than its commit.
+Owns the driver, the connections at hand, waiting for other writers, starting again after a clash,
+what the driver's errors mean, and the version of the tables.
 """
 
 from __future__ import annotations
@@ -12,97 +11,46 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
+from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-
-from muntin.errors import InvalidInput, MissingExtra, StoreError
+from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.store import schema
-from muntin.timeline.store.statements import Statement, Statements
+from muntin.timeline.store.address import Address, read_address
+from muntin.timeline.store.transaction import Transaction, spelling
 
 T = TypeVar("T")
 
 # How long to wait for other writers, and how often to start again after a clash.
 BUSY_SECONDS = 60.0
 RETRIES = 20
+# So many connections to a server are kept; those to a file cost nothing.
+KEPT = 5
 # Any number, the same for all: held while tables are made.
 _MIGRATION_LOCK = 0x6D756E74
 
-_BEGIN = {
-    "sqlite": ("BEGIN", "BEGIN IMMEDIATE"),
-    "postgresql": ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"),
-}
+_BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 # Two transactions in each other's way: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
 _CLASHES = ("40001", "40P01")
-
-
-class Transaction:
-    """Runs compiled statements on one cursor."""
-
-    __slots__ = ("_cursor",)
-
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
-
-    def run(self, statement: Statement, **values: Any) -> None:
-        """Run a statement for its effect."""
-        self._cursor.execute(statement.text, statement.bind(values))
-
-    def many(self, insert: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows."""
-        self._cursor.executemany(insert, rows)
-
-    def all(self, statement: Statement, **values: Any) -> list[Any]:
-        """Return all rows."""
-        self.run(statement, **values)
-        rows: list[Any] = self._cursor.fetchall()
-        return rows
-
-    def one(self, statement: Statement, **values: Any) -> Any:
-        """Return the one row."""
-        return self.all(statement, **values)[0]
-
-    def scalar(self, statement: Statement, **values: Any) -> Any:
-        """Return the first value of the first row, or None."""
-        rows = self.all(statement, **values)
-        return rows[0][0] if rows else None
-
-    def text(self, statement: str) -> None:
-        """Run a statement that has no values."""
-        self._cursor.execute(statement)
 
 
 class Database:
     """One SQLite file or PostgreSQL database, its tables up to date."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        address = _address(url)
-        self.name = _shown(address)
+        self._address = read_address(url)
+        self.name, self.kind = self._address.shown, self._address.kind
         self._create = create
-        self.kind = address.get_backend_name()
-        try:
-            self.engine = create_engine(
-                address,
-                max_overflow=-1,
-                # A connection that died while it lay idle is found out before it is used.
-                pool_pre_ping=self.kind == "postgresql",
-                pool_reset_on_return=None,  # every transaction is ended where it was begun
-            )
-        except ImportError as error:
-            raise MissingExtra(f"{self.name} needs: pip install 'muntin[postgres]'") from error
-        event.listen(self.engine, "connect", self._on_connect)
-        self.sql = Statements(self.engine.dialect)
+        self._driver = _driver(self._address)
+        self._spell = spelling(self.kind)
         self._pid = os.getpid()
-        # Connections to a file never die: they are kept at hand, which is quicker than the pool.
         self._idle: deque[Any] = deque()
-        self._inherited: deque[Any] = deque()
+        self._inherited: list[Any] = []
         _open.add(self)
         try:
             self._migrate()
@@ -112,99 +60,143 @@ class Database:
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
-        while True:
-            try:
+        with suppress(IndexError):
+            while True:
                 self._idle.pop().close()
-            except IndexError:
-                break
-        self.engine.dispose()
 
-    def ask(self, statement: Statement, **values: Any) -> list[Any]:
-        """Return the rows of one statement."""
-        return self.transact(lambda tx: tx.all(statement, **values), writing=False)
+    def query(self, statement: str, **values: Any) -> list[Any]:
+        """Return the rows of one statement, which sees a moment of the database."""
+        text = self._spell(statement)
 
-    def transact(self, work: Callable[[Transaction], T], *, writing: bool) -> T:
-        """Do the work in one transaction; start again where two were in each other's way."""
-        for attempt in range(RETRIES):
+        def ask() -> list[Any]:
+            with self._cursor(text, values) as cursor:
+                rows: list[Any] = cursor.fetchall()
+                return rows
+
+        return self._until_done(ask)
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do the work in one transaction that may write."""
+
+        def write() -> T:
+            with self._cursor(_BEGIN[self.kind], {}) as cursor:
+                done = work(Transaction(cursor, self._spell))
+                try:
+                    cursor.execute("COMMIT")
+                except self._driver.Error as error:
+                    raise self._translate(error, committing=True) from error
+                return done
+
+        return self._until_done(write)
+
+    def _until_done(self, attempt: Callable[[], T]) -> T:
+        """Start again where two transactions were in each other's way."""
+        for number in range(RETRIES):
             try:
-                with self._transaction(writing) as tx:
-                    return work(tx)
+                return attempt()
             except _Clash:
-                _pause(attempt)
+                _pause(number)
         raise StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
 
-    def _connection(self) -> Any:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self.engine.raw_connection()
-
     @contextmanager
-    def _transaction(self, writing: bool) -> Iterator[Transaction]:
+    def _cursor(self, first: str, values: Mapping[str, Any]) -> Iterator[Any]:
+        """Run a first statement, and keep its connection at hand when all is done."""
         if os.getpid() != self._pid:  # a fork must not use its parent's connections
-            self.engine.dispose(close=False)
             # Kept, because a connection that is forgotten is closed.
-            self._pid, self._inherited, self._idle = os.getpid(), self._idle, deque()
-        committing = False
+            self._inherited += self._idle
+            self._pid, self._idle = os.getpid(), deque()
         connection = None
         try:
-            connection = self._connection()
-            cursor = connection.cursor()
-            cursor.execute(_BEGIN[self.kind][writing])
-            yield Transaction(cursor)
-            committing = writing
-            cursor.execute("COMMIT")
-            committing = False
+            connection, cursor = self._start(first, values)
+            yield cursor
         except BaseException as error:
             if connection is not None:
-                _give_up(connection, self.engine.dialect.loaded_dbapi.Error)
-            if isinstance(error, (self.engine.dialect.loaded_dbapi.Error, SQLAlchemyError)):
-                raise self._translate(error, committing) from error
+                self._give_up(connection)
+            if isinstance(error, self._driver.Error):
+                raise self._translate(error) from error
             raise
-        if self.kind == "sqlite":
+        self._keep(connection)
+
+    def _start(self, first: str, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Run a first statement on a connection at hand, or on a new one."""
+        while True:
+            try:
+                connection, new = self._idle.pop(), False
+            except IndexError:
+                connection, new = self._connect(), True
+            try:
+                return connection, connection.execute(first, values)
+            except BaseException as error:
+                self._give_up(connection)
+                # One that died while it lay idle is replaced: nothing was done on it yet.
+                died = isinstance(error, self._driver.Error) and getattr(
+                    connection, "closed", False
+                )
+                if new or not died:
+                    raise
+
+    def _keep(self, connection: Any) -> None:
+        if self.kind == "sqlite" or len(self._idle) < KEPT:
             self._idle.append(connection)
         else:
             connection.close()
 
-    def _translate(self, error: Exception, committing: bool) -> Exception:
+    def _give_up(self, connection: Any) -> None:
+        """Undo what a transaction did, and throw away a connection that cannot."""
+        try:
+            connection.rollback()
+        except self._driver.Error:
+            with suppress(self._driver.Error):
+                connection.close()
+        else:
+            self._keep(connection)
+
+    def _translate(self, error: Exception, *, committing: bool = False) -> Exception:
         """Return our error for the driver's: what is wrong, and what to do about it."""
-        cause = getattr(error, "orig", None) or error
-        if getattr(cause, "sqlstate", None) in _CLASHES:
+        if getattr(error, "sqlstate", None) in _CLASHES:
             return _Clash()
-        text = str(cause).strip().partition("\n")[0]
+        text = str(error).strip().partition("\n")[0]
         if len(text) > 200:  # a driver may quote the whole of what it could not read
             text = f"{text[:200]}…"
         doubt = ""
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
-        return StoreError(f"{self.name}: {text}: {_advice(cause)}{doubt}")
+        return StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
 
-    def _on_connect(self, connection: Any, _record: object) -> None:
+    def _connect(self) -> Any:
+        options = dict(self._address.options)
         if self.kind == "sqlite":
-            connection.isolation_level = None  # we say BEGIN ourselves
-            cursor = connection.cursor()
-            cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-            if self._create:  # a store that is there is in this mode already
-                _switch_to_wal(cursor)
-            cursor.execute("PRAGMA synchronous = FULL")
-            cursor.close()
+            options |= {"isolation_level": None, "check_same_thread": False}
         else:
-            connection.autocommit = True  # as above
-            cursor = connection.cursor()
-            cursor.execute(f"SET lock_timeout TO {int(BUSY_SECONDS * 1000)}")
-            cursor.execute("SHOW synchronous_commit")
-            if cursor.fetchone()[0] == "off":  # an append that returned is on disk
-                cursor.execute("SET synchronous_commit TO on")
-            cursor.close()
+            options["autocommit"] = True  # as above: we say BEGIN ourselves
+        connection = self._driver.connect(**options)
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_up(self, connection: Any) -> None:
+        wait = int(BUSY_SECONDS * 1000)
+        if self.kind == "sqlite":
+            connection.execute(f"PRAGMA busy_timeout = {wait}")
+            if self._create:  # a store that is there is in this mode already
+                _switch_to_wal(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+        else:
+            connection.execute(f"SET lock_timeout TO {wait}")
+            (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
+            if synchronous == "off":  # an append that returned is on disk
+                connection.execute("SET synchronous_commit TO on")
 
     def _migrate(self) -> None:
         """Bring the tables to the version this code writes; refuse those of a newer one."""
-        newest = len(schema.MIGRATIONS)
-        file = self.engine.url.database if self.kind == "sqlite" else None
-        if not self._create and file and not file.startswith("file:") and not os.path.exists(file):
+        file = self._address.file
+        if not self._create and file and not os.path.exists(file):
             raise StoreError(f"{self.name}: no store is there; look at the address")
         try:
-            if self.transact(self._version, writing=False) == newest:
+            if self._version(self.query(schema.VERSION)) == len(schema.MIGRATIONS):
                 return
         except StoreError as error:
             if not _no_such_table(error.__cause__):
@@ -214,23 +206,18 @@ class Database:
                     f"{self.name}: can be reached, but holds no store yet; one is made when it is "
                     "first used"
                 ) from error
-        dialect = self.engine.dialect
 
         def write(tx: Transaction) -> None:
             if self.kind == "postgresql":
                 tx.text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-            tx.text(schema.create_meta(dialect))
-            for migration in schema.MIGRATIONS[self._version(tx) :]:
-                for statement in migration(dialect):
-                    tx.text(statement)
-            tx.run(self.sql.forget_version)
-            tx.many(self.sql.insert_meta, [("version", str(newest))])
+            schema.make_meta(tx, self.kind)
+            schema.bring_forward(tx, self.kind, self._version(tx.all(schema.VERSION)))
 
-        self.transact(write, writing=True)
+        self.transact(write)
 
-    def _version(self, tx: Transaction) -> int:
+    def _version(self, rows: Sequence[Sequence[str]]) -> int:
         """Return the version of the tables, 0 where there are none; refuse a newer one."""
-        found, known = tx.scalar(self.sql.version) or "0", len(schema.MIGRATIONS)
+        found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
         if not found.isdecimal():
             raise StoreError(f"{self.name}: the version of its tables is {found!r}: {_DAMAGED}")
         version = int(found)
@@ -261,34 +248,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork)
 
 
-def _address(url: str) -> URL:
+def _driver(address: Address) -> ModuleType:
+    if address.kind == "sqlite":
+        return sqlite3
     try:
-        address = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise InvalidInput(
-            f"{url.rpartition('@')[2]!r} is no address of a store; "
-            "write 'sqlite:///muntin.db' or 'postgresql://user@host/name'"
-        ) from error
-    if address.get_backend_name() in ("postgresql", "postgres"):
-        return address.set(drivername="postgresql+psycopg")
-    if not address.database or ":memory:" in address.database:
-        raise InvalidInput(f"{url!r} names no file; use 'memory:' for a store in memory")
-    return address.set(drivername="sqlite+pysqlite")
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra(f"{address.shown} needs: pip install 'muntin[postgres]'") from error
+    return psycopg
 
 
-def _shown(address: URL) -> str:
-    """Return an address as its user wrote it, but for what is secret."""
-    plain = address.set(drivername=address.get_backend_name())
-    secret = [name for name in plain.query if "password" in name]
-    return plain.difference_update_query(secret).render_as_string(hide_password=True)
-
-
-def _switch_to_wal(cursor: Any) -> None:
+def _switch_to_wal(connection: Any) -> None:
     """Switch to write-ahead logging; SQLite does not always wait for the lock that needs."""
     deadline = time.monotonic() + BUSY_SECONDS
     for attempt in count():
         try:
-            cursor.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
             if "readonly" in str(error):
@@ -301,15 +276,6 @@ def _switch_to_wal(cursor: Any) -> None:
 def _pause(attempt: int) -> None:
     """Wait a little, longer each time, so that the same writers do not meet again."""
     time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 6)))
-
-
-def _give_up(connection: Any, driver_error: type[Exception]) -> None:
-    """Undo what a transaction did, and throw away a connection that cannot."""
-    try:
-        connection.rollback()
-        connection.close()
-    except driver_error:
-        connection.invalidate()
 
 
 def _no_such_table(error: BaseException | None) -> bool:

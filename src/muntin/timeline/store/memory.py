@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from muntin.core.checks import check_size
 from muntin.errors import TurnLost
 from muntin.timeline.items import (
     UNSETTLED,
+    ContentKind,
     Draft,
     Item,
     Record,
@@ -29,7 +30,7 @@ from muntin.timeline.items import (
     check_session_id,
 )
 from muntin.timeline.store import View
-from muntin.timeline.store.rows import entry_id, named_in, no_session, placed, to_data
+from muntin.timeline.store.rows import entry_id, no_session, placed, to_data
 from muntin.timeline.turns import choose, place
 
 T = TypeVar("T")
@@ -49,10 +50,12 @@ class _Session:
     live: dict[str, int] = field(default_factory=dict)
     versions: dict[str, list[int]] = field(default_factory=dict)
     reports: dict[tuple[int, int], Record] = field(default_factory=dict)
-    contents: dict[str, str] = field(default_factory=dict)
-    # In which turn the contents were first kept that no report names.
-    named: dict[str, int] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
+    # The contents that each report needs.
+    names: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
+    # In which turn the originals of sources were first kept.
+    sources: dict[str, int] = field(default_factory=dict)
+    frontiers: dict[str, str] = field(default_factory=dict)
 
     def put(self, turn: Turn) -> None:
         """Keep a turn, a new one or a changed one."""
@@ -216,7 +219,13 @@ class MemoryStore:
             return True
 
     def take(
-        self, session: str, owner: str, until: datetime, *, number: int | None = None
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
     ) -> Turn | None:
         """Take the next turn that waits, or was given up, and become its owner."""
         check_session_id(session)
@@ -230,7 +239,7 @@ class MemoryStore:
                 self.settle(session, each, "failed")
             if turn is None:
                 return None
-            held = replace(turn, status="open", owner=owner, until=until)
+            held = replace(turn, status="open", owner=owner, until=until, resumable=resumable)
             kept.put(held)
             return held
 
@@ -256,44 +265,46 @@ class MemoryStore:
         record: Record,
         contents: Mapping[str, str],
         *,
+        names: Collection[str],
         keep: int,
-        states: Mapping[str, str] | None = None,
+        frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
         check_session_id(session)
         with self._lock:
             kept = self._there(session)
-            kept.contents.update(contents)
+            for name, data in contents.items():
+                kept.contents.setdefault(("report", name), data)
             kept.reports[record.turn, record.step] = record
-            kept.states.update(states or {})
+            kept.names[record.turn, record.step] = frozenset(names)
+            kept.frontiers.update(frontiers or {})
             old = sorted(kept.reports)[: max(0, len(kept.reports) - keep)]
             for key in old:
-                del kept.reports[key]
-            # Now and then, as in SQL: finding out what is no longer named reads all plans.
+                del kept.reports[key], kept.names[key]
+            # Now and then, as in SQL: finding out what is no longer named reads all names.
             if old and old[-1][0] % max(1, keep // 10) == 0:
-                gone = kept.contents.keys() - kept.named.keys()
-                for each in kept.reports.values():
-                    gone.difference_update(named_in(each.plan))
-                for name in gone:
-                    del kept.contents[name]
+                named = frozenset[str]().union(*kept.names.values())
+                for kind, name in list(kept.contents):
+                    if kind == "report" and name not in named:
+                        del kept.contents[kind, name]
 
     def _there(self, session: str) -> _Session:
         if session not in self._sessions:
             raise no_session(self.name, session)
         return self._sessions[session]
 
-    def put_states(self, session: str, states: Mapping[str, str]) -> None:
-        """Set states of a session, by name: what one turn leaves to the next."""
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
         check_session_id(session)
         with self._lock:
-            self._there(session).states.update(states)
+            self._there(session).frontiers.update(frontiers)
 
-    def state(self, session: str, key: str) -> str | None:
-        """Return a state of a session, or None."""
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
         check_session_id(session)
         with self._lock:
             kept = self._sessions.get(session)
-            return kept.states.get(key) if kept else None
+            return kept.frontiers.get(line) if kept else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the kept reports of these turns, the oldest first."""
@@ -310,22 +321,22 @@ class MemoryStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep contents that no report names, and forget those of old turns."""
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
         check_session_id(session)
         with self._lock:
             kept = self._there(session)
-            for key, data in contents.items():
-                kept.contents.setdefault(key, data)
-                kept.named.setdefault(key, turn)
-            for key in [key for key, first in kept.named.items() if first < forget]:
-                del kept.contents[key], kept.named[key]
+            for name, data in contents.items():
+                kept.contents.setdefault(("source", name), data)
+                kept.sources.setdefault(name, turn)
+            for name in [name for name, first in kept.sources.items() if first < forget]:
+                del kept.contents["source", name], kept.sources[name]
 
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash, or None."""
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
         check_session_id(session)
         with self._lock:
             kept = self._sessions.get(session)
-            return kept.contents.get(key) if kept else None
+            return kept.contents.get((kind, key)) if kept else None
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""

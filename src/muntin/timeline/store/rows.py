@@ -6,7 +6,6 @@ Refuses what cannot be written before anything is.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -107,15 +106,6 @@ def entry_id(draft: Draft) -> str | None:
         for key, value in attrs.items():
             check_text(value, f"context entry {id!r}: attrs[{key!r}]")
     return id
-
-
-# The strings of a plan, among them the names of contents, which need no escapes.
-_STRINGS = re.compile(r'"([^"\\]*)"')
-
-
-def named_in(plan: str) -> list[str]:
-    """Return the names of contents in the plan of a report, and its other strings."""
-    return _STRINGS.findall(plan)
 
 
 def no_session(store: str, session: str) -> StoreError:

@@ -1,18 +1,16 @@
-"""SQLite and PostgreSQL, written once.
-
-SQLAlchemy Core makes the statements and tables of both.
-"""
+"""SQLite and PostgreSQL, written once: the same statements serve both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from muntin.core.checks import check_size
-from muntin.errors import MissingExtra, TurnLost
+from muntin.errors import TurnLost
 from muntin.timeline.items import (
+    ContentKind,
     Draft,
     Item,
     Record,
@@ -23,27 +21,19 @@ from muntin.timeline.items import (
     from_microseconds,
     to_microseconds,
 )
-from muntin.timeline.store import View
+from muntin.timeline.store import View, schema
+from muntin.timeline.store import statements as sql
+from muntin.timeline.store.database import Database
 from muntin.timeline.store.rows import (
     entry_id,
-    named_in,
     no_session,
     placed,
     to_data,
     to_items,
     to_tokens,
 )
+from muntin.timeline.store.transaction import Transaction
 from muntin.timeline.turns import choose, place
-
-try:
-    from sqlalchemy.engine import Engine
-
-    from muntin.timeline.store.database import Database, Transaction
-except ImportError as error:
-    raise MissingExtra(
-        "this store needs: pip install 'muntin[sql]', or 'muntin[postgres]' for PostgreSQL"
-    ) from error
-
 
 # Of so many sessions it is remembered which contents are kept.
 _REMEMBERED = 100
@@ -55,20 +45,19 @@ class SqlStore:
     """A store in an SQLite file or a PostgreSQL database."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self._database = Database(url, create=create)
-        self._sql = self._database.sql
+        self.database = Database(url, create=create)
         # The newest report put here of each session, and the contents that its plan names.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
     @property
     def name(self) -> str:
         """The address of the store as errors show it, without a password."""
-        return self._database.name
+        return self.database.name
 
     @property
-    def engine(self) -> Engine:
-        """SQLAlchemy's engine, for what it can tell and for listening to its events."""
-        return self._database.engine
+    def version(self) -> int:
+        """The version of its tables."""
+        return len(schema.MIGRATIONS)
 
     def append(
         self,
@@ -96,11 +85,11 @@ class SqlStore:
         holder = (owner, None if until is None else to_microseconds(until))
 
         def write(tx: Transaction) -> list[Item]:
-            (sid, head, turn, total) = tx.one(self._sql.extend, name=session, **growth)
+            (sid, head, turn, total) = tx.one(sql.EXTEND, name=session, **growth)
             newest, total = turn - growth["opened"], total - growth["weight"]
             status: Status | None = None
             if any(draft.opens == "inbox" for draft in drafts):
-                status = tx.scalar(self._sql.turn_status, sid=sid, turn=newest)
+                status = tx.scalar(sql.TURN_STATUS, sid=sid, turn=newest)
             numbers, changes = place(session, drafts, newest, status)
             first = head - len(drafts) + 1
             items = [
@@ -120,15 +109,15 @@ class SqlStore:
                         *(to_microseconds(item.time), total, to_tokens(draft.tokens), text),
                     )
                 )
-            tx.many(self._sql.insert_items, rows)
+            tx.many(sql.INSERT_ITEMS, rows)
             for item, entry in zip(items, named, strict=True):
                 if entry is not None:
-                    tx.run(self._sql.end_entry, sid=sid, name=entry, at=item.position)
+                    tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
                     if item.kind == "context_inserted":
-                        tx.many(self._sql.insert_entry, [(sid, entry, item.position, None)])
+                        tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
             return items
 
-        return self._database.transact(write, writing=True)
+        return self.database.transact(write)
 
     def _hold(
         self,
@@ -140,7 +129,7 @@ class SqlStore:
     ) -> None:
         """Renew the lease of the turns written into; refuse if another has taken one over."""
         for number in numbers:
-            if not tx.all(self._sql.hold, sid=sid, turn=number, holder=holder[0], lease=holder[1]):
+            if not tx.all(sql.HOLD, sid=sid, turn=number, holder=holder[0], lease=holder[1]):
                 raise TurnLost(session, number)
 
     def _write_turns(
@@ -158,49 +147,54 @@ class SqlStore:
         for item in items:
             if item.turn > newest:
                 begun.setdefault(item.turn, item.position)
-        ending = self._sql.end_free_turn if holder[0] is None else self._sql.end_turn
+        ending = sql.END_FREE_TURN if holder[0] is None else sql.END_TURN
         for number, status in changes.items():
             if number <= newest:
                 tx.run(ending, sid=sid, turn=number, state=status)
         if begun:
             rows = [(sid, number, changes[number], at, *holder) for number, at in begun.items()]
-            tx.many(self._sql.insert_turns, rows)
+            tx.many(sql.INSERT_TURNS, rows)
             newest = max(begun)
         if newest != counted:
-            tx.run(self._sql.set_turn, sid=sid, turn=newest)
+            tx.run(sql.SET_TURN, sid=sid, turn=newest)
 
     def take(
-        self, session: str, owner: str, until: datetime, *, number: int | None = None
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
     ) -> Turn | None:
         """Take the next turn that waits, or was given up, and become its owner."""
         check_session_id(session)
         lease = to_microseconds(until)
 
         def write(tx: Transaction) -> Turn | None:
-            sid = tx.scalar(self._sql.session_id, session=session)
-            rows = tx.all(self._sql.unsettled, sid=sid) if sid is not None else []
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            rows = tx.all(sql.UNSETTLED, sid=sid) if sid is not None else []
             turn, lost = choose([_turn(row) for row in rows], number, datetime.now(UTC))
             for each in lost:
-                tx.run(self._sql.end_turn, sid=sid, turn=each, state="failed")
+                tx.run(sql.END_TURN, sid=sid, turn=each, state="failed")
             if turn is None:
                 return None
-            tx.run(self._sql.take, sid=sid, turn=turn.number, holder=owner, lease=lease)
-            return replace(turn, status="open", owner=owner, until=until)
+            held = {"holder": owner, "lease": lease, "resumable": resumable}
+            tx.run(sql.TAKE, sid=sid, turn=turn.number, **held)
+            return replace(turn, status="open", owner=owner, until=until, resumable=resumable)
 
-        return self._database.transact(write, writing=True)
+        return self.database.transact(write)
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
         """Renew the lease of a turn; False if it is no longer the owner's."""
         values = {"session": check_session_id(session), "turn": turn, "holder": owner}
         values["lease"] = to_microseconds(until)
-        return bool(
-            self._database.transact(lambda tx: tx.all(self._sql.renew, **values), writing=True)
-        )
+        return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         page = {"last": after or "", "newest": limit}
-        return [name for (name,) in self._database.ask(self._sql.waiting, **page)]
+        return [name for (name,) in self.database.query(sql.WAITING, **page)]
 
     def put_report(
         self,
@@ -208,10 +202,11 @@ class SqlStore:
         record: Record,
         contents: Mapping[str, str],
         *,
+        names: Collection[str],
         keep: int,
-        states: Mapping[str, str] | None = None,
+        frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
+        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
         check_session_id(session)
         last, named = self._named.pop(session, (None, frozenset()))
         place = (record.turn, record.step, to_microseconds(record.time))
@@ -219,74 +214,56 @@ class SqlStore:
         def write(tx: Transaction) -> int:
             sid = self._there(tx, session)
             # Most of a window was in the one before: what its report names is kept as long as it.
-            newest = tx.all(self._sql.newest_report, sid=sid) if named else []
+            newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
             known = named if newest and last == (sid, *newest[0]) else ()
-            rows = [
-                (sid, key, record.turn, data) for key, data in contents.items() if key not in known
-            ]
-            tx.many(self._sql.insert_contents, rows)
-            tx.run(
-                self._sql.put_report,
-                session=sid,
-                turn=record.turn,
-                step=record.step,
-                time=place[2],
-                report=record.report,
-                plan=record.plan,
-            )
-            self._put_states(tx, sid, states or {})
-            for turn, step in tx.all(self._sql.nth_report, sid=sid, n=keep):
-                tx.run(self._sql.drop_reports, sid=sid, turn=turn, step=step)
-                # Now and then, because finding out what is no longer named reads all plans.
+            new = {key: data for key, data in contents.items() if key not in known}
+            _put_contents(tx, sid, "report", record.turn, new)
+            step = {"sid": sid, "turn": record.turn, "step": record.step}
+            texts = {"report": record.report, "plan": record.plan}
+            tx.run(sql.PUT_REPORT, **step, time=place[2], **texts)
+            tx.run(sql.DROP_OWN_NAMES, **step)
+            tx.many(sql.INSERT_NAMES, [(*step.values(), name) for name in set(names)])
+            _put_frontiers(tx, sid, frontiers or {})
+            for turn, last_step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
+                for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
+                    tx.run(statement, sid=sid, turn=turn, step=last_step)
+                # Now and then, because finding out what is no longer named reads all names.
                 if turn % max(1, keep // 10) == 0:
-                    self._forget_contents(tx, sid, turn)
+                    tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
             return sid
 
-        sid = self._database.transact(write, writing=True)
-        self._named[session] = ((sid, *place), frozenset(contents))
+        sid = self.database.transact(write)
+        self._named[session] = ((sid, *place), frozenset(names))
         if len(self._named) > _REMEMBERED:
             self._named.pop(next(iter(self._named)), None)
 
     def _there(self, tx: Transaction, session: str) -> int:
         """Return the number of a session, locked against other writers."""
-        sid: int | None = tx.scalar(self._sql.session_id, session=session)
+        sid: int | None = tx.scalar(sql.SESSION_ID, session=session)
         if sid is None:
             raise no_session(self.name, session)
         return sid
 
-    def _forget_contents(self, tx: Transaction, sid: int, last: int) -> None:
-        """Forget what only reports named that are gone."""
-        old = {key for (key,) in tx.all(self._sql.old_contents, sid=sid, turn=last)}
-        for (plan,) in tx.all(self._sql.plans, sid=sid):
-            old.difference_update(named_in(plan))
-        for key in sorted(old):
-            if ":" not in key:  # originals of sources have one
-                tx.run(self._sql.drop_content, sid=sid, key=key)
-
-    def put_states(self, session: str, states: Mapping[str, str]) -> None:
-        """Set states of a session, by name: what one turn leaves to the next."""
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            self._put_states(tx, self._there(tx, session), states)
+            _put_frontiers(tx, self._there(tx, session), frontiers)
 
-        self._database.transact(write, writing=True)
+        self.database.transact(write)
 
-    def _put_states(self, tx: Transaction, sid: int, states: Mapping[str, str]) -> None:
-        for key, value in states.items():
-            tx.run(self._sql.put_state, session=sid, key=key, value=value)
-
-    def state(self, session: str, key: str) -> str | None:
-        """Return a state of a session, or None."""
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
         check_session_id(session)
-        rows = self._database.ask(self._sql.state, session=session, name=key)
+        rows = self.database.query(sql.FRONTIER, session=session, line=line)
         return rows[0][0] if rows else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the kept reports of these turns, the oldest first."""
         check_session_id(session)
         bounds = {"first": first, "last": _MOST if last is None else last}
-        rows = self._database.ask(self._sql.reports, session=session, **bounds)
+        rows = self.database.query(sql.REPORTS, session=session, **bounds)
         return [
             Record(turn, step, from_microseconds(time), report, plan)
             for turn, step, time, report, plan in rows
@@ -295,21 +272,20 @@ class SqlStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep contents that no report names, and forget those of old turns."""
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
             sid = self._there(tx, session)
-            rows = [(sid, key, turn, data) for key, data in contents.items()]
-            tx.many(self._sql.insert_contents, rows)
-            tx.run(self._sql.drop_named, sid=sid, turn=forget)
+            _put_contents(tx, sid, "source", turn, contents)
+            tx.run(sql.DROP_SOURCES, sid=sid, turn=forget)
 
-        self._database.transact(write, writing=True)
+        self.database.transact(write)
 
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash, or None."""
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
         check_session_id(session)
-        rows = self._database.ask(self._sql.content, session=session, key=key)
+        rows = self.database.query(sql.CONTENT, session=session, kind=kind, key=key)
         return rows[0][0] if rows else None
 
     def read(
@@ -337,8 +313,8 @@ class SqlStore:
             "oldest": oldest,
         }
         values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
-        statement = self._sql.read(view, frozenset(values))
-        rows = self._database.ask(statement, session=session, **values)
+        statement = sql.read(view, frozenset(values))
+        rows = self.database.query(statement, session=session, **values)
         items = to_items(rows, self.name)
         return items[::-1] if newest is not None else sorted(items, key=lambda i: i.position)
 
@@ -350,65 +326,63 @@ class SqlStore:
         values: dict[str, Any] = {} if status is None else {"state": status}
         if newest is not None:
             values["newest"] = min(newest, _MOST)
-        statement = self._sql.turns(state=status is not None, newest=newest is not None)
-        rows = self._database.ask(statement, session=session, **values)
+        statement = sql.turns(state=status is not None, newest=newest is not None)
+        rows = self.database.query(statement, session=session, **values)
         return [_turn(row) for row in rows]
 
     def turn(self, session: str, number: int) -> Turn | None:
         """Return one turn, or None."""
         check_session_id(session)
-        rows = self._database.ask(self._sql.turn, session=session, turn=number)
+        rows = self.database.query(sql.ONE_TURN, session=session, turn=number)
         return _turn(rows[0]) if rows else None
 
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
         check_session_id(session)
         check_size(weight, "weight")
-        rows = self._database.ask(self._sql.reach, session=session, weight=min(weight, _MOST))
+        rows = self.database.query(sql.REACH, session=session, weight=min(weight, _MOST))
         return next(iter(to_items(rows, self.name)), None)
 
     def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
         """Set the status of a turn and release it; with `by`, only if that is its owner."""
         values = {"session": check_session_id(session), "turn": turn, "state": status}
-        statement = self._sql.settle
+        statement = sql.SETTLE
         if by is not None:
-            statement, values["holder"] = self._sql.settle_own, by
-        return bool(self._database.transact(lambda tx: tx.all(statement, **values), writing=True))
+            statement, values["holder"] = sql.SETTLE_OWN, by
+        return bool(self.database.transact(lambda tx: tx.all(statement, **values)))
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            sid = tx.scalar(self._sql.session_id, session=session)
+            sid = tx.scalar(sql.SESSION_ID, session=session)
             for position, tokens in counts.items():
-                rows = self._sql.read("all", frozenset(("after", "before")))
+                rows = sql.read("all", frozenset(("after", "before")))
                 found = tx.all(rows, session=session, after=position - 1, before=position + 1)
                 for item in to_items(found, self.name):
                     merged = {**item.tokens, **tokens}
-                    tx.run(self._sql.recount, sid=sid, at=position, counted=to_tokens(merged))
+                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=to_tokens(merged))
 
-        self._database.transact(write, writing=True)
+        self.database.transact(write)
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
         """Return the items of the live entries by position; with an id, all its versions."""
         check_session_id(session)
         if id is None:
-            return to_items(self._database.ask(self._sql.live, session=session), self.name)
-        rows = self._database.ask(self._sql.versions, session=session, name=id)
+            return to_items(self.database.query(sql.LIVE, session=session), self.name)
+        rows = self.database.query(sql.VERSIONS, session=session, name=id)
         return to_items(rows, self.name)
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
         """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
-        rows = self._database.ask(
-            self._sql.list_sessions, last=after or "", newest=min(limit, _MOST)
-        )
+        rows = self.database.query(sql.LIST_SESSIONS, last=after or "", newest=min(limit, _MOST))
         return [_info(row) for row in rows]
 
     def session(self, session: str) -> SessionInfo | None:
         """Return what is known of one session, or None."""
-        rows = self._database.ask(self._sql.one_session, session=check_session_id(session))
+        rows = self.database.query(sql.ONE_SESSION, session=check_session_id(session))
         return _info(rows[0]) if rows else None
 
     def delete(self, session: str) -> None:
@@ -416,14 +390,14 @@ class SqlStore:
         check_session_id(session)
 
         def write(tx: Transaction) -> None:
-            for statement in self._sql.deletes:
+            for statement in sql.DELETES:
                 tx.run(statement, session=session)
 
-        self._database.transact(write, writing=True)
+        self.database.transact(write)
 
     def close(self) -> None:
         """Close all connections; the store can be used again and opens new ones."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> SqlStore:
         return self
@@ -435,9 +409,22 @@ class SqlStore:
         return f"SqlStore({self.name!r})"
 
 
+def _put_contents(
+    tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
+) -> None:
+    rows = [(sid, kind, key, turn, data) for key, data in contents.items()]
+    tx.many(sql.INSERT_CONTENTS, rows)
+
+
+def _put_frontiers(tx: Transaction, sid: int, frontiers: Mapping[str, str]) -> None:
+    for line, data in frontiers.items():
+        tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+
+
 def _turn(row: Sequence[Any]) -> Turn:
-    number, status, first, owner, until = row
-    return Turn(number, status, first, owner, None if until is None else from_microseconds(until))
+    number, status, first, owner, until, resumable = row
+    lease = None if until is None else from_microseconds(until)
+    return Turn(number, status, first, owner, lease, bool(resumable))
 
 
 def _info(row: Sequence[Any]) -> SessionInfo:
