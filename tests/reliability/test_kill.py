@@ -147,16 +147,16 @@ def test_the_turn_of_a_living_process_stays_open_when_others_open_the_session(ur
         assert statuses(Session("s", store=store)) == ["open"]
 
 
-def test_the_turn_of_a_killed_process_is_failed_at_the_next_open_and_can_be_tried_again(url, start):
+def test_the_turn_of_a_killed_process_is_failed_at_the_next_use_and_can_be_tried_again(url, start):
     process = begin(start, url, "s")
     process.kill()
     # Dead, but not yet collected by its parent: dead all the same.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     with SqlStore(url) as store:
         log = Session("s", store=store)
-        assert statuses(log) == ["failed"]
         asked = ["Book me a flight.", "To where?"]
         assert [message.text for message in log.messages()] == asked
+        assert statuses(log) == ["failed"]
         log.append(user("Try again."), assistant("Where do you want to go?"))
         assert statuses(Session("s", store=store)) == ["completed", "failed"]
         assert log.messages()[0].text == "Try again."

@@ -24,6 +24,7 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
+from muntin.runtime.in_store import in_store
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.views import DEFAULT_WINDOW
@@ -152,12 +153,14 @@ class Flow:
     async def _ctx(self, turn: ActiveTurn, valid: Any) -> Ctx:
         items = await turn.items()
         asked = items[0].message
-        return Ctx(
+        ctx = Ctx(
             turn,
             door=f"flow {self.kind!r}",
             input=valid,
             message=Input(asked.text, asked.attachments) if asked else None,
         )
+        await in_store(turn.session, ctx.load)
+        return ctx
 
     def _what(self, action: str) -> str:
         return f"action {action!r} of flow {self.kind!r}"
