@@ -11,8 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.caching import Caching
-from muntin.core.profile import Profile
+from muntin.core.profile import Caching, Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 if TYPE_CHECKING:

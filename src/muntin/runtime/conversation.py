@@ -17,9 +17,8 @@ from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools, tool_schema
 from muntin.calls import in_thread, settle
 from muntin.core.budget import Budget
-from muntin.core.message import Input, Message, as_message, user
+from muntin.core.message import Input, Message, as_message, role_of, user
 from muntin.core.parts import Attachment
-from muntin.core.planning.read import role_of
 from muntin.core.planning.slot import Exact, MessageLike, Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window

@@ -11,9 +11,9 @@ from itertools import islice
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
-from muntin.core.message import Message, Role, as_message
+from muntin.core.message import Message, Role, as_message, opens_turn
 from muntin.core.parts import File
-from muntin.core.planning.read import link, load, opens_turn
+from muntin.core.planning.read import link, load
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.errors import InvalidInput, InvalidType
 

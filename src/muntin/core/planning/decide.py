@@ -14,7 +14,7 @@ from typing import Any
 
 from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Message, role_of
 from muntin.core.planning.breakpoints import mark_window
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.limits import Limits, allocate, limits
@@ -27,11 +27,10 @@ from muntin.core.planning.read import (
     load,
     load_head,
     may_follow,
-    role_of,
 )
 from muntin.core.planning.render import Join, Rendered, make_report, render, tell_fates
 from muntin.core.planning.slot import TIERS, Group, Slot
-from muntin.core.planning.step import Steps, high_marks
+from muntin.core.planning.step import Steps, high_levels
 from muntin.core.planning.trim import Trimmer
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
@@ -53,7 +52,7 @@ def plan(
     room = max(0, available - tools_tokens)
     ordered = _ordered(slots)
     caching = profile.caching if profile is not None else None
-    before = previous._past if isinstance(previous, Window) else previous
+    before = previous._frontier if isinstance(previous, Window) else previous
     steps = Steps(ordered, before.starts if before else (), caching, tools_tokens)
     planner, rendered = _run(ordered, room, counter, steps)
     lead = 0
@@ -82,7 +81,7 @@ def plan(
         over_budget=over_budget,
         origins=tuple(rendered.origins),
         breakpoints=breakpoints,
-        _past=past,
+        _frontier=past,
         _fates=lambda: tell_fates(planner.loads),
         _report=lambda: make_report(
             planner.loads,
@@ -104,7 +103,7 @@ def plan(
 def _run(
     slots: Sequence[Slot], room: int, counter: Counter, steps: Steps, goal: int | None = None
 ) -> tuple[_Planner, Rendered]:
-    """Plan; and again, from the new frontier, when a history had to give beyond its high mark."""
+    """Plan; and again, from the new frontier, when a history had to give beyond its high level."""
     while True:
         planner = _Planner(slots, room, counter, steps, goal)
         rendered = planner.run()
@@ -211,12 +210,12 @@ class _Planner:
         return self._read_on([loads[place] for place in range(len(slots))])
 
     def _load_histories(self, slots: Sequence[Slot], others: list[Load]) -> dict[int, Load]:
-        """Read the histories from their frontiers on; one that passes its high mark steps."""
+        """Read the histories from their frontiers on; one that passes its high level steps."""
         places = [place for place, slot in enumerate(slots) if slot in self.steps]
         room = self.steps.room(others, self.room)
         caps = [_limits(slots[place], self.room).cap for place in places]
         loads = {}
-        for place, high in zip(places, high_marks(caps, room.high), strict=True):
+        for place, high in zip(places, high_levels(caps, room.high), strict=True):
             slot = slots[place]
             step = self.steps[slot]
             step.high = high
@@ -409,7 +408,7 @@ class _Planner:
             self.trimmer.shrink(each, target, cut_at=max(target, 0) if each.floor else 0)
 
     def _step(self, each: Load, most: int) -> None:
-        """Make a history give beyond its high mark; the plan is then made again from there."""
+        """Make a history give beyond its high level; the plan is then made again from there."""
         if each.tokens > most:
             self.steps.advance(each, most, force=True)
             for unit in each.units:

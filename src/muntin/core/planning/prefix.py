@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from itertools import groupby, takewhile
 
-from muntin.core.caching import Caching
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, Past
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.read import Load
 from muntin.core.planning.slot import TIERS, VOLATILE
 from muntin.core.planning.step import Steps
+from muntin.core.profile import Caching
 from muntin.core.report import Moved, Prefix
 
 _STABLE = TIERS[:2]  # pinned, stable
@@ -39,8 +39,8 @@ _RESTLESS = (
 
 
 def track(
-    now: Past,
-    previous: Past | Frontier | None,
+    now: LazyFrontier,
+    previous: LazyFrontier | Frontier | None,
     loads: Sequence[Load],
     steps: Steps,
     *,
@@ -83,7 +83,7 @@ def common(now: Frontier, before: Frontier) -> int:
 
 
 def _moved(
-    now: Past, before: Frontier, loads: Sequence[Load], stepped: set[str], lost: set[str]
+    now: LazyFrontier, before: Frontier, loads: Sequence[Load], stepped: set[str], lost: set[str]
 ) -> Moved | None:
     """Say what moved the beginning that was expected to stay, if anything did."""
     frontier = now.frontier
@@ -125,7 +125,7 @@ def _by_slot(frontier: Frontier) -> dict[str, list[str]]:
     return found
 
 
-def _restless(now: Past, loads: Sequence[Load]) -> list[str]:
+def _restless(now: LazyFrontier, loads: Sequence[Load]) -> list[str]:
     """Warn of what changes by itself in texts that are expected to stay as they are."""
     tiers = {load.slot.name: load.slot.tier for load in loads}
     warnings = []

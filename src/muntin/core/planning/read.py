@@ -6,11 +6,11 @@ to look. It takes no decision about what stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.core.report import Status
@@ -319,25 +319,6 @@ def _look(load: Load, indices: range, counter: Counter) -> None:
             for call_id in ids:
                 for at, _, tokens in load.open.pop(call_id, ()):
                     load.left_out.append((at, "beyond_fit", tokens))
-
-
-def role_of(item: MessageLike) -> Any:
-    """Return the role of a message or message dict, without reading more of it."""
-    if item.__class__ is Message:
-        return item.role
-    role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
-    return "system" if role == "developer" else role
-
-
-def at_of(item: MessageLike) -> float | None:
-    """Return the position of a message or message dict, if it has one."""
-    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
-    return at if isinstance(at, int | float) else None
-
-
-def opens_turn(items: Sequence[MessageLike], index: int) -> bool:
-    """Say whether a turn begins here: a user's message that follows no other."""
-    return role_of(items[index]) == "user" and (index == 0 or role_of(items[index - 1]) != "user")
 
 
 def _convert(item: MessageLike, slot: Slot, index: int) -> Message:

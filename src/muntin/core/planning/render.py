@@ -106,8 +106,8 @@ def render(loads: Sequence[Load], joins: Mapping[Group, Join]) -> Rendered:
 def _together(group: Group, loads: Sequence[Load]) -> Slot:
     """Return a slot that stands for joined ones: the first, by the group's name."""
     slots = [load.slot for load in loads]
-    mark = any(slot.mark for slot in slots)
-    return replace(slots[0], name=group.name, messages=(), mark=mark)
+    asked = any(slot.breakpoint for slot in slots)
+    return replace(slots[0], name=group.name, messages=(), breakpoint=asked)
 
 
 def _interleave(loads: Sequence[Load]) -> list[tuple[Message, int]]:

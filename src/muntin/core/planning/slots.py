@@ -17,7 +17,7 @@ from muntin.core.message import ROLES, Input, Message, Role
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.decide import plan
-from muntin.core.planning.frontier import USER_MARKS, Frontier
+from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -102,7 +102,7 @@ class Slots:
         group: Group | None = None,
         marker: Marker | None = None,
         trimming: Trimming | None = None,
-        mark: bool = False,
+        breakpoint: bool = False,
         detail: str | None = None,
     ) -> None:
         """Add content to a named place in the window.
@@ -110,7 +110,7 @@ class Slots:
         A list is read at `render`, not copied: what cannot fit is never looked at. `trimming` is
         that of all slots if it is not given; `Stepped` then applies to lists of messages without a
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
-        conversation, such as search results. `mark` asks the provider to cache up to its end;
+        conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
         `detail` is a remark for the report.
         """
         check_text(name, "a slot's name")
@@ -136,8 +136,9 @@ class Slots:
             group=group,
             marker=marker,
             trimming=EXACT if trimming is None else trimming,
-            lasting=mark or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
-            mark=mark,
+            lasting=breakpoint
+            or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
+            breakpoint=breakpoint,
             detail=detail,
         )
         if trimming is None and isinstance(self.trimming, Stepped):
@@ -235,7 +236,7 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
 def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
     """Put tools in the order of their names: they stand before everything that is cached. Where
     the user has marked one, the order is his."""
-    if any(tool.get(key) for tool in tools for key in USER_MARKS):
+    if any(tool.get(key) for tool in tools for key in USER_BREAKPOINTS):
         return tools
     return tuple(sorted(tools, key=lambda tool: str(tool.get("name") or _function_name(tool))))
 

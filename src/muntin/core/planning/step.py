@@ -1,7 +1,7 @@
 """Stepped trimming: how far a history may grow, how far it is cut, and where it begins.
 
 Arithmetic and searching only: `plan` asks, and decides who gives. docs/caching.md has the
-derivation of the low mark.
+derivation of the low level.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from muntin.core.caching import Caching
-from muntin.core.message import as_message
+from muntin.core.message import as_message, at_of, opens_turn
 from muntin.core.planning.frontier import Start, digest
 from muntin.core.planning.limits import ratio_of
-from muntin.core.planning.read import Load, at_of, opens_turn
+from muntin.core.planning.read import Load
 from muntin.core.planning.slot import MessageLike, Slot, Stepped
+from muntin.core.profile import Caching
 
 # What a volatile slot without a ceiling may take, as a share of the budget.
 VOLATILE_RATIO = 0.25
@@ -25,7 +25,7 @@ VOLATILE_RATIO = 0.25
 SEARCH = 1_000
 # So many full histories may be owed to the average, or be ahead of it.
 _MEMORY = 16
-# A step makes up for the average by this share of the high mark, at most.
+# A step makes up for the average by this share of the high level, at most.
 _MAKE_UP = 0.0625
 
 
@@ -40,7 +40,7 @@ class Room:
 
     @property
     def high(self) -> int:
-        """The high mark of all histories together."""
+        """The high level of all histories together."""
         return max(0, self.budget - self.stable - self.volatile)
 
 
@@ -61,15 +61,15 @@ def room_for(others: Iterable[Load], budget: int) -> Room:
     return Room(budget, stable, ceilings + unbounded)
 
 
-def high_marks(caps: Sequence[int | None], high: int) -> list[int]:
-    """Divide the high mark among histories: those with a ceiling up to it, the rest evenly."""
-    marks = [0 if cap is None else min(cap, high) for cap in caps]
+def high_levels(caps: Sequence[int | None], high: int) -> list[int]:
+    """Divide the high level among histories: those with a ceiling up to it, the rest evenly."""
+    levels = [0 if cap is None else min(cap, high) for cap in caps]
     free = [place for place, cap in enumerate(caps) if cap is None]
     if free:
-        share = max(0, high - sum(marks)) // len(free)
+        share = max(0, high - sum(levels)) // len(free)
         for place in free:
-            marks[place] = share
-    return marks
+            levels[place] = share
+    return levels
 
 
 def growth_of(load: Load, before: Start | None) -> float:
@@ -86,8 +86,8 @@ def growth_of(load: Load, before: Start | None) -> float:
 
 
 def least_kept(rules: Stepped, high: int) -> float:
-    """Return what a step must leave so that, on average, `retain` of the high mark is kept."""
-    # Between two steps the history grows evenly from what was left up to the high mark.
+    """Return what a step must leave so that, on average, `retain` of the high level is kept."""
+    # Between two steps the history grows evenly from what was left up to the high level.
     return max((2 * rules.retain - 1) * high, 0.0)
 
 
@@ -103,7 +103,7 @@ def cost(kept: int, high: int, growth: float, stable: int, caching: Caching) -> 
 
 
 @dataclass(slots=True)
-class Step:
+class SteppedSlot:
     """One history in one plan: where it begins, and where that came from.
 
     `moved` says that its frontier moved in this plan, `lost` that the message at the frontier was
@@ -134,7 +134,7 @@ class Steps:
         numbers: dict[str, int] = {}
         self._caching = caching
         self._tools_tokens = self._stable = tools_tokens
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, SteppedSlot] = {}
         for slot in slots:
             if isinstance(slot.trimming, Stepped):
                 number = numbers.get(slot.name, 0)
@@ -147,7 +147,7 @@ class Steps:
     def __contains__(self, slot: Slot) -> bool:
         return slot.index in self._steps
 
-    def __getitem__(self, slot: Slot) -> Step:
+    def __getitem__(self, slot: Slot) -> SteppedSlot:
         return self._steps[slot.index]
 
     def room(self, others: Iterable[Load], budget: int) -> Room:
@@ -164,7 +164,7 @@ class Steps:
         step.first = first
         step.moved = True
 
-    def _cut(self, load: Load, step: Step, high: int) -> int:
+    def _cut(self, load: Load, step: SteppedSlot, high: int) -> int:
         """Return where the history is to begin: at a turn, or between groups if turns are long."""
         rules = step.rules
         ends = _ends(load, high)
@@ -207,7 +207,7 @@ class Steps:
         }
 
 
-def _least(step: Step, high: int, growth: float) -> float:
+def _least(step: SteppedSlot, high: int, growth: float) -> float:
     """Return what a step must leave: more than usual while the average is behind, less while it is
     ahead."""
     least = least_kept(step.rules, high)
@@ -220,9 +220,9 @@ def _least(step: Step, high: int, growth: float) -> float:
     return min(max(least + max(-bound, min(bound, owed)), 0.0), high)
 
 
-def _begin(slot: Slot, number: int, before: Start | None) -> Step:
+def _begin(slot: Slot, number: int, before: Start | None) -> SteppedSlot:
     assert isinstance(slot.trimming, Stepped)
-    step = Step(slot.trimming, number, 0, before)
+    step = SteppedSlot(slot.trimming, number, 0, before)
     if before is not None and before.first:
         found = locate(slot.messages, before)
         step.first, step.lost = (0, True) if found is None else (found, False)
@@ -231,7 +231,7 @@ def _begin(slot: Slot, number: int, before: Start | None) -> Step:
     return step
 
 
-def _start(load: Load, step: Step) -> Start:
+def _start(load: Load, step: SteppedSlot) -> Start:
     slot, before = load.slot, step.before
     surplus = 0
     if step.first:
@@ -312,12 +312,12 @@ def _ends(load: Load, high: int) -> tuple[list[Place], list[Place]]:
 
 
 def _within(ends: tuple[list[Place], list[Place]], low: int, high: int, end: int) -> int:
-    """Return the place that leaves most within the low mark; at a turn, if that is at least half
-    of it. If the newest group alone is larger, within the high mark; else nothing stays."""
+    """Return the place that leaves most within the low level; at a turn, if that is at least half
+    of it. If the newest group alone is larger, within the high level; else nothing stays."""
     turns, groups = ends
-    for mark in (low, high):
-        for places, least in ((turns, mark / 2), (groups, 0)):
-            within = [place for place in places if least <= place[0] <= mark]
+    for level in (low, high):
+        for places, least in ((turns, level / 2), (groups, 0)):
+            within = [place for place in places if least <= place[0] <= level]
             if within:
                 return within[-1][1]
     return end

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message, as_message
+from muntin.core.message import Message, as_message, at_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.cut import Keep, longest, piece, smallest
-from muntin.core.planning.read import Load, Unit, at_of
+from muntin.core.planning.read import Load, Unit
 from muntin.core.planning.slot import Cut, Slot
 from muntin.core.report import Status
 from muntin.errors import InvalidType

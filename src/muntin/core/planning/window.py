@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from muntin.core.message import Message, as_message
 from muntin.core.parts import File
-from muntin.core.planning.frontier import Frontier, Past
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
 from muntin.core.report import NotCarried, Report, Status
 from muntin.errors import InvalidInput
@@ -63,7 +63,7 @@ class Window:
     origins: tuple[int | None, ...] = field(repr=False)
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     _report: Report | Callable[[], Report] = field(repr=False, compare=False)
-    _past: Past | Frontier = field(default=Frontier(), repr=False, compare=False)
+    _frontier: LazyFrontier | Frontier = field(default=Frontier(), repr=False, compare=False)
     _fates: Callable[[], tuple[Fate, ...]] = field(default=tuple, repr=False, compare=False)
 
     @cached_property
@@ -75,7 +75,7 @@ class Window:
     @property
     def frontier(self) -> Frontier:
         """What the next turn must know of this one; store it with the session."""
-        return self._past if isinstance(self._past, Frontier) else self._past.frontier
+        return self._frontier if isinstance(self._frontier, Frontier) else self._frontier.frontier
 
     @property
     def fates(self) -> tuple[Fate, ...]:
