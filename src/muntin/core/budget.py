@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muntin.core.checks import check_size
-from muntin.errors import InvalidInput, InvalidType
+from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 # Where nobody says how much a model takes.
 DEFAULT_BUDGET = 128_000
@@ -60,6 +60,22 @@ class Budget:
             max_output_tokens=max_output_tokens,
             reserved_tokens=reserved_tokens,
         )
+
+    @classmethod
+    def of(
+        cls,
+        model: str | None,
+        *,
+        default: int = DEFAULT_BUDGET,
+        max_output_tokens: int | None = None,
+    ) -> Budget:
+        """Do what `for_model` does; a model of which nothing is known has the default."""
+        try:
+            if model is not None and "/" in model:
+                return cls.for_model(model, max_output_tokens=max_output_tokens)
+        except (UnknownModel, MissingExtra):
+            pass
+        return cls(default)
 
 
 def as_budget(value: Budget | int) -> Budget:

@@ -30,7 +30,7 @@ from muntin.runtime.recorded_run import Work, in_store, queue
 from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
 from muntin.settings import check_settings
 from muntin.timeline.items import draft_of
-from muntin.timeline.past import Past
+from muntin.timeline.past import TimelineMessages
 from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _is_input(message: MessageLike, ctx: Ctx) -> bool:
 def _without_input(slot: Slot, ctx: Ctx) -> Slot:
     """Return a slot without the current input, unless that is all there is in it."""
     messages = slot.messages
-    if isinstance(messages, Past):
+    if isinstance(messages, TimelineMessages):
         messages = messages.newest(ctx.budget.remaining_input_tokens if ctx.budget else 0)
     elif slot.is_input or len(messages) < 2:
         return slot

@@ -20,7 +20,7 @@ from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import History
 from muntin.timeline.items import Draft, Item
-from muntin.timeline.past import Past
+from muntin.timeline.past import TimelineMessages
 from muntin.timeline.project import Projection
 from muntin.timeline.session import Session
 
@@ -105,9 +105,11 @@ class Ctx:
 
     def timeline_messages(
         self, *, since: int | None = None, projection: Projection | None = None
-    ) -> Past:
+    ) -> TimelineMessages:
         """Return the timeline as messages; it is read when it is looked at."""
-        return Past(self.session, self._work.turn, since, projection, entries=self.sources is None)
+        return TimelineMessages(
+            self.session, self._work.turn, since, projection, entries=self.sources is None
+        )
 
     # Context entries: written at once, so that they are there in this turn and durable.
 

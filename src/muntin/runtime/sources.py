@@ -24,7 +24,7 @@ from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context
 from muntin.prompts.definition import prompt
-from muntin.timeline.past import Past
+from muntin.timeline.past import TimelineMessages
 
 Place: TypeAlias = Literal["wake", "before"]
 
@@ -157,7 +157,7 @@ async def _resolve(
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
         return (await prompt(use=[content]).resolve(given, ctx=ctx)).system, None
-    if isinstance(content, Past):
+    if isinstance(content, TimelineMessages):
         return await in_thread(lambda: _read(content, most))
     if not callable(content):
         return content, None
@@ -170,12 +170,18 @@ async def _resolve(
         if not isawaitable(given):
             return given, first
         given = await given
-    return await in_thread(lambda: _read(given, most)) if isinstance(given, Past) else (given, None)
+    return (
+        await in_thread(lambda: _read(given, most))
+        if isinstance(given, TimelineMessages)
+        else (given, None)
+    )
 
 
 def _read(given: Any, most: int) -> tuple[Any, int | None]:
     """Read a timeline, only as far back as could be shown; anything else is there already."""
-    return (given.newest(most), given.first) if isinstance(given, Past) else (given, None)
+    return (
+        (given.newest(most), given.first) if isinstance(given, TimelineMessages) else (given, None)
+    )
 
 
 def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:

@@ -17,7 +17,7 @@ from muntin.timeline.session import Session
 _LONG_RUN = 2_000
 
 
-class Past(Sequence[Message]):
+class TimelineMessages(Sequence[Message]):
     """The messages of a session up to a turn, like a list."""
 
     def __init__(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MethodType
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from muntin.core.checks import check_size
@@ -27,7 +27,10 @@ from muntin.core.parts import (
     Text,
     compact_json,
 )
-from muntin.errors import InvalidInput, InvalidType, TokenizerError
+from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
+
+if TYPE_CHECKING:
+    from muntin.core.profile import Profile
 
 MEMO_CHARACTERS = 32_000_000
 
@@ -214,6 +217,30 @@ class Counter:
                 self._media_key = f"{self._key}/{image_formula}"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile | None,
+        *,
+        tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
+    ) -> Counter:
+        """Return how a window is counted for a model: exactly where its vocabulary is known.
+
+        A tokenizer that is given wins. Without a profile, or without the package that reads the
+        vocabulary, the estimate counts.
+        """
+        if profile is None:
+            return cls(tokenizer, attachment_tokens=attachment_tokens)
+        if tokenizer is None:
+            try:
+                tokenizer = as_tokenizer(profile.tokenizer)
+            except MissingExtra:
+                tokenizer = None
+        return cls(
+            tokenizer, attachment_tokens=attachment_tokens, image_formula=profile.image_formula
+        )
 
     @property
     def name(self) -> str:

@@ -24,6 +24,13 @@ Tier: TypeAlias = Literal["pinned", "stable", "slow-changing", "volatile"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 VOLATILE: Tier = "volatile"
 
+# The priorities that the doors give. When room is short the lowest gives first.
+HISTORY = 10
+CONTEXT = 50
+RUN = 60
+INPUT = 90
+SYSTEM = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Exact:

@@ -45,7 +45,7 @@ class Slots:
     and counted, in the order of their names where the profile prices caching; `profile` is a
     Profile or a model name such as `anthropic/claude-sonnet-4-5`. `previous` is the window of the
     turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
-    this window's beginning with.
+    this window's beginning with. A `counter` counts in the place of `tokenizer`.
     """
 
     def __init__(
@@ -58,15 +58,12 @@ class Slots:
         trimming: Trimming = EXACT,
         previous: Window | Frontier | None = None,
         attachment_tokens: AttachmentTokens | None = None,
+        counter: Counter | None = None,
     ) -> None:
         self.budget = as_budget(budget)
         self.profile = as_profile(profile)
-        if tokenizer is None and self.profile is not None:
-            tokenizer = self.profile.tokenizer
-        self.counter = Counter(
-            tokenizer,
-            attachment_tokens=attachment_tokens,
-            **({"image_formula": self.profile.image_formula} if self.profile else {}),
+        self.counter = counter or Counter.of(
+            self.profile, tokenizer=tokenizer, attachment_tokens=attachment_tokens
         )
         self.tools = _check_tools(tools)
         if self.profile is not None and self.profile.caching is not None:

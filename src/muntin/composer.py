@@ -1,0 +1,202 @@
+"""The Composer: the one place above the core that makes slots into windows.
+
+A door makes one Composer a turn and declares slots. The Composer knows the model, how tokens are
+counted, the budget, the tools and the window before. Two rules live here and nowhere else: the
+input of a turn stands in the window exactly once, and the run of the turn stands behind the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muntin.agent.tools import ToolLike, tool_schema
+from muntin.core.budget import Budget, as_budget
+from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.message import Message, as_message
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.read import role_of
+from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, Trimming
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
+from muntin.core.profile import Profile
+from muntin.providers.model import Model
+from muntin.settings import defaults
+from muntin.timeline.past import TimelineMessages
+
+# How many of the newest messages of a slot are searched for a copy of the input.
+_NEAR = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Composer:
+    """How the windows of one turn are made; made by `Composer.of`.
+
+    `trimming` is what the user said, None if nothing was said. `tools` are schemas. `previous` is
+    the window before this one, or its frontier.
+    """
+
+    model: str | None
+    profile: Profile | None
+    counter: Counter
+    budget: Budget
+    trimming: Trimming | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    previous: Window | Frontier | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: str | Model | None,
+        *,
+        budget: Budget | int | None = None,
+        tokenizer: TokenizerLike | None = None,
+        trimming: Trimming | None = None,
+        tools: Sequence[ToolLike] = (),
+        caching: bool = True,
+    ) -> Composer:
+        """Return the Composer for a model, by its name or as an object that answers.
+
+        Without `budget` the model's own is taken, else its context window, else 128 000. Tokens
+        are counted by `tokenizer`, else by the one of `config(...)`, else exactly where the
+        model's vocabulary is known. Without `caching` nothing is asked of the provider's cache.
+        """
+        name = model if isinstance(model, str | None) else model.name
+        profile = Profile.for_model(name) if name is not None and "/" in name else None
+        if profile is not None and not caching:
+            profile = replace(profile, caching=None)
+        if budget is None:
+            budget = getattr(model, "budget", None)
+        chosen = defaults().tokenizer if tokenizer is None else tokenizer
+        return cls(
+            name,
+            profile,
+            Counter.of(profile, tokenizer=chosen),
+            Budget.of(name) if budget is None else as_budget(budget),
+            trimming,
+            tuple(tool_schema(tool) for tool in tools),
+        )
+
+    @property
+    def history_trimming(self) -> Trimming:
+        """How a history is trimmed that the library itself loads: in steps where the provider
+        prices caching, unless the user said something else."""
+        if self.trimming is not None:
+            return self.trimming
+        return Stepped() if self.profile is not None and self.profile.caching else EXACT
+
+    def after(self, previous: Window | Frontier | None) -> Composer:
+        """Return the Composer of the window that follows `previous`."""
+        return replace(self, previous=previous)
+
+    def offering(self, tools: Sequence[ToolLike]) -> Composer:
+        """Return the Composer of windows that offer these tools."""
+        return replace(self, tools=tuple(tool_schema(tool) for tool in tools))
+
+    def within(self, budget: int) -> Composer:
+        """Return the Composer of windows with another budget."""
+        return replace(self, budget=Budget(budget))
+
+    def slots(self) -> Slots:
+        """Return empty slots for one window."""
+        return Slots(
+            self.budget,
+            counter=self.counter,
+            tools=self.tools,
+            profile=self.profile,
+            trimming=self.trimming or EXACT,
+            previous=self.previous,
+        )
+
+    def declared(
+        self,
+        declared: Sequence[Slot],
+        asked: Asked | None = None,
+        run: Sequence[Message] = (),
+        *,
+        tier: Tier | None = None,
+        most: int | None = None,
+        required: bool = False,
+    ) -> Slots:
+        """Return the slots of one window: what a door declared, the input once, then the run.
+
+        `tier` is that of the input and of the run, `most` the ceiling of the run. With `required`
+        the run cannot be trimmed.
+        """
+        slots = self.slots()
+        stands = asked is None or not asked.messages
+        for slot in declared:
+            if asked is not None:
+                slot = self._without(slot, asked)
+                if asked.fills(slot):
+                    if stands:
+                        slots.exclude(
+                            slot.name, reason="duplicate", detail="the input is there already"
+                        )
+                        continue
+                    stands = True
+            slots.take(slot)
+        if asked is not None and not stands:
+            slots.add("input", list(asked.messages), tier=tier)
+        if run:
+            slots.add(
+                "run",
+                list(run),
+                # As well protected as anything but the system's: or it would be the first to go.
+                priority=max((_rank(slot) for slot in slots.declared), default=0),
+                tier=tier,
+                max_tokens=most,
+                required=required,
+            )
+        return slots
+
+    def _without(self, slot: Slot, asked: Asked) -> Slot:
+        """Return a slot without the input of the turn, unless the input is all it holds."""
+        messages = slot.messages
+        if isinstance(messages, TimelineMessages):
+            messages = messages.newest(self.budget.remaining_input_tokens)
+        elif slot.is_input or len(messages) < 2:
+            return slot
+        near = max(0, len(messages) - _NEAR)
+        kept = [each for each in messages[near:] if not asked.holds(each)]
+        if len(kept) < len(messages) - near:
+            messages = [*messages[:near], *kept]
+        return replace(slot, messages=messages)
+
+    def remembers(self, slots: Slots) -> bool:
+        """Say whether the next window depends on this one, or is compared with it."""
+        caching = self.profile is not None and self.profile.caching is not None
+        return caching or any(
+            each.tier is not None or isinstance(each.trimming, Stepped) for each in slots.declared
+        )
+
+
+def _rank(slot: Slot) -> int:
+    """Return the priority of a slot; the system's does not count."""
+    speaks = slot.messages and role_of(slot.messages[0]) != "system"
+    return slot.priority if speaks else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a turn was asked: it stands in the window exactly once.
+
+    `positions` are where the messages stand on the timeline.
+    """
+
+    messages: tuple[Message, ...] = ()
+    positions: Collection[float] = frozenset()
+
+    def holds(self, message: MessageLike) -> bool:
+        """Say whether a message is part of the input: by its position, without one by its text."""
+        if role_of(message) != "user":
+            return False
+        each = as_message(message)
+        if each.at is not None:
+            return each.at in self.positions
+        return any(each.text == mine.text for mine in self.messages)
+
+    def fills(self, slot: Slot) -> bool:
+        """Say whether a slot holds the input and nothing else."""
+        return slot.is_input or (len(slot.messages) == 1 and self.holds(slot.messages[0]))
