@@ -22,7 +22,7 @@ from muntin.core.profile import Caching, Profile
 _HOUR = 3_600
 
 
-def mark_window(
+def place_breakpoints(
     rendered: Rendered,
     profile: Profile | None,
     before: LazyFrontier | Frontier | None,

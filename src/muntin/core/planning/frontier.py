@@ -154,6 +154,17 @@ class LazyFrontier:
         self._counter = counter
         self._known = known
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LazyFrontier):
+            return self is other or self.frontier == other.frontier
+        return self.frontier == other if isinstance(other, Frontier) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.frontier)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frontier.from_dict, (self.frontier.to_dict(),)
+
     @property
     def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
         """The messages and their digests, if they were asked for."""

@@ -1,7 +1,7 @@
 """Slots: named places in the window, each with its rules.
 
 Owns what may be declared and that a wrong declaration is an error naming slot and option. It
-decides nothing: that is `plan`.
+decides nothing: that is `decide`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from muntin.core.checks import check_text, copy_json
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import ROLES, Input, Message, Role
 from muntin.core.parts import Attachment
+from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.decide import plan
 from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
+from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -159,16 +160,23 @@ class Slots:
         check_text(reason, f"slot {name!r}: reason")
         self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
 
+    def plan(self) -> Plan:
+        """Decide what goes into the window."""
+        before = self.previous
+        return deciding.decide(
+            Declaration(
+                tuple(self._slots),
+                self.budget,
+                self.counter,
+                self.tools,
+                self.profile,
+                before.lazy_frontier if isinstance(before, Window) else before,
+            )
+        )
+
     def render(self) -> Window:
         """Compose the window; the same slots give the same bytes, however often."""
-        return plan(
-            self._slots,
-            budget=self.budget,
-            counter=self.counter,
-            tools=self.tools,
-            profile=self.profile,
-            previous=self.previous,
-        )
+        return self.plan().window()
 
 
 def _lasts(name: str, role: Role | None, tier: Tier | None, conversation: bool) -> bool:
