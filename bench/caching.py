@@ -156,7 +156,7 @@ def rules(budget: int, turns: int, rounds: int) -> Iterator[Figure]:
         )
         yield Figure(
             work=f"{work}: least growth between two steps, {name}",
-            peer="high mark less low mark",
+            peer="high level less low level",
             ours=moved.grown,
             theirs=moved.step,
             unit="tokens",

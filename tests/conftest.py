@@ -3,13 +3,11 @@ a check of every window that follows another."""
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from muntin.core.planning import slots
-from muntin.core.planning.window import Window
+from muntin.core.planning import Plan, Slots
 from tests.stability import unexplained_move
 
 # No deadlines: how long an example takes says more about the machine than about us.
@@ -21,16 +19,15 @@ settings.load_profile("search" if os.environ.get("MUNTIN_EXAMPLES") else "same")
 @pytest.fixture(scope="session", autouse=True)
 def _the_prefix_stays_or_the_report_says_why() -> Iterator[None]:
     """Fail any test in which a following turn moved the prefix without saying why."""
-    plan = slots.plan  # type: ignore[attr-defined]
+    plan = Slots.plan
 
-    def checked(*args: Any, **options: Any) -> Window:
-        window = plan(*args, **options)
-        previous = options.get("previous")
-        if previous is not None:
-            wrong = unexplained_move(window, previous, options.get("profile"))
+    def checked(slots: Slots) -> Plan:
+        made = plan(slots)
+        if slots.previous is not None:
+            wrong = unexplained_move(made.window(), slots.previous, slots.profile)
             assert wrong is None, wrong
-        return window
+        return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "plan", checked)
+        patch.setattr(Slots, "plan", checked)
         yield

@@ -55,7 +55,7 @@ def same_after_restarts(session: Session) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Moves:
     """How a frontier moved: how often at all, how often backward, and in which move the history
-    had grown least since the one before, in tokens, beside high mark minus low mark."""
+    had grown least since the one before, in tokens, beside high level minus low level."""
 
     moves: int
     backward: int
@@ -66,7 +66,7 @@ class Moves:
 def moves(session: Session, trimming: Stepped) -> Moves:
     """Follow the frontier through a session.
 
-    The low mark is the one that was given, or what the step before left.
+    The low level is the one that was given, or what the step before left.
     """
     replay = session.replay(MODELS[0])
     high = replay.history_budget

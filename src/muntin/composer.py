@@ -14,9 +14,8 @@ from typing import Any
 from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter, TokenizerLike
-from muntin.core.message import Message, as_message
+from muntin.core.message import Message, as_message, role_of
 from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.read import role_of
 from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window

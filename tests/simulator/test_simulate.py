@@ -26,9 +26,9 @@ from bench.cache.sessions import MODELS, Session, agent, retrieved, schemas
 from bench.cache.table import tables
 from bench.measure import Figure
 from muntin import Exact, InvalidInput, Message, Profile, Slots, assistant, system, tool, user
-from muntin.core.caching import Caching
 from muntin.core.parts import ToolCall
 from muntin.core.planning.window import Breakpoint
+from muntin.core.profile import Caching
 from muntin.simulator import Block, Cache, Request, simulate, simulate_trace
 from muntin.simulator.cache import cacheable
 from muntin.simulator.optimum import Point, optimum
@@ -38,10 +38,10 @@ from muntin.simulator.run import Replay
 from tests.paths import TRACES
 
 # https://platform.claude.com/docs/en/build-with-claude/prompt-caching: Sonnet 4.5
-CLAUDE = Caching(1_024, 1.25, 0.1, marks=4, lookback=20, ttl=300)
+CLAUDE = Caching(1_024, 1.25, 0.1, breakpoints=4, lookback=20, ttl=300)
 # https://developers.openai.com/api/docs/guides/prompt-caching: before and since GPT-5.6
 GPT_5 = Caching(1_024, 1.0, 0.1, granularity=128, ttl=300)
-GPT_56 = Caching(1_024, 1.25, 0.1, marks=4, ttl=1_800)
+GPT_56 = Caching(1_024, 1.25, 0.1, breakpoints=4, ttl=1_800)
 
 
 def blocks(*sizes: int, start: int = 0) -> tuple[Block, ...]:
@@ -442,9 +442,9 @@ def test_the_picture_is_one_page_that_loads_nothing(tmp_path):
 SIZES = st.lists(st.integers(1, 9), min_size=2, max_size=7)
 RULES = st.sampled_from(
     [
-        Caching(1, 1.25, 0.1, marks=4, lookback=20),
+        Caching(1, 1.25, 0.1, breakpoints=4, lookback=20),
         Caching(4, 1.0, 0.1),
-        Caching(8, 1.25, 0.1, marks=4),
+        Caching(8, 1.25, 0.1, breakpoints=4),
         Caching(4, 2.0, 0.5, granularity=3),
     ]
 )

@@ -109,7 +109,7 @@ def _is_system(message: Mapping[str, Any]) -> bool:
 
 
 def named_policy(text: str) -> tuple[str, PolicyLike]:
-    """Return a policy with its name: `stepped=0.6` fixes the low mark, `module:function` is one's
+    """Return a policy with its name: `stepped=0.6` fixes the low level, `module:function` is one's
     own."""
     if text.startswith("stepped="):
         try:

@@ -165,6 +165,9 @@ class Message:
         return data
 
 
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+
+
 def system(text: str) -> Message:
     """Make a system message."""
     return Message("system", text)
@@ -185,9 +188,28 @@ def tool(call_id: str, text: str) -> Message:
     return Message("tool", text, tool_call_id=call_id)
 
 
-def as_message(value: Message | Mapping[str, Any]) -> Message:
+def as_message(value: MessageLike) -> Message:
     """Return `value` as a Message, reading it as an OpenAI-style dict if it is one."""
     return value if isinstance(value, Message) else Message.from_dict(value)
+
+
+def role_of(item: MessageLike) -> Any:
+    """Return the role of a message or message dict, without the rest of it."""
+    if item.__class__ is Message:
+        return item.role
+    role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
+    return "system" if role == "developer" else role
+
+
+def at_of(item: MessageLike) -> float | None:
+    """Return the position of a message or message dict, if it has one."""
+    at = item.get("at") if isinstance(item, Mapping) else getattr(item, "at", None)
+    return at if isinstance(at, int | float) else None
+
+
+def opens_turn(items: Sequence[MessageLike], index: int) -> bool:
+    """Say whether a turn begins here: a user's message that follows no other."""
+    return role_of(items[index]) == "user" and (index == 0 or role_of(items[index - 1]) != "user")
 
 
 def counted(message: Message, key: str, tokens: int) -> Message:

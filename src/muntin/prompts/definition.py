@@ -256,7 +256,7 @@ def declare_parts(slots: Slots, parts: Sequence[Part]) -> None:
             required=part.pinned,
             trim_behavior="slot",
             group=SYSTEM,
-            mark=part.mark,
+            breakpoint=part.mark,
         )
 
 

@@ -12,9 +12,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from muntin.core.caching import Caching
 from muntin.core.model_name import ModelName
-from muntin.core.profile import Profile
+from muntin.core.profile import Caching, Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 if TYPE_CHECKING:

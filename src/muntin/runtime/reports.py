@@ -48,8 +48,10 @@ _RULES = (
     "excluded",
     "detail",
     "lasting",
-    "mark",
+    "breakpoint",
 )
+# Keys that were written before their field got another name.
+_KEYS = {"breakpoint": "mark"}
 
 
 class Receipts:
@@ -122,7 +124,7 @@ def write_plan(slots: Slots, contents: dict[str, str]) -> dict[str, Any]:
     written = []
     for slot in slots.declared:
         rules = {
-            name: getattr(slot, name)
+            _KEYS.get(name, name): getattr(slot, name)
             for name in _RULES
             if getattr(slot, name) != getattr(defaults, name)
         }
@@ -210,7 +212,7 @@ def read_plan(
         tools=[get(key) for key in written["tools"]],
     )
     for index, each in enumerate(written["slots"]):
-        rules = {name: each[name] for name in _RULES if name in each}
+        rules = {name: each[key] for name in _RULES if (key := _KEYS.get(name, name)) in each}
         group = None
         if "group" in each:
             name, join, interleave, share = each["group"]

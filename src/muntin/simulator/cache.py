@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from muntin.core.caching import Caching
+from muntin.core.profile import Caching
 from muntin.errors import InvalidInput
 
 # Where a match must lie exactly at a mark, the latest 80 marks of a request are looked at:
@@ -89,7 +89,7 @@ class Cache:
         names = self._prefixes(request.blocks)
         ends = list(accumulate(block.tokens for block in request.blocks))
         tokens = ends[-1] if ends else 0
-        if self._rules.marks:
+        if self._rules.breakpoints:
             return self._send_marked(request, names, ends, tokens)
         known = 0
         while known < len(names) and self._is_alive(names[known], request.at):
@@ -104,7 +104,9 @@ class Cache:
     ) -> Usage:
         """Only what is marked is written, and only what was written is found."""
         marks = self._checked(request)
-        written = [m for m in marks[-self._rules.marks :] if ends[m - 1] >= self._rules.min_prefix]
+        written = [
+            m for m in marks[-self._rules.breakpoints :] if ends[m - 1] >= self._rules.min_prefix
+        ]
         found = self._find(request, marks, names)
         alive = [m for m in marks if m < found and self._is_alive(names[m - 1], request.at)]
         for mark in {*written, *alive, found} - {0}:
@@ -118,9 +120,10 @@ class Cache:
         size = len(request.blocks)
         if marks and not 0 < marks[0] <= marks[-1] <= size:
             raise InvalidInput(f"marks {marks} lie outside of a request of {size} blocks")
-        if self._rules.lookback is not None and len(marks) > self._rules.marks:
+        if self._rules.lookback is not None and len(marks) > self._rules.breakpoints:
             raise InvalidInput(
-                f"a request has {len(marks)} cache marks; the provider takes {self._rules.marks}"
+                f"a request has {len(marks)} cache marks; the provider takes "
+                f"{self._rules.breakpoints}"
             )
         return marks
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muntin.core.caching import Caching
+from muntin.core.profile import Caching
 from muntin.simulator.cache import cacheable, charge
 
 _BISECTIONS = 30

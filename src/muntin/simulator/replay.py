@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from muntin.core.counting.counter import TokenizerLike
-from muntin.core.message import Message, as_message
-from muntin.core.planning.read import opens_turn
+from muntin.core.message import Message, as_message, opens_turn
 from muntin.core.planning.slot import MessageLike, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.step import VOLATILE_RATIO

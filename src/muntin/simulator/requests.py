@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muntin.core.caching import Caching
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
-from muntin.core.planning.breakpoints import user_marks, wire_order
+from muntin.core.planning.breakpoints import user_breakpoints, wire_order
 from muntin.core.planning.frontier import digest
 from muntin.core.planning.window import Window
-from muntin.core.profile import OMITTED, Profile
+from muntin.core.profile import OMITTED, Caching, Profile
 from muntin.simulator.cache import Block
 
 # Without marks of its own, a request to OpenAI is looked up at up to 20 earlier message endings:
@@ -126,7 +125,7 @@ class Blocks:
 def marks_of(window: Window, made: Made) -> tuple[int, ...]:
     """Return the marks of a window: its breakpoints, and those its messages carry."""
     ends = {place: number for number, place in enumerate(made.places, 1)}
-    after = [each.after for each in window.breakpoints] + user_marks(window.messages)
+    after = [each.after for each in window.breakpoints] + user_breakpoints(window.messages)
     return tuple(sorted({ends[place - 1] for place in after}))
 
 
@@ -138,7 +137,7 @@ def usual_marks(made: Made, rules: Caching, stable: int | None = None) -> tuple[
     """
     blocks, places = made.blocks, made.places
     end = len(blocks) if stable is None else stable
-    if not rules.marks or not blocks:
+    if not rules.breakpoints or not blocks:
         return ()
     head = sum([block.source in ("tools", "system") for block in blocks[:end]])
     marks = {head, end} - {0}
@@ -146,7 +145,7 @@ def usual_marks(made: Made, rules: Caching, stable: int | None = None) -> tuple[
         ends = [n for n in range(1, end) if places[n] != places[n - 1]]
         return tuple(sorted(marks | set(ends[-_MESSAGE_ENDINGS:])))
     place = end
-    while len(marks) < rules.marks:
+    while len(marks) < rules.breakpoints:
         positions = 0
         while place > head and positions < rules.lookback - 1:
             place -= 1

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muntin.core.caching import Caching
+from muntin.core.profile import Caching
 from muntin.core.report import text_table
 from muntin.errors import InvalidInput
 

@@ -9,13 +9,12 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
-from muntin.core.caching import Caching
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
-from muntin.core.profile import Profile, as_profile
+from muntin.core.profile import Caching, Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
@@ -225,7 +224,7 @@ class Replay:
             extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
             sent = self.head + said + extra
             # Without marks the provider keeps all of it.
-            cached = self.head + said if self.rules.marks else sent
+            cached = self.head + said if self.rules.breakpoints else sent
             expired = _gap(self._pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
             points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))

@@ -11,9 +11,10 @@ from itertools import islice
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
-from muntin.core.message import Message, Role, as_message
+from muntin.core.message import Message, Role, as_message, opens_turn
 from muntin.core.parts import File
-from muntin.core.planning.read import link, load, opens_turn
+from muntin.core.planning.groups import link
+from muntin.core.planning.read import read
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.errors import InvalidInput, InvalidType
 
@@ -121,21 +122,21 @@ class History:
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
         try:
-            read = load(past, max_tokens, self._counter, leading=False)
+            found = read(past, max_tokens, self._counter, leading=False)
         except InvalidInput:
             self._slice(0, size)  # tells the same of the message, without a slot no one made
             raise
-        link([read], self._counter)
+        (found,) = link([found], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
         members = {
             index: (tokens, -1 if reason == "beyond_fit" else index)
-            for index, reason, tokens in read.left_out
+            for index, reason, tokens in found.left_out
         }
-        for unit in read.units:
+        for unit in found.units:
             for index, tokens in zip(unit.indices, unit.costs, strict=True):
                 members[index] = tokens, unit.indices[0]
         total, start, group_start = 0, size, size
-        for index in reversed(range(read.unread.stop, size)):
+        for index in reversed(range(found.unread.stop, size)):
             tokens, first = members[index]
             total += tokens
             if total > max_tokens:

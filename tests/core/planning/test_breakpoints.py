@@ -29,12 +29,12 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.caching import Caching
-from muntin.core.planning.breakpoints import blocks, user_marks
+from muntin.core.planning.breakpoints import blocks, user_breakpoints
 from muntin.core.planning.frontier import Frontier
+from muntin.core.profile import Caching
 
-BLOCKS = Caching(50, 1.25, 0.1, marks=4, lookback=20)
-EXACTLY = Caching(50, 1.25, 0.1, marks=4, assistant_marks=False)
+BLOCKS = Caching(50, 1.25, 0.1, breakpoints=4, lookback=20)
+EXACTLY = Caching(50, 1.25, 0.1, breakpoints=4, assistant_breakpoints=False)
 TIERS = ("pinned", "stable", "slow-changing")
 
 
@@ -92,7 +92,7 @@ def test_between_tool_steps_the_end_is_marked_too() -> None:
 def test_without_marks_or_a_profile_there_are_none() -> None:
     contents = [("system", "s" * 60), ("history", talk(3))]
     assert marks(render(*contents, caching=None)) == []
-    assert marks(render(*contents, caching=replace(BLOCKS, marks=0))) == []
+    assert marks(render(*contents, caching=replace(BLOCKS, breakpoints=0))) == []
     slots = Slots(1_000)
     slots.add("system", "s" * 60)
     assert slots.render().breakpoints == ()
@@ -119,7 +119,7 @@ def test_too_many_candidates_leave_tail_frontier_and_the_later_tiers() -> None:
     contents = [*ALL, ("history", talk(3)), ("input", "now")]
     assert marks(render(*contents, tiers=ALL_TIERS)) == [1, 2, 3, 10]
     for most, expected in ((3, [2, 3, 10]), (2, [3, 10]), (1, [10])):
-        few = replace(BLOCKS, marks=most)
+        few = replace(BLOCKS, breakpoints=most)
         assert marks(render(*contents, tiers=ALL_TIERS, caching=few)) == expected
 
 
@@ -129,7 +129,7 @@ def test_marks_of_the_users_own_are_counted_and_not_doubled() -> None:
     contents = [*ALL, ("history", [marked, part, *talk(3)]), ("input", "now")]
     window = render(*contents, tiers=ALL_TIERS)
     assert marks(window) == [3, 12]
-    assert user_marks(window.messages) == [4, 5]
+    assert user_breakpoints(window.messages) == [4, 5]
     last = replace(user("now"), extra={"prompt_cache_breakpoint": {"mode": "explicit"}})
     assert marks(render(("system", "s" * 60), ("history", [*talk(3), last]))) == [1]
     schemas = [{"name": str(n), "cache_control": {"type": "ephemeral"}} for n in range(4)]
@@ -138,15 +138,17 @@ def test_marks_of_the_users_own_are_counted_and_not_doubled() -> None:
 
 def test_a_slot_may_ask_for_a_mark() -> None:
     contents = [("system", "s" * 60), ("guide", "g" * 60), ("history", talk(3))]
-    window = render(*contents, guide={"mark": True})
+    window = render(*contents, guide={"breakpoint": True})
     assert marks(window) == [1, 2, 8]
 
 
 def test_a_joined_text_is_marked_if_one_of_its_parts_asks_for_it() -> None:
-    profile = Profile("test/model", caching=replace(BLOCKS, marks=2))
+    profile = Profile("test/model", caching=replace(BLOCKS, breakpoints=2))
     slots = Slots(10_000, tokenizer=size, profile=profile)
     for name in ("one", "two"):
-        slots.add(name, name * 30, role="system", group=Group("all", join="\n"), mark=name == "two")
+        slots.add(
+            name, name * 30, role="system", group=Group("all", join="\n"), breakpoint=name == "two"
+        )
     slots.add("more", "m" * 60, role="system")
     slots.add("history", talk(3))
     assert marks(slots.render()) == [1, 8]
@@ -159,9 +161,9 @@ def test_a_context_cached_with_the_provider_asks_for_a_mark(
     marked = {}
     add = Slots.add
 
-    def spy(self: Slots, name: str, content: Any, *, mark: bool = False, **rest: Any) -> None:
-        marked[name] = mark
-        add(self, name, content, mark=mark, **rest)
+    def spy(self: Slots, name: str, content: Any, *, breakpoint: bool = False, **rest: Any) -> None:
+        marked[name] = breakpoint
+        add(self, name, content, breakpoint=breakpoint, **rest)
 
     monkeypatch.setattr(Slots, "add", spy)
     guide = context(id="guide", system=lambda: "g", cache=CacheOptions(provider=provider))
@@ -250,7 +252,9 @@ def test_blocks_of_a_message(message: Message, count: int) -> None:
 def test_marks_stay_within_the_limits(
     added: list[int], most: int, lookback: int | None, on_answers: bool, least: int
 ) -> None:
-    caching = Caching(least, 1.25, 0.1, marks=most, lookback=lookback, assistant_marks=on_answers)
+    caching = Caching(
+        least, 1.25, 0.1, breakpoints=most, lookback=lookback, assistant_breakpoints=on_answers
+    )
     history: list[Message] = []
     window: Window | None = None
     for turn, count in enumerate(added):
@@ -269,4 +273,4 @@ def test_marks_stay_within_the_limits(
 
 def test_a_file_with_its_data_inside_carries_no_mark() -> None:
     file = Message("user", (File(name="a.pdf", data="data:application/pdf;base64,AAAA"),))
-    assert user_marks([file]) == []
+    assert user_breakpoints([file]) == []

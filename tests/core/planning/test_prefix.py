@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from muntin import Exact, Message, Profile, Slots, Stepped, Text, ToolCall, Window, assistant, user
-from muntin.core.caching import Caching
 from muntin.core.planning.frontier import Frontier, digest
+from muntin.core.profile import Caching
 from muntin.core.report import Moved
 from tests.stability import unexplained_move
 
-CACHED = Profile("test/model", caching=Caching(50, 1.25, 0.1, marks=4, lookback=20))
+CACHED = Profile("test/model", caching=Caching(50, 1.25, 0.1, breakpoints=4, lookback=20))
 
 
 def talk(turns: int) -> list[Message]:

@@ -31,13 +31,13 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.caching import Caching
 from muntin.core.planning.frontier import Frontier, Start
 from muntin.core.planning.step import cost, least_kept, locate
+from muntin.core.profile import Caching
 from muntin.errors import InvalidType
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
-CACHED = Profile("test/model", caching=Caching(50, 1.25, 0.1, marks=4, lookback=20))
+CACHED = Profile("test/model", caching=Caching(50, 1.25, 0.1, breakpoints=4, lookback=20))
 
 
 def size(text: str) -> int:
@@ -95,7 +95,7 @@ def test_a_history_grows_to_its_high_mark_and_then_steps_to_a_turn() -> None:
     assert kept(window) == 440
     history += talk(1)
     stepped = compose(history, window)
-    assert first(stepped) == 22  # 240 left: half of the high mark, and half a turn
+    assert first(stepped) == 22  # 240 left: half of the high level, and half a turn
     assert stepped.messages[1] == history[22]
     assert kept(stepped) == 240
     assert stepped.report.slots[1].reason == "stepped"
@@ -169,7 +169,7 @@ def test_400_turns_with_random_retrieval_move_at_most_once_per_high_less_low_mar
     for start, said in random_session(trimming):
         assert start.first >= before.first
         if start.first != before.first:
-            # The low mark is the one that was given, or what the last step left.
+            # The low level is the one that was given, or what the last step left.
             low = before.base if trimming.low is None else int(trimming.low * HIGH)
             assert said - at > HIGH - low
             moves, allowed, at = moves + 1, allowed + HIGH - low, said
@@ -263,7 +263,7 @@ def test_exact_trimming_does_not_look_at_the_turn_before(turns: Any, restart: bo
 
 def test_other_volatile_slots_give_first_whatever_their_priority() -> None:
     slots = Slots(200, tokenizer=size, trimming=Stepped())
-    slots.add("history", talk(7), priority=1)  # 140; the high mark is 200 - 50 - 50 = 100
+    slots.add("history", talk(7), priority=1)  # 140; the high level is 200 - 50 - 50 = 100
     slots.add("docs", [user("d" * 10) for _ in range(9)], priority=9, trimming=Exact())
     slots.add("input", "i" * 80)
     window = slots.render()

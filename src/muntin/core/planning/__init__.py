@@ -1,8 +1,20 @@
 """Planning: slots are read, trimmed and ordered into one window."""
 
 from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Cut, Exact, Group, Slot, Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Breakpoint, Window
 
-__all__ = ["Breakpoint", "Cut", "Exact", "Frontier", "Group", "Slot", "Slots", "Stepped", "Window"]
+__all__ = [
+    "Breakpoint",
+    "Cut",
+    "Exact",
+    "Frontier",
+    "Group",
+    "Plan",
+    "Slot",
+    "Slots",
+    "Stepped",
+    "Window",
+]

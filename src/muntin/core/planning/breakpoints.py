@@ -10,46 +10,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from muntin.core.caching import Caching
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Other
-from muntin.core.planning.frontier import USER_MARKS, Frontier, Past, Start, digest
+from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier, LazyFrontier, Start, digest
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.planning.window import Breakpoint
-from muntin.core.profile import Profile
+from muntin.core.profile import Caching, Profile
 
 _HOUR = 3_600
 
 
-def mark_window(
+def place_breakpoints(
     rendered: Rendered,
     profile: Profile | None,
-    before: Past | Frontier | None,
+    before: LazyFrontier | Frontier | None,
     *,
     starts: tuple[Start, ...],
     tools: tuple[Mapping[str, Any], ...],
     tokens: int,
     counter: Counter,
-) -> tuple[Past, tuple[Breakpoint, ...]]:
+) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
     """Choose the breakpoints, and keep what the next turn must know."""
     order = wire_order(rendered.messages, profile is not None and profile.system_first)
     messages = [rendered.messages[place] for place in order]
     slots = [rendered.slots[place] for place in order]
     caching = profile.caching if profile is not None else None
-    marks: list[int] = []
+    places: list[int] = []
     breakpoints: tuple[Breakpoint, ...] = ()
-    if caching is not None and caching.marks:
-        marks = choose_marks(
+    if caching is not None and caching.breakpoints:
+        places = choose_breakpoints(
             messages, slots, caching=caching, counter=counter, tools=tools, previous=before
         )
-        lives = ttls(marks, messages, caching)
-        placed = zip(marks, lives, strict=True)
-        breakpoints = tuple(Breakpoint(order[mark - 1] + 1, ttl) for mark, ttl in placed)
-    past = Past(
+        lives = ttls(places, messages, caching)
+        placed = zip(places, lives, strict=True)
+        breakpoints = tuple(Breakpoint(order[place - 1] + 1, ttl) for place, ttl in placed)
+    past = LazyFrontier(
         starts=starts,
-        marks=tuple(marks),
+        breakpoints=tuple(places),
         messages=messages,
         slots=slots,
         tools=tools,
@@ -57,7 +56,7 @@ def mark_window(
         trunk=lasting_count(slots, inputs=True),
         tokens=tokens,
         counter=counter,
-        known=before.hashed if isinstance(before, Past) else ((), ()),
+        known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
     )
     return past, tuple(sorted(breakpoints, key=lambda each: each.after))
 
@@ -81,23 +80,23 @@ def lasting_count(slots: Sequence[Slot], *, inputs: bool = False) -> int:
     return len(slots)
 
 
-def choose_marks(
+def choose_breakpoints(
     messages: Sequence[Message],
     slots: Sequence[Slot],
     *,
     caching: Caching,
     counter: Counter,
     tools: Sequence[Mapping[str, Any]] = (),
-    previous: Past | Frontier | None = None,
+    previous: LazyFrontier | Frontier | None = None,
 ) -> list[int]:
-    """Return after how many messages to mark, in order.
+    """Return after how many messages breakpoints stand, in order.
 
     When there are more candidates than the provider takes, those that save most come first: the
-    tail; what the user asked for; the latest mark of the turn before, where a read could not look
-    back that far; the frontier; the last stable tier; earlier tiers.
+    tail; what the user asked for; the latest of the turn before, where a read could not look back
+    that far; the frontier; the last stable tier; earlier tiers.
     """
-    taken = user_marks(messages)
-    left = caching.marks - len(taken) - sum(map(_is_marked, tools))
+    taken = user_breakpoints(messages)
+    left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
     if left <= 0 or not messages:
         return []
     tails = _tails(messages, slots)
@@ -112,7 +111,9 @@ def choose_marks(
     enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
     chosen: list[int] = []
     for place in places:
-        while place and not caching.assistant_marks and messages[place - 1].role == "assistant":
+        while (
+            place and not caching.assistant_breakpoints and messages[place - 1].role == "assistant"
+        ):
             place -= 1
         if place >= max(enough, 1) and place not in chosen and place not in taken:
             chosen.append(place)
@@ -122,42 +123,42 @@ def choose_marks(
 def ttls(
     places: Sequence[int], messages: Sequence[Message], caching: Caching
 ) -> Iterator[str | None]:
-    """Yield how long each mark is to live: an hour if the rules say so, or if a mark of the user's
-    behind it does (longer ones stand first:
+    """Yield how long each breakpoint is to live: an hour if the rules say so, or if one of the
+    user's behind it does (longer ones stand first:
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
     hours = [
         place
-        for place in user_marks(messages)
-        if any("1h" in str(mark) for mark in _marks(messages[place - 1]))
+        for place in user_breakpoints(messages)
+        if any("1h" in str(each) for each in _carried(messages[place - 1]))
     ]
     for place in places:
         long = caching.ttl >= _HOUR or any(place < hour for hour in hours)
         yield "1h" if long else None
 
 
-def user_marks(messages: Sequence[Message]) -> list[int]:
-    """Return the marks that the messages carry themselves, each after so many messages."""
+def user_breakpoints(messages: Sequence[Message]) -> list[int]:
+    """Return the breakpoints that the messages carry themselves, each after so many messages."""
     return [
         place
         for place, message in enumerate(messages, 1)
         if message.extra or message.content.__class__ is tuple  # few are
-        for _ in _marks(message)
+        for _ in _carried(message)
     ]
 
 
-def _marks(message: Message) -> list[Any]:
+def _carried(message: Message) -> list[Any]:
     found: list[Any] = []
     if message.extra:
-        found += [message.extra[key] for key in USER_MARKS if message.extra.get(key)]
+        found += [message.extra[key] for key in USER_BREAKPOINTS if message.extra.get(key)]
     if isinstance(message.content, tuple):
         for part in message.content:
             data = part.data if isinstance(part, Other) else part.extra or {}
-            found += [data[key] for key in USER_MARKS if data.get(key)]
+            found += [data[key] for key in USER_BREAKPOINTS if data.get(key)]
     return found
 
 
-def _is_marked(schema: Mapping[str, Any]) -> bool:
-    return any(schema.get(key) for key in USER_MARKS)
+def _carries_one(schema: Mapping[str, Any]) -> bool:
+    return any(schema.get(key) for key in USER_BREAKPOINTS)
 
 
 def _tails(messages: Sequence[Message], slots: Sequence[Slot]) -> list[int]:
@@ -169,10 +170,10 @@ def _tails(messages: Sequence[Message], slots: Sequence[Slot]) -> list[int]:
 
 
 def _asked(slots: Sequence[Slot]) -> list[int]:
-    """Return the ends of the slots whose marks were asked for."""
+    """Return the ends of the slots that ask for a breakpoint."""
     ends = []
     for place, slot in enumerate(slots, 1):
-        if slot.mark and (place == len(slots) or slots[place] is not slot):
+        if slot.breakpoint and (place == len(slots) or slots[place] is not slot):
             ends.append(place)
     return ends
 
@@ -200,20 +201,20 @@ def _anchor(
     messages: Sequence[Message],
     tails: Sequence[int],
     caching: Caching,
-    previous: Past | Frontier | None,
+    previous: LazyFrontier | Frontier | None,
 ) -> int:
-    """Return the latest mark of the turn before that still stands, if no tail looks back to it."""
+    """Return the latest of the turn before that still stands, if no tail looks back to it."""
     if previous is None:
         return 0
-    for mark in reversed(previous.marks):
-        if mark > len(messages) or previous.digest(mark - 1) != digest(messages[mark - 1]):
+    for place in reversed(previous.breakpoints):
+        if place > len(messages) or previous.digest(place - 1) != digest(messages[place - 1]):
             continue
-        near = [tail for tail in tails if tail >= mark]
+        near = [tail for tail in tails if tail >= place]
         if caching.lookback is None or not near:
-            return mark
-        added = sum(blocks(message) for message in messages[mark : min(near)])
-        # The mark's own block is the first that is looked at.
-        return mark if added >= caching.lookback else 0
+            return place
+        added = sum(blocks(message) for message in messages[place : min(near)])
+        # The breakpoint's own block is the first that is looked at.
+        return place if added >= caching.lookback else 0
     return 0
 
 

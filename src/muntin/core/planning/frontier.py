@@ -1,6 +1,6 @@
 """The frontier: what one turn leaves to the next, small enough to be stored with the session.
 
-Where each history begins, where the window was marked, and a digest of every message. It knows
+Where each history begins, its breakpoints, and a digest of every message. It knows
 what a message is; of slots it knows the names.
 """
 
@@ -21,8 +21,8 @@ from muntin.core.planning.slot import Slot
 from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
-# Marks of the providers' own; where they stand is no part of what is cached.
-USER_MARKS = ("cache_control", "prompt_cache_breakpoint")
+# Breakpoints in the providers' own words; where they stand is no part of what is cached.
+USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 _VERSION = 1
 
 
@@ -49,13 +49,13 @@ class Start:
 class Frontier:
     """What the next turn must know of a window.
 
-    `marks` are its breakpoints, in messages. `digests` are of its messages in the order they are
+    `breakpoints` are places, in messages. `digests` are of its messages in the order they are
     sent, `runs` the slots they come from, each with a count; the first `lasting` of them, which
     have `lasting_tokens` with the tools, were expected to stay.
     """
 
     starts: tuple[Start, ...] = ()
-    marks: tuple[int, ...] = field(default=(), kw_only=True)
+    breakpoints: tuple[int, ...] = field(default=(), kw_only=True)
     tools: str = field(default="", kw_only=True)
     digests: tuple[str, ...] = field(default=(), kw_only=True)
     runs: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
@@ -81,7 +81,7 @@ class Frontier:
         return {
             "version": _VERSION,
             "starts": [asdict(start) for start in self.starts],
-            "marks": list(self.marks),
+            "marks": list(self.breakpoints),
             "tools": self.tools,
             "digests": list(self.digests),
             "runs": [list(run) for run in self.runs],
@@ -102,7 +102,7 @@ class Frontier:
         try:
             return cls(
                 tuple(_start(each) for each in data["starts"]),
-                marks=tuple(check_size(mark, "marks") for mark in data["marks"]),
+                breakpoints=tuple(check_size(each, "marks") for each in data["marks"]),
                 tools=str(data["tools"]),
                 digests=tuple(str(each) for each in data["digests"]),
                 runs=tuple((str(slot), check_size(count, "runs")) for slot, count in data["runs"]),
@@ -122,7 +122,7 @@ def _start(data: Mapping[str, Any]) -> Start:
     return start
 
 
-class Past:
+class LazyFrontier:
     """A window as the next turn sees it; hashed only when somebody looks.
 
     It holds on to one window's messages and to nothing before them, so that a long session does
@@ -134,7 +134,7 @@ class Past:
         self,
         *,
         starts: tuple[Start, ...],
-        marks: tuple[int, ...],
+        breakpoints: tuple[int, ...],
         messages: Sequence[Message],
         slots: Sequence[Slot],
         tools: Sequence[Mapping[str, Any]],
@@ -145,7 +145,7 @@ class Past:
         known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
     ) -> None:
         self.starts = starts
-        self.marks = marks
+        self.breakpoints = breakpoints
         self.messages = messages
         self._slots = slots
         self._tools = tools
@@ -154,6 +154,17 @@ class Past:
         self._tokens = tokens
         self._counter = counter
         self._known = known
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LazyFrontier):
+            return self is other or self.frontier == other.frontier
+        return self.frontier == other if isinstance(other, Frontier) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.frontier)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frontier.from_dict, (self.frontier.to_dict(),)
 
     @property
     def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
@@ -200,7 +211,7 @@ class Past:
         digests += [digest(message) for message in self.messages[len(digests) :]]
         return Frontier(
             self.starts,
-            marks=self.marks,
+            breakpoints=self.breakpoints,
             tools=_hash(compact_json(list(self._tools))) if self._tools else "",
             digests=tuple(digests),
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
@@ -210,11 +221,11 @@ class Past:
 
 
 def digest(message: Message) -> str:
-    """Return what tells the bytes of a message from others', without its position and marks."""
+    """Return what tells the bytes of a message from others', less position and breakpoints."""
     content = message.content or ""
     if content.__class__ is tuple:
         content = _plain(content)
-    if message.attachments or content.__class__ is not str or _unmarked(message.extra):
+    if message.attachments or content.__class__ is not str or _without_breakpoints(message.extra):
         return _hash(_full_text(message))
     # Most messages, and by far the quickest way: this may be done for a whole window every turn.
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
@@ -231,18 +242,18 @@ def digest(message: Message) -> str:
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
-    """Return the text of a single text part: a mark makes parts of what is a str without it."""
+    """Return the text of a single text part: a breakpoint makes parts of what was a str."""
     part = parts[0]
-    if len(parts) == 1 and isinstance(part, Text) and not _unmarked(part.extra):
+    if len(parts) == 1 and isinstance(part, Text) and not _without_breakpoints(part.extra):
         return part.text
     return parts
 
 
 def _full_text(message: Message) -> str:
-    data = _unmarked(message.to_dict())
+    data = _without_breakpoints(message.to_dict())
     data.pop("at", None)
     if isinstance(data["content"], list):
-        data["content"] = [_unmarked(part) for part in data["content"]]
+        data["content"] = [_without_breakpoints(part) for part in data["content"]]
     try:
         text = compact_json(data)
     except (TypeError, ValueError):  # values of the caller's that no JSON can carry
@@ -250,9 +261,11 @@ def _full_text(message: Message) -> str:
     return replace_surrogates(text)
 
 
-def _unmarked(data: Mapping[str, Any] | None) -> dict[str, Any]:
+def _without_breakpoints(data: Mapping[str, Any] | None) -> dict[str, Any]:
     return (
-        {} if data is None else {key: value for key, value in data.items() if key not in USER_MARKS}
+        {}
+        if data is None
+        else {key: value for key, value in data.items() if key not in USER_BREAKPOINTS}
     )
 
 

@@ -23,7 +23,7 @@ class Limits:
     fallback_cap: int | None
 
 
-_NONE = Limits(None, 0, None)
+NO_LIMITS = Limits(None, 0, None)
 
 
 def ratio_of(amount: int, ratio: float) -> int:
@@ -42,7 +42,7 @@ def limits(
 ) -> Limits:
     """Work out ceiling and floor of one slot in a budget of `amount` tokens."""
     if max_ratio == 1 and not min_ratio and not min_tokens and max_tokens is None:
-        return _NONE
+        return NO_LIMITS
     caps = [] if max_tokens is None else [max_tokens]
     fallback_caps = list(caps)
     if max_ratio < 1:

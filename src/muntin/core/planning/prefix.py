@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
-from muntin.core.caching import Caching
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, Past
-from muntin.core.planning.read import Load
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import TIERS, VOLATILE
-from muntin.core.planning.step import Steps
+from muntin.core.planning.verdict import SlotPlan
+from muntin.core.profile import Caching
 from muntin.core.report import Moved, Prefix
 
 _STABLE = TIERS[:2]  # pinned, stable
@@ -55,16 +54,16 @@ _RESTLESS = (
 
 
 def track(
-    now: Past,
-    previous: Past | Frontier | None,
-    loads: Sequence[Load],
-    steps: Steps,
+    now: LazyFrontier,
+    previous: LazyFrontier | Frontier | None,
+    plans: Sequence[SlotPlan],
     *,
     tokens: int,
     caching: Caching | None,
 ) -> Prefix:
     """Compare a window with the one before it."""
-    stepped, lost = steps.names(loads, "moved"), steps.names(loads, "lost")
+    stepped = {each.slot.name for each in plans if each.step and each.step.moved}
+    lost = {each.slot.name for each in plans if each.step and each.step.lost}
     frontier = now.frontier
     kept = now.trunk_tokens
     if caching is not None and kept < caching.min_prefix:
@@ -73,13 +72,13 @@ def track(
         f"slot {name!r}: the message at which the history began was not found; it begins anew"
         for name in sorted(lost)
     ]
-    warnings += _restless(now, loads)
+    warnings += _restless(now, plans)
     moved: Moved | None = None
     unstable: tuple[str, ...] = ()
     if previous is not None:
         before = previous if isinstance(previous, Frontier) else previous.frontier
-        moved = _moved(now, before, loads, stepped, lost)
-        unstable = _unstable(frontier, before, loads)
+        moved = _moved(now, before, plans, stepped, lost)
+        unstable = _unstable(frontier, before, plans)
     return Prefix(
         hash=frontier.hash,
         tokens=kept,
@@ -142,14 +141,18 @@ def _reason(now: Pieces, before: Pieces, place: int, slot: str) -> str:
 
 
 def _moved(
-    now: Past, before: Frontier, loads: Sequence[Load], stepped: set[str], lost: set[str]
+    now: LazyFrontier,
+    before: Frontier,
+    plans: Sequence[SlotPlan],
+    stepped: set[str],
+    lost: set[str],
 ) -> Moved | None:
     """Say what moved the beginning that was expected to stay, if anything did."""
     frontier, stay = now.frontier, before.lasting
     same_tools = frontier.tools == before.tools
     if same_tools and frontier.digests[:stay] == before.digests[:stay]:
         return None
-    known = {load.slot.name: "trimmed" for load in loads if load.is_cut()}
+    known = {each.slot.name: "trimmed" for each in plans if each.is_cut()}
     known |= dict.fromkeys(stepped, "stepped") | dict.fromkeys(lost, "lost")
     there = parted(pieces(frontier), pieces(before), known)
     if there is None or not (stay or before.tools):
@@ -158,10 +161,10 @@ def _moved(
     return Moved(there.message, there.slot, there.reason, max(0, before.lasting_tokens - found))
 
 
-def _unstable(now: Frontier, before: Frontier, loads: Sequence[Load]) -> tuple[str, ...]:
+def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:
     """Name the slots whose tier promises what their bytes did not keep."""
     new, old = _by_slot(now), _by_slot(before)
-    names = dict.fromkeys(load.slot.name for load in loads if load.slot.tier in _STABLE)
+    names = dict.fromkeys(each.slot.name for each in plans if each.slot.tier in _STABLE)
     return tuple(name for name in names if name in old and new.get(name) != old[name])
 
 
@@ -172,9 +175,9 @@ def _by_slot(frontier: Frontier) -> dict[str, list[str]]:
     return found
 
 
-def _restless(now: Past, loads: Sequence[Load]) -> list[str]:
+def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
     """Warn of what changes by itself in texts that are expected to stay as they are."""
-    tiers = {load.slot.name: load.slot.tier for load in loads}
+    tiers = {each.slot.name: each.slot.tier for each in plans}
     warnings = []
     for label, run in groupby(zip(now.labels, now.messages, strict=True), key=lambda p: p[0]):
         texts = [m.text for _, m in run if _is_fixed(m, tiers.get(label))]

@@ -5,17 +5,17 @@ A wrong rule is an error naming slot and option, so an invalid slot cannot exist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from muntin.core.checks import check_size, check_text
-from muntin.core.message import Input, Message, Role
+from muntin.core.message import Input, Role
+from muntin.core.message import MessageLike as MessageLike
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
 from muntin.errors import InvalidInput, InvalidType
 
-MessageLike: TypeAlias = Message | Mapping[str, Any]
 Content: TypeAlias = (
     str | MessageLike | Input | Attachment | Sequence[MessageLike] | Sequence[Attachment] | None
 )
@@ -41,9 +41,9 @@ class Exact:
 class Stepped:
     """Trim rarely and far, so that what providers have cached stays the beginning of the window.
 
-    When a history passes its high mark it is cut to a low mark, at the beginning of a turn, and
-    then stays. `low` fixes the low mark as a share of the high one; without it, the cheapest is
-    chosen that keeps, on average, `retain` of the high mark.
+    When a history passes its high level it is cut to a low level, at the beginning of a turn, and
+    then stays. `low` fixes the low level as a share of the high one; without it, the cheapest is
+    chosen that keeps, on average, `retain` of the high level.
     """
 
     low: float | None = None
@@ -109,7 +109,7 @@ class Slot:
 
     `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
     that what it holds now is expected to stand in the next turn's window too. A slot with
-    `trimming=Stepped()` is a history; with `mark`, a provider is asked to cache up to its end.
+    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Slot:
     marker: Marker | None = None
     trimming: Trimming = EXACT
     lasting: bool = False
-    mark: bool = False
+    breakpoint: bool = False
     excluded: str | None = None
     detail: str | None = None
 
@@ -175,8 +175,8 @@ def _check_options(slot: Slot) -> None:
         raise _wrong_choice(slot, "required", (False, True))
     if slot.marker is not None and not callable(slot.marker):
         raise _wrong_type(slot, "marker", "a callable")
-    if slot.mark is not True and slot.mark is not False:
-        raise _wrong_choice(slot, "mark", (False, True))
+    if slot.breakpoint is not True and slot.breakpoint is not False:
+        raise _wrong_choice(slot, "breakpoint", (False, True))
     if slot.trimming is not EXACT:
         _check_trimming(slot)
     if slot.group is not None:

@@ -1,7 +1,7 @@
 """Slots: named places in the window, each with its rules.
 
 Owns what may be declared and that a wrong declaration is an error naming slot and option. It
-decides nothing: that is `plan`.
+decides nothing: that is `decide`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from muntin.core.checks import check_text, copy_json
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
+from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.decide import plan
-from muntin.core.planning.frontier import USER_MARKS, Frontier
+from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
+from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -99,7 +100,7 @@ class Slots:
         group: Group | None = None,
         marker: Marker | None = None,
         trimming: Trimming | None = None,
-        mark: bool = False,
+        breakpoint: bool = False,
         detail: str | None = None,
         at: float | None = None,
     ) -> None:
@@ -108,7 +109,7 @@ class Slots:
         A list is read at `render`, not copied: what cannot fit is never looked at. `trimming` is
         that of all slots if it is not given; `Stepped` then applies to lists of messages without a
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
-        conversation, such as search results. `mark` asks the provider to cache up to its end;
+        conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
         `detail` is a remark for the report. `at` is where a text stands among dated messages.
         """
         check_text(name, "a slot's name")
@@ -136,8 +137,9 @@ class Slots:
             group=group,
             marker=marker,
             trimming=EXACT if trimming is None else trimming,
-            lasting=mark or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
-            mark=mark,
+            lasting=breakpoint
+            or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
+            breakpoint=breakpoint,
             detail=detail,
         )
         if trimming is None and isinstance(self.trimming, Stepped):
@@ -161,16 +163,23 @@ class Slots:
         check_text(reason, f"slot {name!r}: reason")
         self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
 
+    def plan(self) -> Plan:
+        """Decide what goes into the window."""
+        before = self.previous
+        return deciding.decide(
+            Declaration(
+                tuple(self._slots),
+                self.budget,
+                self.counter,
+                self.tools,
+                self.profile,
+                before.lazy_frontier if isinstance(before, Window) else before,
+            )
+        )
+
     def render(self) -> Window:
         """Compose the window; the same slots give the same bytes, however often."""
-        return plan(
-            self._slots,
-            budget=self.budget,
-            counter=self.counter,
-            tools=self.tools,
-            profile=self.profile,
-            previous=self.previous,
-        )
+        return self.plan().window()
 
 
 def _lasts(name: str, role: Role | None, tier: Tier | None, conversation: bool) -> bool:
@@ -235,7 +244,7 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
 def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
     """Put tools in the order of their names: they stand before everything that is cached. Where
     the user has marked one, the order is his."""
-    if any(tool.get(key) for tool in tools for key in USER_MARKS):
+    if any(tool.get(key) for tool in tools for key in USER_BREAKPOINTS):
         return tools
     return tuple(sorted(tools, key=lambda tool: str(tool.get("name") or _function_name(tool))))
 

@@ -6,14 +6,14 @@ Turning it into a provider's request or a picture is the work of upper layers, i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, Protocol
 
 from muntin.core.message import Message, as_message
 from muntin.core.parts import File
-from muntin.core.planning.frontier import Frontier, Past
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
 from muntin.core.report import NotCarried, Report, Status
 from muntin.errors import InvalidInput
@@ -47,7 +47,32 @@ class Fate:
         return as_message(self.slot.messages[self.first + number])
 
 
-@dataclass(frozen=True)
+class Explained(Protocol):
+    """What can say how a window came about: its plan."""
+
+    def report(self) -> Report:
+        """Tell where every token went."""
+
+    def fates(self) -> tuple[Fate, ...]:
+        """Tell what became of every declared message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is left of a plan that was pickled with its window: the report."""
+
+    told: Report
+
+    def report(self) -> Report:
+        """Return the report that was told."""
+        return self.told
+
+    def fates(self) -> tuple[Fate, ...]:
+        """Return nothing: the messages are not there any more."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Window:
     """The messages of one turn, with their tokens and the report that explains them.
 
@@ -62,25 +87,32 @@ class Window:
     over_budget: bool
     origins: tuple[int | None, ...] = field(repr=False)
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
-    _report: Report | Callable[[], Report] = field(repr=False, compare=False)
-    _past: Past | Frontier = field(default=Frontier(), repr=False, compare=False)
-    _fates: Callable[[], tuple[Fate, ...]] = field(default=tuple, repr=False, compare=False)
+    explained: Explained = field(repr=False, compare=False)
+    lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
+    # What requests made of the window could not carry, by provider: the only part that changes.
+    ledger: dict[str, tuple[NotCarried, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
-    @cached_property
+    @property
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most turns are sent without anyone reading it.
-        return self._report if isinstance(self._report, Report) else self._report()
+        report = self.explained.report()
+        if not self.ledger:
+            return report
+        return replace(report, not_carried=tuple(chain(*self.ledger.values())))
 
     @property
     def frontier(self) -> Frontier:
         """What the next turn must know of this one; store it with the session."""
-        return self._past if isinstance(self._past, Frontier) else self._past.frontier
+        lazy = self.lazy_frontier
+        return lazy if isinstance(lazy, Frontier) else lazy.frontier
 
     @property
     def fates(self) -> tuple[Fate, ...]:
         """What became of every declared message, slot by slot; nothing if it was pickled."""
-        return self._fates()
+        return self.explained.fates()
 
     def openai(
         self,
@@ -121,13 +153,9 @@ class Window:
 
     def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
         """Put what a request could not carry into the report, in place of the provider's last."""
-        if not entries and "report" not in self.__dict__ and not isinstance(self._report, Report):
-            return  # nothing to tell, and no report was made yet
-        before = self.report.not_carried
-        others = tuple(entry for entry in before if entry.provider != provider)
-        if others + entries != before:
-            # The report is a value; the window keeps the one that is true now.
-            self.__dict__["report"] = replace(self.report, not_carried=others + entries)
+        self.ledger.pop(provider, None)
+        if entries:
+            self.ledger[provider] = entries
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the window as one HTML file: the bar, the table of slots, what was left out."""
@@ -149,6 +177,7 @@ class Window:
             self.over_budget,
             self.origins,
             self.breakpoints,
-            self.report,
+            Told(self.explained.report()),
             self.frontier,
+            dict(self.ledger),
         )

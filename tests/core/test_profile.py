@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from muntin import InvalidInput, Profile
-from muntin.core.caching import Caching, caching_of
+from muntin.core.profile import Caching, caching_of
 from muntin.providers.names import caching_for
 
 
@@ -29,7 +29,7 @@ from muntin.providers.names import caching_for
     ],
 )
 def test_claude_takes_four_marks_and_looks_back_twenty_blocks(model: str, least: int) -> None:
-    assert caching_of(model) == Caching(least, 1.25, 0.1, marks=4, lookback=20, ttl=300)
+    assert caching_of(model) == Caching(least, 1.25, 0.1, breakpoints=4, lookback=20, ttl=300)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_openai_up_to_5_5_caches_by_itself_in_steps_of_128(model: str, read: flo
 @pytest.mark.parametrize("model", ["gpt-5.6-sol", "gpt-5.7", "gpt-6-luna", "gpt-6.1-sol"])
 def test_openai_from_5_6_on_matches_exactly_at_a_mark(model: str) -> None:
     rules = caching_of(f"openai/{model}")
-    assert rules == Caching(1024, 1.25, 0.1, marks=4, ttl=1800, assistant_marks=False)
+    assert rules == Caching(1024, 1.25, 0.1, breakpoints=4, ttl=1800, assistant_breakpoints=False)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_without_genai_prices_the_table_is_used(monkeypatch: pytest.MonkeyPatch)
         ({"min_prefix": -1}, "min_prefix"),
         ({"read": float("nan")}, "read"),
         ({"write": "1"}, "write"),
-        ({"marks": True}, "marks"),
+        ({"breakpoints": True}, "breakpoints"),
         ({"lookback": -3}, "lookback"),
         ({"granularity": 0}, "granularity"),
         ({"ttl": -1}, "ttl"),

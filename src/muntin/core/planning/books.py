@@ -1,0 +1,323 @@
+"""The books: the one thing that changes while a window is decided.
+
+They hold a verdict for every unit that gave something, the size of every slot and the total, and
+keep these true. A journal remembers every change, so that a trial can be taken back. What is
+entered, and when, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from muntin.core.message import Message
+from muntin.core.planning.intake import Intake
+from muntin.core.planning.limits import Limits
+from muntin.core.planning.read import Key, Reading, Unit
+from muntin.core.planning.slot import Group, Slot
+from muntin.core.planning.step import SteppedSlot, advance
+from muntin.core.planning.verdict import SlotPlan, Verdict, left
+from muntin.core.report import Status
+
+OVER_CAP = "over_cap"
+
+
+class Books:
+    """Verdicts, sizes and the total of one window; slots are named by their index."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.readings = intake.readings
+        self.counter = intake.counter
+        self.room = intake.room
+        self.goal = intake.goal
+        self.calm = intake.calm
+        self.steps = dict(intake.steps)
+        # Whether a history was made to step beyond its high level: then all is read again.
+        self.stepped = False
+        self.fallback = False
+        # Why units give at the moment. While it is OVER_CAP, slots are measured against their
+        # ceilings, afterwards the window against the goal.
+        self.reason = OVER_CAP
+        self._verdicts: dict[int, dict[int, Verdict]] = {}
+        self._ground = intake.ground
+        self._sizes = {each.slot.index: each.tokens for each in self.readings}
+        self._limits = {each.slot.index: each.limits for each in self.readings}
+        self._booked = sum(self._sizes.values())
+        self._markers: dict[int, tuple[Message, int]] = {}
+        self._beyond_ranks: dict[int, int] = {}
+        self._journal: list[tuple[Unit, Verdict | None]] = []
+        self._began = 0
+        self._rank = 0
+        self._units: dict[Key, Unit] = {}
+        self._highest = self._highest_priority()
+        # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts.
+        self._joins: dict[Group, list[Reading]] = {}
+        self._joined: dict[Group, int] = {}
+        self._added: dict[Group, int] = {}
+        for each in self.readings:
+            group = each.slot.group
+            if group is not None and group.join is not None:
+                self._joins.setdefault(group, []).append(each)
+        for group in self._joins:
+            self.recount(group)
+
+    # What stands in the books.
+
+    @property
+    def total(self) -> int:
+        """The tokens of the window's messages as they stand."""
+        return self._booked + sum(self._added.values())
+
+    @property
+    def capping(self) -> bool:
+        """Whether ceilings are applied at the moment."""
+        return self.reason == OVER_CAP
+
+    def size(self, slot: int) -> int:
+        """Return the tokens of a slot as they stand."""
+        return self._sizes[slot]
+
+    def beside(self, slot: int) -> int:
+        """Return the tokens of all other slots."""
+        return self._booked - self._sizes[slot]
+
+    def limits(self, slot: int) -> Limits:
+        """Return the ceiling and the floor that are in force for a slot."""
+        return self._limits[slot]
+
+    def over(self, slot: int) -> int:
+        """Return by how much the slot is over its ceiling, or the window over its budget."""
+        if self.capping:
+            return self._sizes[slot] - (self._limits[slot].cap or 0)
+        return self.total - self.goal
+
+    def verdict(self, unit: Unit) -> Verdict | None:
+        """Return what became of a unit, None if it is kept whole."""
+        verdicts = self._verdicts.get(unit.slot)
+        return None if verdicts is None else verdicts.get(unit.indices[0])
+
+    def now(self, unit: Unit) -> tuple[tuple[Message, ...], tuple[int, ...]]:
+        """Return the messages of a unit, as they stand, and what they cost."""
+        verdict = self.verdict(unit)
+        return (unit.messages, unit.costs) if verdict is None else (verdict.messages, verdict.costs)
+
+    def tokens(self, unit: Unit) -> int:
+        """Return the tokens of a unit as they stand."""
+        verdict = self.verdict(unit)
+        return unit.tokens if verdict is None else verdict.tokens
+
+    def is_dropped(self, unit: Unit) -> bool:
+        """Say whether a unit is gone."""
+        verdict = self.verdict(unit)
+        return verdict is not None and verdict.status == "dropped"
+
+    def is_cut(self, reading: Reading) -> bool:
+        """Say whether anything of a slot is missing."""
+        return bool(reading.beyond or self._verdicts.get(reading.slot.index))
+
+    def priority(self, slot: Slot) -> int:
+        """Return the priority of a slot: the current input rises from 0 to the highest given."""
+        return self._highest if slot.is_input and slot.priority == 0 else slot.priority
+
+    def _highest_priority(self) -> int:
+        others = [
+            each.slot.priority
+            for each in self.readings
+            if each.slot.priority > 0
+            and (each.beyond or any(not unit.system for unit in each.units))
+        ]
+        return max(others, default=0)
+
+    def holds(self, reading: Reading, unit: Unit) -> bool:
+        """Say whether no pressure may drop a unit: required slots, the input, system messages by
+        default (joined texts go by their declared priorities alone)."""
+        slot = reading.slot
+        if slot.required or slot.is_input:
+            return True
+        joined = slot.group is not None and slot.group.join is not None
+        return self.calm and unit.system and not joined
+
+    def family(self, unit: Unit) -> tuple[Unit, ...]:
+        """Return a unit with its parts in other slots."""
+        if not unit.mates:
+            return (unit,)
+        if not self._units:
+            self._units = {each.key: each for reading in self.readings for each in reading.units}
+        return (unit, *(self._units[key] for key in unit.mates))
+
+    def may_drop(self, reading: Reading, unit: Unit) -> bool:
+        """Say whether a unit may go now."""
+        if self.capping:  # ceilings are hard; only the current input outlives them
+            return not reading.slot.is_input
+        if not unit.mates:
+            return not self.holds(reading, unit)
+        slots = {each.slot.index: each for each in self.readings}
+        return not any(self.holds(slots[each.slot], each) for each in self.family(unit))
+
+    # What is entered.
+
+    def drop(self, unit: Unit, over: int | None = None) -> None:
+        """Drop a unit, with its parts in other slots."""
+        over = self.over(unit.slot) if over is None else over
+        for each in self.family(unit):
+            if not self.is_dropped(each):
+                self._note(each, "dropped", over, *self.now(each))
+
+    def cut(self, unit: Unit, number: int, message: Message, tokens: int) -> None:
+        """Put a shorter message in the place of one of a unit's."""
+        messages, costs = self.now(unit)
+        messages = (*messages[:number], message, *messages[number + 1 :])
+        costs = (*costs[:number], tokens, *costs[number + 1 :])
+        self._note(unit, "trimmed", self.over(unit.slot), messages, costs)
+
+    def _note(
+        self,
+        unit: Unit,
+        status: Status,
+        over: int,
+        messages: tuple[Message, ...],
+        costs: tuple[int, ...],
+    ) -> None:
+        before = self.verdict(unit)
+        if before is None or before.reason != self.reason:
+            rank = self._next_rank()
+        else:
+            rank, over = before.rank, before.fits_with
+        self._journal.append((unit, before))
+        self._enter(unit, Verdict(status, self.reason, rank, over, messages, costs))
+
+    def _enter(self, unit: Unit, verdict: Verdict | None) -> None:
+        change = (unit if verdict is None else verdict).tokens - self.tokens(unit)
+        verdicts = self._verdicts.setdefault(unit.slot, {})
+        if verdict is None:
+            del verdicts[unit.indices[0]]
+        else:
+            verdicts[unit.indices[0]] = verdict
+        self._book(unit.slot, change)
+
+    def _book(self, slot: int, change: int) -> None:
+        self._sizes[slot] += change
+        self._booked += change
+
+    def _next_rank(self) -> int:
+        self._rank += 1
+        return self._rank
+
+    def pass_beyond(self, reading: Reading) -> None:
+        """Give what was never read its rank, once the slot gives."""
+        if reading.beyond and reading.slot.index not in self._beyond_ranks:
+            self._beyond_ranks[reading.slot.index] = self._next_rank()
+
+    def mark(self, slot: int, marker: Message, tokens: int) -> None:
+        """Put the line in front that says what is missing."""
+        self._markers[slot] = marker, tokens
+        self._book(slot, tokens)
+
+    def unmark(self, slot: int) -> None:
+        """Take that line away."""
+        if slot in self._markers:
+            self._book(slot, -self._markers.pop(slot)[1])
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[], None]]:
+        """Take back what is entered inside, unless the function that is given is called.
+
+        Ranks are not taken back: they say in which order things were tried.
+        """
+        mark = len(self._journal)
+        kept = False
+
+        def keep() -> None:
+            nonlocal kept
+            kept = True
+
+        yield keep
+        if not kept:
+            self._rewind(mark)
+
+    def _rewind(self, mark: int, only: Collection[Key] | None = None) -> None:
+        entries, self._journal[mark:] = self._journal[mark:], []
+        for unit, before in reversed(entries):
+            if only is None or unit.key in only:
+                self._enter(unit, before)
+
+    def give_back(self, readings: Collection[Reading]) -> None:
+        """Bring back what slots, and units tied to them, gave since ceilings were applied."""
+        units = [unit for each in readings for unit in each.units]
+        self._rewind(self._began, {each.key for unit in units for each in self.family(unit)})
+
+    def ignore_floors(self) -> None:
+        """Fall back: floors no longer raise ceilings, and yield to them."""
+        self.fallback = True
+        for slot, limits in self._limits.items():
+            cap, floor = limits.fallback_cap, limits.floor
+            floor = floor if cap is None else min(floor, cap)
+            self._limits[slot] = Limits(cap, floor, cap)
+
+    def begin_giving(self) -> None:
+        """From now on the window is measured, not the slots."""
+        ignored = self.fallback and any(each.floor for each in self._limits.values())
+        self.reason = "fallback" if ignored else "over_budget"
+        self._began = len(self._journal)
+
+    # Joined texts and histories.
+
+    def joined(self, group: Group) -> int:
+        """Return the tokens of a joined text, when it was last counted."""
+        return self._joined[group]
+
+    def measure(self, group: Group, without: Collection[Reading] = ()) -> int:
+        """Count the joined text that would be left without these slots."""
+        assert group.join is not None
+        gone = {each.slot.index for each in without}
+        texts = [
+            messages[0].text
+            for each in self._joins[group]
+            if each.slot.index not in gone
+            for _, messages in left(each.units, self._verdicts.get(each.slot.index, {}))
+        ]
+        text = group.join.join(texts)
+        return self.counter.overhead + self.counter.text(text) if text else 0
+
+    def recount(self, group: Group) -> None:
+        """Count a joined text again, after a change of its parts."""
+        self._joined[group] = tokens = self.measure(group)
+        self._added[group] = tokens - sum(
+            self._sizes[each.slot.index] for each in self._joins[group]
+        )
+
+    def step(self, reading: Reading, most: int) -> None:
+        """Make a history begin later, so that it has at most so many tokens."""
+        slot = reading.slot
+        before: SteppedSlot = self.steps[slot.index]
+        sizes = [(unit, self.tokens(unit)) for unit in reading.units]
+        step = advance(before, slot, sizes, self.size(slot.index), most, self._ground)
+        self.steps[slot.index] = step
+        self.stepped = self.stepped or step.first > before.first
+        for unit in reading.units:
+            if not unit.system and unit.indices[0] < step.first:
+                self.drop(unit)
+
+    def close(self) -> tuple[SlotPlan, ...]:
+        """Return what was decided about every slot."""
+        return tuple(
+            [
+                SlotPlan(
+                    each,
+                    self._limits[index],
+                    self.priority(each.slot),
+                    self._sizes[index],
+                    self._verdicts.get(index, {}),
+                    self._markers[index][0] if index in self._markers else None,
+                    self._beyond_ranks.get(index),
+                    self.steps.get(index),
+                )
+                for each in self.readings
+                for index in [each.slot.index]
+            ]
+        )
+
+    @property
+    def added(self) -> int:
+        """What joining texts adds to the sum of their parts."""
+        return sum(self._added.values())

@@ -1,0 +1,152 @@
+"""Groups across slots: calls and results that belong together, and texts that become one.
+
+Owns which result answers which call when they stand in different slots. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Role, role_of
+from muntin.core.planning.read import Key, Reading, Unit, convert
+from muntin.core.planning.slot import Group
+from muntin.errors import InvalidInput
+
+
+def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
+    """Tie groups across slots, leave out results without a call, and count missing results.
+
+    `readings` are in window order. A result belongs to the nearest call before it that has its id
+    and no result (inside an interleaved group of slots the order is found later, so any call of
+    the group will do): an id may be used again once it is answered, as real traffic does.
+    """
+    if not any(each.open or each.pending for each in readings):
+        return list(readings)
+    pending = [dict(each.pending) for each in readings]
+    answers: dict[Key, list[Unit]] = {}
+    result = [
+        each._replace(left_out=(*each.left_out, *_orphans(place, readings, pending, answers)))
+        for place, each in enumerate(readings)
+    ]
+    _check_ids(result, pending)
+    families = [(caller, *(mate.key for mate in found)) for caller, found in answers.items()]
+    mates = {
+        key: tuple(other for other in family if other != key)
+        for family in families
+        for key in family
+    }
+    found = [unit for units in answers.values() for unit in units]
+    for place, each in enumerate(result):
+        units = [_settled(unit, pending[place], mates, counter) for unit in each.units]
+        own = [
+            unit._replace(mates=mates[unit.key]) for unit in found if unit.slot == each.slot.index
+        ]
+        if own:
+            units = sorted([*units, *own], key=lambda unit: unit.indices[0])
+        tokens = sum([unit.tokens for unit in units])
+        result[place] = each._replace(units=tuple(units), tokens=tokens)
+    return result
+
+
+def _orphans(
+    place: int,
+    readings: Sequence[Reading],
+    pending: list[dict[str, int]],
+    answers: dict[Key, list[Unit]],
+) -> Iterable[tuple[int, str, int]]:
+    """Yield the results of a slot that answer no call; tie the others to their callers."""
+    reading = readings[place]
+    waiting = [(result, call_id) for call_id, found in reading.open.items() for result in found]
+    for (index, message, tokens), call_id in sorted(waiting, key=lambda each: each[0][0]):
+        nearest = (
+            other
+            for other in range(len(readings) - 1, -1, -1)
+            if call_id in pending[other] and may_follow(readings[other], reading, other < place)
+        )
+        caller = next(nearest, None)
+        if caller is None:
+            yield index, "orphaned", tokens
+            continue
+        key = readings[caller].slot.index, pending[caller].pop(call_id)
+        unit = Unit(reading.slot.index, (index,), (message,), (tokens,), tokens, False)
+        answers.setdefault(key, []).append(unit)
+
+
+def _check_ids(readings: Sequence[Reading], pending: Sequence[dict[str, int]]) -> None:
+    unanswered: dict[str, str] = {}
+    for reading, ids in zip(readings, pending, strict=True):
+        for call_id in ids:
+            if call_id in unanswered:
+                raise InvalidInput(
+                    f"slots {unanswered[call_id]!r} and {reading.slot.name!r} both make a "
+                    f"tool call with id {call_id!r} that has no result; ids must be unique"
+                )
+            unanswered[call_id] = reading.slot.name
+
+
+def _settled(
+    unit: Unit, pending: dict[str, int], mates: dict[Key, tuple[Key, ...]], counter: Counter
+) -> Unit:
+    """Return a unit with its mates and the cost of the results that it still misses."""
+    if not unit.missing:
+        return unit
+    missing = tuple(call_id for call_id in unit.missing if call_id in pending)
+    added = len(missing) * counter.missing_result() if missing else 0
+    caller = next(n for n, message in enumerate(unit.messages) if message.tool_calls)
+    costs = list(unit.costs)
+    costs[caller] += added
+    return unit._replace(
+        missing=missing,
+        mates=mates.get(unit.key, ()),
+        costs=tuple(costs),
+        tokens=unit.tokens + added,
+    )
+
+
+def may_follow(caller: Reading, follower: Reading, before: bool) -> bool:
+    """Say whether a result in one slot may belong to a call in another, which stands `before` it
+    or behind."""
+    group = caller.slot.group
+    return before or (group is not None and group.interleave and group == follower.slot.group)
+
+
+def find(reading: Reading, called: set[str], answered: set[str], most: int) -> int | None:
+    """Return the farthest unread message, of the nearest `most`, that makes one of the calls
+    `called` or is a result of one of `answered`; roles are read, nothing is counted."""
+    unread, slot = reading.unread, reading.slot
+    items = slot.messages
+    tail = unread.stop < len(items) or unread.start == 0  # the newest were read
+    found = []
+    for index in unread[-most:] if tail else unread[:most]:
+        role = role_of(items[index])
+        if role == "assistant" and called:
+            calls = convert(items[index], slot, index).tool_calls
+            if any(call.id in called for call in calls):
+                found.append(index)
+        elif role == "tool" and answered:
+            found += [index] if convert(items[index], slot, index).tool_call_id in answered else []
+    if not found:
+        return None
+    return min(found) if tail else max(found)
+
+
+def join(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
+    """Check that joined texts share one role; parts of a joined text carry no overhead."""
+    roles: dict[Group, Role] = {}
+    result = list(readings)
+    for place, each in enumerate(readings):
+        group = each.slot.group
+        if group is None or group.join is None or not each.units:
+            continue
+        (unit,) = each.units
+        role = unit.messages[0].role
+        if roles.setdefault(group, role) != role:
+            raise InvalidInput(
+                f"slot {each.slot.name!r} has role {role!r}, but the texts of group "
+                f"{group.name!r} have role {roles[group]!r}; joined texts share one role"
+            )
+        tokens = unit.tokens - counter.overhead
+        unit = unit._replace(costs=(tokens,), tokens=tokens)
+        result[place] = each._replace(units=(unit,), tokens=tokens)
+    return result

@@ -1,0 +1,165 @@
+"""Intake: how far back every slot of a window is read, and where its histories begin.
+
+Owns the order of reading: slots that give last are read first, because a slot that gives before
+them can have at most what they leave (or its floor), so no more of it need be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import role_of
+from muntin.core.planning.groups import find, join, link, may_follow
+from muntin.core.planning.limits import Limits, limits
+from muntin.core.planning.read import LOOK_BACK, Reading, read
+from muntin.core.planning.slot import Slot
+from muntin.core.planning.step import Ground, SteppedSlot, advance, high_levels, room_for
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What was read of all slots, in window order.
+
+    `goal` is what the window is to fit, `room` what ceilings are shares of. `calm` says that no
+    slot has a priority: then system messages are protected.
+    """
+
+    readings: tuple[Reading, ...]
+    steps: Mapping[int, SteppedSlot]
+    ground: Ground
+    counter: Counter
+    room: int
+    goal: int
+    calm: bool
+
+
+def read_all(
+    slots: Sequence[Slot],
+    steps: Mapping[int, SteppedSlot],
+    ground: Ground,
+    counter: Counter,
+    room: int,
+    goal: int,
+) -> Intake:
+    """Read the slots, in window order, as far as anything of them could fit."""
+    calm = all(slot.priority == 0 for slot in slots if slot.messages)
+    found: dict[int, Reading] = {}
+    left = goal
+    places = sorted(range(len(slots)), key=lambda n: (*_safety(slots[n], calm), n), reverse=True)
+    for place in places:
+        slot = slots[place]
+        if slot.index in steps:
+            continue  # what a history may have depends on all others
+        allowed = _limits(slot, room)
+        most = _most(slot, max(0, left, allowed.floor), allowed.cap)
+        found[place] = each = read(slot, most, counter, limits=allowed)
+        # Count only what is sure to stay as it is until all that gives before it is gone.
+        whole = allowed.fallback_cap is None or each.tokens <= allowed.fallback_cap
+        if whole and slot.group is None and not each.pending:
+            left -= each.tokens
+    if steps:
+        steps, ground = _read_histories(slots, found, steps, ground, counter, room)
+    readings = _read_on([found[place] for place in range(len(slots))], counter)
+    # Slots that turn out to be empty have no say.
+    calm = all(each.slot.priority == 0 for each in readings if each.units or each.beyond)
+    readings = join(link(readings, counter), counter)
+    return Intake(tuple(readings), steps, ground, counter, room, goal, calm)
+
+
+def _safety(slot: Slot, calm: bool) -> tuple[bool, int, bool]:
+    """How late a slot gives, as far as that is known before it is read."""
+    protected = calm and len(slot.messages) == 1 and role_of(slot.messages[0]) == "system"
+    certain = slot.required or protected or (slot.is_input and slot.priority == 0)
+    return certain, slot.priority, slot.is_input
+
+
+def _limits(slot: Slot, room: int) -> Limits:
+    return limits(
+        room,
+        max_ratio=slot.max_ratio,
+        min_ratio=slot.min_ratio,
+        min_tokens=slot.min_tokens,
+        max_tokens=slot.max_tokens,
+    )
+
+
+def _most(slot: Slot, most: int, cap: int | None) -> int:
+    """How much of a slot need be read: more than that cannot stay."""
+    if slot.is_input or (slot.required and cap is None):
+        return sys.maxsize
+    if cap is None:
+        return most
+    # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
+    return cap if slot.required or slot.trim_behavior == "slot" else min(most, cap)
+
+
+def _read_histories(
+    slots: Sequence[Slot],
+    found: dict[int, Reading],
+    steps: Mapping[int, SteppedSlot],
+    ground: Ground,
+    counter: Counter,
+    room: int,
+) -> tuple[dict[int, SteppedSlot], Ground]:
+    """Read the histories from their frontiers on; one that passes its high level steps."""
+    share = room_for(found.values(), room)
+    ground = ground.under(share.stable)
+    places = [place for place, slot in enumerate(slots) if slot.index in steps]
+    allowed = [_limits(slots[place], room) for place in places]
+    highs = high_levels([each.cap for each in allowed], share.high)
+    moved = {}
+    for place, bounds, high in zip(places, allowed, highs, strict=True):
+        slot = slots[place]
+        step = steps[slot.index].below(high)
+        each = read(slot, high, counter, start=step.first, limits=bounds)
+        if each.tokens > high or each.unread.stop > step.first:
+            sizes = [(unit, unit.tokens) for unit in each.units]
+            step = advance(step, slot, sizes, each.tokens, high, ground)
+            each = read(slot, sys.maxsize, counter, start=step.first, limits=bounds)
+        found[place], moved[slot.index] = each, step
+    return moved, ground
+
+
+def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:
+    """Read further where tool groups across slots may be torn, or leave room when they go."""
+    while any(each.beyond for each in readings):
+        loose = [(place, each) for place, each in enumerate(readings) if each.open or each.pending]
+        waiting = [result for _, each in loose for found in each.open.values() for result in found]
+        calling = [unit for _, each in loose for unit in each.units for _ in unit.missing]
+        freed = sum(result[2] for result in waiting) + sum(unit.tokens for unit in calling)
+        unread = [each.unread for each in readings]
+        for place, each in enumerate(readings):
+            others = [(at, other) for at, other in loose if at != place]
+            if each.beyond and others and each.start is None:
+                readings[place] = _read_further(place, each, others, freed, counter)
+        if unread == [each.unread for each in readings]:
+            break
+    return readings
+
+
+def _read_further(
+    place: int, each: Reading, others: Sequence[tuple[int, Reading]], freed: int, counter: Counter
+) -> Reading:
+    """Read a slot on to the calls and results that others miss, where they may be."""
+    until = each.until
+    met = False
+    for at, other in others:
+        called = set(other.open) if may_follow(each, other, place < at) else set()
+        answered = set(other.pending) if may_follow(other, each, at < place) else set()
+        met = met or bool(called & each.seen or answered & set(each.open))
+        called -= each.seen
+        answered -= set(each.open)
+        if called or answered:
+            most = len(each.unread) if other.slot.required else LOOK_BACK
+            found = find(each, called, answered, most)
+            if found is not None:
+                farther = max if each.slot.keep == "head" else min
+                until = found if until is None else farther(until, found)
+    if until == each.until and not met:
+        return each
+    limit = each.limit + (freed if met else 0)
+    again = read(each.slot, limit, counter, until=until, limits=each.limits)
+    return again._replace(limit=each.limit)

@@ -1,0 +1,132 @@
+"""The plan: all decisions about one window, as a value.
+
+Owns what a plan says of itself: window and report are made from it, it can be compared, pickled
+and asked for the same window at another budget. The decisions are taken elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from muntin.core.budget import Budget, as_budget
+from muntin.core.counting.counter import Counter
+from muntin.core.planning.breakpoints import place_breakpoints
+from muntin.core.planning.explain import tell_fates, tell_slot
+from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.prefix import track
+from muntin.core.planning.render import Rendered, render
+from muntin.core.planning.slot import Slot
+from muntin.core.planning.verdict import SlotPlan
+from muntin.core.planning.window import Breakpoint, Fate, Window
+from muntin.core.profile import Profile
+from muntin.core.report import Prefix, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """All that was declared for one window; `before` is what the turn before left."""
+
+    slots: tuple[Slot, ...]
+    budget: Budget
+    counter: Counter = field(compare=False)
+    tools: tuple[Mapping[str, Any], ...] = ()
+    profile: Profile | None = None
+    before: LazyFrontier | Frontier | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided about every slot, in window order, and about the window.
+
+    `lead` are the tokens of a user message that the provider wants first; `joined` is what joining
+    texts adds to the sum of their parts. Lists that were declared are not copied: `at` reads them
+    as they are when it is asked.
+    """
+
+    declared: Declaration
+    slots: tuple[SlotPlan, ...]
+    tokens: int
+    lead: int
+    tools: int
+    joined: int
+    fallback: bool
+
+    def window(self) -> Window:
+        """Compose the window."""
+        rendered, frontier, breakpoints = self._composed
+        return Window(
+            messages=tuple(rendered.messages),
+            tools=self.declared.tools,
+            tokens=self.tokens,
+            over_budget=self.over_budget,
+            origins=tuple(rendered.origins),
+            breakpoints=breakpoints,
+            explained=self,
+            lazy_frontier=frontier,
+        )
+
+    def at(self, budget: Budget | int) -> Plan:
+        """Return the plan of the same slots at another budget."""
+        from muntin.core.planning.decide import decide
+
+        return decide(replace(self.declared, budget=as_budget(budget)))
+
+    def report(self) -> Report:
+        """Tell where every token went, and why something is missing."""
+        return self._report
+
+    def fates(self) -> tuple[Fate, ...]:
+        """Tell what became of every declared message, slot by slot."""
+        return tell_fates(self.slots)
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the window is larger than its budget, or has none."""
+        available = self.declared.budget.remaining_input_tokens
+        asked = any(each.reading.units or each.reading.beyond for each in self.slots)
+        return self.tokens > available or (asked and not available)
+
+    @cached_property
+    def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
+        rendered = render(self.slots)
+        starts = [each.step.start(each.slot, each.tokens) for each in self.slots if each.step]
+        frontier, breakpoints = place_breakpoints(
+            rendered,
+            self.declared.profile,
+            self.declared.before,
+            starts=tuple(starts),
+            tools=self.declared.tools,
+            tokens=self.tokens - self.lead,
+            counter=self.declared.counter,
+        )
+        return rendered, frontier, breakpoints
+
+    @cached_property
+    def _report(self) -> Report:
+        return Report(
+            slots=tuple(map(tell_slot, self.slots)),
+            tokens=self.tokens,
+            budget=self.declared.budget.remaining_input_tokens,
+            fallback=self.fallback,
+            over_budget=self.over_budget,
+            tools_tokens=self.tools,
+            joined_tokens=self.joined,
+            lead_tokens=self.lead,
+            tokenizer=self.declared.counter.name,
+            prefix=self._prefix(),
+        )
+
+    def _prefix(self) -> Prefix | None:
+        profile, before = self.declared.profile, self.declared.before
+        caching = profile.caching if profile is not None else None
+        if caching is None and before is None and not any(each.step for each in self.slots):
+            return None
+        _, frontier, _ = self._composed
+        return track(frontier, before, self.slots, tokens=self.tokens, caching=caching)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What can be made from the decisions is made again.
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))

@@ -1,0 +1,95 @@
+"""Verdicts: what was decided about units and slots, as values.
+
+The books enter them, a plan holds them; rendering and explaining only read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from muntin.core.message import Message
+from muntin.core.planning.limits import Limits
+from muntin.core.planning.read import Reading, Unit
+from muntin.core.planning.slot import Slot
+from muntin.core.planning.step import SteppedSlot
+from muntin.core.report import Status
+
+
+class Verdict(NamedTuple):
+    """What became of a unit that is not kept whole: `trimmed` or `dropped`.
+
+    `messages` and `costs` are those that are left (of a dropped unit, the last that were). `rank`
+    says when it was first cut for this `reason`, `fits_with` by how much the slot or the window
+    was then over.
+    """
+
+    status: Status
+    reason: str
+    rank: int
+    fits_with: int
+    messages: tuple[Message, ...]
+    costs: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that are left."""
+        return 0 if self.status == "dropped" else sum(self.costs)
+
+
+def left(
+    units: Iterable[Unit], verdicts: Mapping[int, Verdict]
+) -> Iterator[tuple[Unit, tuple[Message, ...]]]:
+    """Yield the units that stay, with the messages that are left of them."""
+    for unit in units:
+        verdict = verdicts.get(unit.indices[0])
+        if verdict is None:
+            yield unit, unit.messages
+        elif verdict.status != "dropped":
+            yield unit, verdict.messages
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """What was decided about one slot.
+
+    `verdicts` are by the first message of a unit; units without one are kept whole. `limits` and
+    `priority` are those that were in force, `marker` the line that says what is missing.
+    """
+
+    reading: Reading
+    limits: Limits
+    priority: int
+    tokens: int
+    verdicts: Mapping[int, Verdict]
+    marker: Message | None = None
+    beyond_rank: int | None = None
+    step: SteppedSlot | None = None
+
+    @property
+    def slot(self) -> Slot:
+        """The slot as it was declared."""
+        return self.reading.slot
+
+    def is_cut(self) -> bool:
+        """Say whether anything of the slot is missing."""
+        return bool(self.reading.beyond or self.verdicts)
+
+    def left(self) -> Iterator[tuple[Unit, tuple[Message, ...]]]:
+        """Yield the units that stay, with the messages that are left of them."""
+        return left(self.reading.units, self.verdicts)
+
+    def kept(self) -> list[Message]:
+        """Return the messages that stay, in order, the marker first."""
+        units = self.reading.units
+        if self.reading.scattered:
+            pairs = [
+                pair for unit, left in self.left() for pair in zip(unit.indices, left, strict=True)
+            ]
+            messages = [message for _, message in sorted(pairs, key=lambda pair: pair[0])]
+        elif self.verdicts:
+            messages = [message for _, left in self.left() for message in left]
+        else:
+            messages = [message for unit in units for message in unit.messages]
+        return messages if self.marker is None else [self.marker, *messages]
