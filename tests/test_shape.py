@@ -1,0 +1,130 @@
+"""The shape of the tree: sizes, knots, privacy, who makes slots, what is public, what tests mirror."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+import muntin
+from tests.docs.blocks import DOCUMENTS, name_of
+from tests.paths import ROOT
+from tools.tree import graph, knots, places, read
+
+SOURCE = ROOT / "src" / "muntin"
+FILES = read(SOURCE)
+PACKAGES = sorted(module for module, file in FILES.items() if file.is_package)
+
+# What the library promises to export, beside `muntin.__all__`.
+PROMISED = """
+    Message Attachment ToolCall Input system user assistant tool Budget Slots Window Report History
+    Turns Tokens Exact BudgetExceeded MuntinError
+    prompt context when match generate generate_sync config set_tokenizer CacheOptions
+    App Source Wake ContextEntry generator capability flow Action prompt_file Tool Stepped
+    xml_tag render_tagged_context validate_tag_name normalize_tag_name RESERVED_TAG_NAMES raw
+    aggregate contribute
+    Session Decision SlotReport Breakpoint Frontier
+    MissingExtra PromptFileError TokenizerError UnknownModel
+""".split()
+
+# Folders of tests about the whole, which mirror no package.
+WHOLE = {"bench", "docs", "packaging", "reliability"}
+# Test modules that are named after a subject, and the modules that they are about.
+SUBJECTS = {
+    "test_examples.py": "",
+    "test_import.py": "__init__",
+    "test_shape.py": "",
+}
+
+
+def imported(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the modules of ours that a text imports, each with the names it takes from there."""
+    for module, names in re.findall(
+        r"^ *from (muntin[\w.]*) import (\([^)]*\)|.*)$", text, re.MULTILINE
+    ):
+        yield module, re.findall(r"(\w+)(?: as \w+)?(?=[\s,)]|$)", names.partition("#")[0])
+    for module in re.findall(r"^ *import (muntin[\w.]*)", text, re.MULTILINE):
+        yield module, []
+
+
+def test_no_module_uses_what_is_private_to_another():
+    assert places(FILES)["private accesses"] == []
+
+
+def test_above_the_core_only_the_composer_makes_slots():
+    made = [each for each in places(FILES)["composers"] if each.endswith("Slots(")]
+    assert [each for each in made if not each.startswith(("core/", "composer.py"))] == []
+
+
+def test_only_the_core_makes_a_counter():
+    made = [each for each in places(FILES)["composers"] if each.endswith("Counter(")]
+    assert [each for each in made if not each.startswith("core/")] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_lists_what_it_shows_and_shows_it(package):
+    module = import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        getattr(module, name)
+
+
+def test_every_folder_of_the_source_is_a_package():
+    for folder in {path.parent for path in SOURCE.rglob("*.py")}:
+        assert (folder / "__init__.py").exists(), folder
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *sorted((ROOT / "examples").glob("*.py"))], ids=name_of
+)
+def test_users_are_shown_no_import_deeper_than_a_package(document: Path):
+    for module, names in imported(document.read_text(encoding="utf-8")):
+        is_top = module.count(".") == 1
+        assert module in PACKAGES or (is_top and module in FILES), f"{module} is not for users"
+        shown = getattr(import_module(module), "__all__", names)
+        for name in names:
+            assert module == "muntin" or name in shown, f"{module} does not show {name}"
+
+
+def test_every_promised_name_is_importable_from_the_top():
+    assert 45 <= len(muntin.__all__) <= 55
+    for name in {*PROMISED, *muntin.__all__}:
+        getattr(muntin, name)
+
+
+def test_no_file_has_five_hundred_lines():
+    lines = {file.path: len(file.text.splitlines()) for file in FILES.values()}
+    assert {path: count for path, count in lines.items() if count >= 500} == {}
+
+
+def test_no_more_than_four_modules_need_each_other():
+    assert [knot for knot in knots(graph(FILES, late=False)) if len(knot) > 4] == []
+
+
+def test_every_test_module_is_named_after_its_module_or_its_subject_is_known():
+    known = {file.path for file in FILES.values()}
+    folders = {str(Path(path).parent) for path in known} | {path[:-3] for path in known}
+    unknown = []
+    for test in sorted((ROOT / "tests").rglob("test_*.py")):
+        path = test.relative_to(ROOT / "tests")
+        if path.parts[0] not in WHOLE:
+            assert str(path.parent) in folders, f"tests/{path.parent} mirrors nothing"
+            mirrored = path.with_name(path.name.removeprefix("test_")).as_posix() in known
+            if mirrored == (path.as_posix() in SUBJECTS):
+                unknown.append(path.as_posix())
+    assert unknown == []
+
+
+def test_every_module_has_a_test_module_that_is_about_it():
+    tests = [p.relative_to(ROOT / "tests").as_posix() for p in (ROOT / "tests").rglob("test_*.py")]
+    assert set(SUBJECTS) <= set(tests)
+    about = {test.replace("test_", "") for test in tests}
+    for test, modules in SUBJECTS.items():
+        about |= {f"{Path(test).parent / module}.py" for module in modules.split()}
+    missing = sorted({f.path for f in FILES.values() if not f.is_package} - about)
+    print([(k, [Path(p).stem for p in g]) for k, g in groupby(missing, lambda p: str(Path(p).parent))])
+    assert missing == []
