@@ -50,7 +50,7 @@ BOT = prompt(
 
 @pytest.fixture(autouse=True)
 def _one_token_a_character():
-    with config(tokenizer=len):
+    with config.local(tokenizer=len):
         yield
 
 
@@ -133,7 +133,7 @@ def test_settings_merge_from_config_to_call():
         adapt={"*": {"settings": {"c": "adapt", "d": "adapt"}}},
     )
     model = ScriptedModel(["hi"])
-    with config(settings={"a": "config", "b": "config"}):
+    with config.local(settings={"a": "config", "b": "config"}):
         generate_sync(bot, model=model, settings={"d": "call", "c": None})
     assert model.settings == [{"a": "config", "b": "prompt", "c": "adapt", "d": "call"}]
 

@@ -1412,7 +1412,7 @@ def test_settings_merge_from_config_to_prompt_to_adaptation_to_call():
         settings={"b": "prompt", "c": "prompt", "d": "prompt"},
         adapt={"x": {"settings": {"c": "adapt", "d": "adapt"}}},
     )
-    with config(settings=dict.fromkeys("abcd", "config")):
+    with config.local(settings=dict.fromkeys("abcd", "config")):
         shown = p.inspect_sync(provider="x", settings={"d": "call"})
     assert shown.settings == {"a": "config", "b": "prompt", "c": "adapt", "d": "call"}
 
@@ -1423,7 +1423,7 @@ def test_none_never_erases():
         settings={"a": None, "b": 0, "c": 1},
         adapt={"*": {"settings": {"b": None, "c": None}}},
     )
-    with config(settings={"a": 3}):
+    with config.local(settings={"a": 3}):
         shown = p.inspect_sync(settings={"a": None, "b": None, "c": None})
     assert shown.settings == {"a": 3, "b": 0, "c": 1}
 
@@ -1458,9 +1458,9 @@ def ten(text: str) -> int:
 
 def test_a_with_block_sets_the_tokenizer_and_ends():
     before = total()
-    with config(tokenizer=len):
+    with config.local(tokenizer=len):
         assert total() == 100
-        with config(tokenizer=ten):
+        with config.local(tokenizer=ten):
             assert total() == 10
         assert total() == 100
     assert total() == before
@@ -1468,28 +1468,28 @@ def test_a_with_block_sets_the_tokenizer_and_ends():
 
 def test_a_with_block_that_ends_by_an_exception_ends():
     before = total()
-    with pytest.raises(Broken), config(tokenizer=len):
+    with pytest.raises(Broken), config.local(tokenizer=len):
         raise Broken(1, "x")
     assert total() == before
 
 
 def test_a_per_call_tokenizer_wins():
-    with config(tokenizer=ten):
+    with config.local(tokenizer=ten):
         assert total(len) == 100
         assert total("chars/4") == 25
 
 
 def test_what_an_inner_block_does_not_name_stays_as_outside():
-    with config(tokenizer=len), config(settings={"a": 1}), config(tokenizer=ten):
+    with config.local(tokenizer=len), config.local(settings={"a": 1}), config.local(tokenizer=ten):
         assert total() == 10
         assert prompt(system="x").inspect_sync().settings == {"a": 1}
-    with config(tokenizer=len), config(settings={"a": 1}):
+    with config.local(tokenizer=len), config.local(settings={"a": 1}):
         assert total() == 100
 
 
 def test_a_with_block_holds_for_its_task_and_children_only():
     async def asked(tokenizer: Callable[[str], int], gate: asyncio.Barrier) -> int:
-        with config(tokenizer=tokenizer):
+        with config.local(tokenizer=tokenizer):
             await gate.wait()
             child = asyncio.create_task(prompt(system="x" * 100).inspect())
             return (await child).total_tokens
@@ -1509,7 +1509,7 @@ def test_a_with_block_holds_for_its_task_and_children_only():
 def test_a_with_block_does_not_reach_another_thread():
     before = total()
     seen: list[Any] = []
-    with config(tokenizer=ten):
+    with config.local(tokenizer=ten):
         thread = threading.Thread(target=lambda: seen.append(total()))
         thread.start()
         thread.join()
@@ -1537,7 +1537,7 @@ assert p.inspect_sync().settings == {"a": 1, "b": 2}
 set_tokenizer(lambda text: 7)
 assert total() == in_thread(total) == 7
 assert p.inspect_sync().settings == {"a": 1, "b": 2}
-with config(tokenizer=lambda text: 5):
+with config.local(tokenizer=lambda text: 5):
     assert total() == 5
     assert in_thread(total) == 7
     assert p.inspect_sync(tokenizer=len).total_tokens == 100
@@ -1546,7 +1546,7 @@ with config(tokenizer=lambda text: 5):
 assert total() == in_thread(total) == 8
 config(settings={"c": 3})
 assert total() == 8
-later = config(tokenizer=lambda text: 5)
+later = config.local(tokenizer=lambda text: 5)
 set_tokenizer(lambda text: 9)
 with later:
     assert total() == 5
@@ -1566,7 +1566,7 @@ def test_config_and_set_tokenizer_set_the_default_of_the_process():
 def test_a_tokenizer_that_is_none_is_an_error(wrong):
     with pytest.raises(InvalidInput):
         total(wrong)
-    with pytest.raises(InvalidInput), config(tokenizer=wrong):
+    with pytest.raises(InvalidInput), config.local(tokenizer=wrong):
         total()
 
 

@@ -23,7 +23,7 @@ BOT = prompt(use=[RULES, NOTES], system="own")
 
 @pytest.fixture(autouse=True)
 def _one_token_a_character():
-    with config(tokenizer=len):
+    with config.local(tokenizer=len):
         yield
 
 

@@ -993,7 +993,7 @@ def test_the_block_of_a_prompt_file_goes_under_pressure_and_its_text_stays(write
 
 def test_settings_of_the_process_are_the_weakest_and_none_never_erases():
     model = echo()
-    with config(settings={"temperature": 0.1, "top_p": 0.5}):
+    with config.local(settings={"temperature": 0.1, "top_p": 0.5}):
         run(generator(model=model, user="x", settings={"temperature": 0.3, "top_p": None}).run())
     assert model.settings[0] == {"temperature": 0.3, "top_p": 0.5}
 
