@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
@@ -95,6 +95,15 @@ def refuse_awaitable(value: object, what: str) -> None:
 async def settle(value: Awaitable[T] | T) -> T:
     """Return the value, awaited if it must be: of functions that may be sync or async."""
     return await value if inspect.isawaitable(value) else value
+
+
+async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all at once; the first failure, in order, is raised."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 async def in_thread(fn: Callable[[], T]) -> T:

@@ -1,6 +1,6 @@
-"""Inputs: what the caller gives, divided among those who declared it.
+"""Inputs: what the caller gives, divided among the contexts that declared it.
 
-Each context gets an instance of its own model with nothing else in it; whoever declared no model
+Each context gets an instance of its own model with nothing else in it; a context without a model
 sees the merged input.
 """
 

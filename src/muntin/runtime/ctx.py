@@ -181,4 +181,4 @@ class Ctx:
 
     async def run(self, generator: Any, input: Any = None) -> Any:
         """Run a generator inside of this turn, and return its reply."""
-        return await generator._run_in(self._work, input)
+        return await generator.run_in(self._work, input)

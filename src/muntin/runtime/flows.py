@@ -90,7 +90,7 @@ class Flow:
         block = chosen.block
         async with work.settled():
             if isinstance(block, Generator):
-                return await block._run_in(work, valid)
+                return await block.run_in(work, valid)
             return await ask(block, self._what(action), valid, await self._ctx(work, valid))
 
     async def stream(
@@ -107,7 +107,7 @@ class Flow:
         if not isinstance(block, Generator):
             raise InvalidInput(f"{self._what(action)} is a function: only generators can stream")
         work = await self._begin(action, chosen, valid, session, app)
-        events = block._events(work, block.validate(valid), streaming=True)
+        events = block.events(work, block.validate(valid), streaming=True)
         async with aclosing(settling(work, events)) as settled:
             async for event in settled:
                 yield event

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from muntin.agent.loop import MAX_STEPS, PARALLEL, Run, to_the_end
+from muntin.agent.loop import MAX_STEPS, Run, to_the_end
 from muntin.agent.tools import ToolLike
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
@@ -271,8 +271,16 @@ class Work:
                 raise BudgetExceeded(rendered.tokens, rendered.report.budget, rendered.report)
             return rendered
 
-        tokenizer = self.session.counter.tokenizer
-        run = Run(model, window, tools, record, past, max_steps, settings, tokenizer, PARALLEL)
+        run = Run(
+            model,
+            window,
+            tools=tools,
+            record=record,
+            resume=past,
+            max_steps=max_steps,
+            settings=settings,
+            tokenizer=self.session.counter.tokenizer,
+        )
         try:
             async with aclosing(run.events(streaming=streaming)) as events:
                 async for event in events:

@@ -770,7 +770,7 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
             await work.append(draft_of(message, run=begun.position))
         resumed = Work(app, work.session, work.turn, work.owner)
         resumed.resume(await resumed.items())
-        await chat._run_in(resumed)
+        await chat.run_in(resumed)
 
     run(again())
     assert [m.role for m in model.windows[0].messages] == ["user", "assistant", "tool"]

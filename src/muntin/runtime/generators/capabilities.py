@@ -16,7 +16,7 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity, ask
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
-from muntin.runtime.generators.context import Authored, read
+from muntin.runtime.generators.context import ContextSpec, read
 from muntin.settings import check_settings
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
@@ -28,7 +28,7 @@ _DEEPEST = 32
 class Preset:
     """One named part of a capability."""
 
-    context: Authored
+    context: ContextSpec
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 """Generators: a prompt, tagged context, history and the user's message, as one model call.
 
 Declares and checks them, and runs them as turns of their own; what happens in a call is
-`generating`'s.
+`call`'s.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
-from muntin.runtime.generators.context import CONTEXTS, Authored, Told, read
-from muntin.runtime.generators.user import as_history, messages_of
+from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
+from muntin.runtime.generators.history import as_history
+from muntin.runtime.generators.user import messages_of
 from muntin.runtime.recorded_run import Work, in_store, queue, settling
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
@@ -51,7 +52,7 @@ class Generator:
     name: str
     model: str | Model | None
     prompt: Any = field(repr=False)
-    context: Authored = field(repr=False)
+    context: ContextSpec = field(repr=False)
     history: Any
     user: Any = field(repr=False)
     uses: tuple[Use, ...] = field(repr=False)
@@ -106,7 +107,7 @@ class Generator:
         home = self._home(app, session)
         newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
         work = _Preview(*home, newest[0].number + 1 if newest else 1, "")
-        return (await Call.begin(self, work, valid, model)).slots().render()
+        return (await Call.begin(self, work, valid, model)).first_step().render()
 
     async def _turn(
         self,
@@ -122,16 +123,16 @@ class Generator:
         work = await queue(
             *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
         )
-        events = self._events(work, valid, model, record=True, streaming=streaming)
+        events = self.events(work, valid, model, record=True, streaming=streaming)
         async with aclosing(settling(work, events)) as settled:
             async for event in settled:
                 yield event
 
-    async def _run_in(self, work: Work, input: Any = None) -> Reply:
+    async def run_in(self, work: Work, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last_reply(self._events(work, self.validate(input)))
+        return await last_reply(self.events(work, self.validate(input)))
 
-    async def _events(
+    async def events(
         self,
         work: Work,
         valid: Any,
@@ -140,6 +141,7 @@ class Generator:
         record: bool = False,
         streaming: bool = False,
     ) -> AsyncGenerator[Event, None]:
+        """Run inside of a turn, and yield what happens; `record` adds the user's message to it."""
         call = await Call.begin(self, work, valid, model, record=record)
         async with aclosing(call.events(streaming=streaming)) as events:
             async for event in events:
@@ -220,7 +222,7 @@ def generator(
         trimming=trimming,
     )
     check_names(made.uses, what)
-    gather_tools(made, list(known(made.uses)), Told())
+    gather_tools(made, list(known(made.uses)), ResolvedContext())
     return made
 
 
