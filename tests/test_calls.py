@@ -8,7 +8,7 @@ from threading import Event, get_ident
 
 import pytest
 
-from muntin.calls import in_thread
+from muntin.calls import in_thread, together
 
 
 def test_an_idle_thread_is_used_again():
@@ -75,3 +75,22 @@ def test_a_fork_does_not_wait_for_its_parents_threads():
         finally:
             os._exit(answer)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_is_awaited_together_begins_together_and_the_first_failure_in_order_is_raised():
+    begun: list[int] = []
+
+    async def work(number: int, seconds: float) -> int:
+        begun.append(number)
+        await asyncio.sleep(seconds)
+        if number < 0:
+            raise ValueError(number)
+        return number
+
+    async def all_of(*given: tuple[int, float]) -> list[int]:
+        return await together(work(*each) for each in given)
+
+    assert asyncio.run(all_of((1, 0.02), (2, 0), (3, 0.01))) == [1, 2, 3]
+    assert begun == [1, 2, 3]
+    with pytest.raises(ValueError, match="-1"):
+        asyncio.run(all_of((1, 0), (-1, 0.02), (-2, 0)))

@@ -17,10 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from muntin import CacheOptions, InvalidInput, config, context, prompt, when
 from muntin.resolver_cache import ResolverCache
-
-
-class Tenant(BaseModel):
-    org: str
+from tests.words import Tenant
 
 
 class Clock:
@@ -734,6 +731,7 @@ def test_caches_do_not_share():
 PROCESS_DEFAULT = """
 from muntin import config, context, prompt
 from muntin.resolver_cache import ResolverCache
+from tests.words import Tenant
 
 calls = []
 p = prompt(use=[context(id="x", system=lambda: calls.append(1) or "x", cache=True)])

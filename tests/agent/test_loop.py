@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from muntin import Message, Slots, ToolCall, Window, assistant, tool, user
+from muntin import Message, Slots, Window, assistant, tool, user
 from muntin.agent.loop import run_agent, stream_agent
 from muntin.agent.tools import Tool
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, MuntinError, StepLimit
@@ -33,6 +33,7 @@ from muntin.providers.model import (
     Usage,
 )
 from muntin.testing import ScriptedModel
+from tests.words import call
 
 
 def compose(messages: Sequence[Message]) -> Window:
@@ -40,10 +41,6 @@ def compose(messages: Sequence[Message]) -> Window:
     slots.add("input", "go")
     slots.add("run", messages)
     return slots.render()
-
-
-def call(name: str, id: str = "c1", **arguments: Any) -> ToolCall:
-    return ToolCall(id, name, json.dumps(arguments))
 
 
 def echo(text: str) -> str:

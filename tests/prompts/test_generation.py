@@ -37,6 +37,7 @@ from muntin.providers.model import (
     Usage,
 )
 from muntin.testing import ScriptedModel
+from tests import words
 
 BOT = prompt(
     use=[
@@ -48,10 +49,7 @@ BOT = prompt(
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_token_a_character():
-    with config.local(tokenizer=len):
-        yield
+_one_token_a_character = words.one_token_a_character
 
 
 def test_a_prompt_is_composed_sent_and_answered():

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from muntin import (
     Attachment,
@@ -29,6 +28,7 @@ from muntin.prompts.generation import generate_sync
 from muntin.settings import set_tokenizer
 from muntin.testing import ScriptedModel
 from tests.plans import counted_plans
+from tests.words import Answer, look
 
 BOT = prompt(
     system="own",
@@ -36,15 +36,6 @@ BOT = prompt(
     prompt="ask",
 )
 CALL = ToolCall("c1", "look", "{}")
-
-
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
-class Answer(BaseModel):
-    value: int
 
 
 @pytest.mark.parametrize("token_budget", [None, 1_000, 60, 1])

@@ -123,21 +123,6 @@ async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
 class Run:
     """One run of an agent: what was said so far, and what it cost."""
 
-    __slots__ = (
-        "_compose",
-        "_counter",
-        "_gate",
-        "_lock",
-        "_max_steps",
-        "_messages",
-        "_model",
-        "_record",
-        "_settings",
-        "_steps",
-        "_tools",
-        "_usage",
-    )
-
     def __init__(
         self,
         model: str | Model,

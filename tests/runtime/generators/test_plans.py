@@ -6,11 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from muntin import (
     App,
-    Budget,
     Stepped,
     Tool,
     ToolCall,
@@ -23,17 +21,9 @@ from muntin import (
 )
 from muntin.testing import ScriptedModel
 from tests.plans import counted_plans
+from tests.words import Answer, look
 
 TWO = [context(id="a", system="alpha"), when(lambda: True, context(id="b", system="beta"))]
-
-
-class Answer(BaseModel):
-    value: int
-
-
-def look() -> str:
-    """Look."""
-    return "seen"
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -100,19 +90,6 @@ def test_a_generator_counts_exactly_where_the_vocabulary_is_known():
     assert tokenizer("scripted") == "estimate"
     with config.local(tokenizer="chars/3"):
         assert tokenizer("openai/gpt-4o") == "chars/3"
-
-
-def test_the_budget_is_the_generators_else_the_apps_else_the_models():
-    def budget(given: Any = None, of_app: Any = None, of_model: Any = None) -> int:
-        model = ScriptedModel([], budget=of_model)
-        chat = generator(model=model, user="hi", budget=given)
-        app = App("memory:", budget=of_app)
-        return asyncio.run(chat.window(app=app)).report.budget
-
-    assert budget(300, 200, 100) == 300
-    assert budget(None, Budget(200), 100) == 200
-    assert budget(None, None, 100) == 100
-    assert budget() == 128_000
 
 
 def test_under_pressure_history_goes_first_then_context_then_the_run():

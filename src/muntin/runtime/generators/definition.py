@@ -81,7 +81,7 @@ class Generator:
         """
         return await last_reply(self._turn(input, app, session, model, streaming=False))
 
-    async def stream(
+    def stream(
         self,
         input: Any = None,
         *,
@@ -90,9 +90,7 @@ class Generator:
         model: str | Model | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do what `run` does, and yield what happens; the last event is `Finished`."""
-        async with aclosing(self._turn(input, app, session, model, streaming=True)) as events:
-            async for event in events:
-                yield event
+        return self._turn(input, app, session, model, streaming=True)
 
     async def window(
         self,
