@@ -341,7 +341,7 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         if isinstance(error, TimeoutError) and limit.expired():
             text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
         else:
-            # The model gets no traceback; whoever wrote the tool may want one.
+            # The model gets no traceback; the author of the tool may want one.
             _log.info("tool %r failed", call.name, exc_info=error)
             said = f": {error}" if str(error) else ""
             text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"

@@ -2,7 +2,7 @@
 
 Owns what a template may see (fields, never attributes or calls), where it may read (the files
 beside it, at load), what it may cost, and that every error names file and line. It imports
-python-liquid at the top, so whoever needs it imports it late.
+python-liquid at the top, so its users import it late.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
-from muntin.agent.tools import ToolLike, as_tools, problems
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -25,7 +25,7 @@ from muntin.prompts.contexts import context as make_context
 from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
-from muntin.prompts.inputs import as_mapping
+from muntin.prompts.inputs import as_mapping, validate_value
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
@@ -102,9 +102,9 @@ class Generator:
     ) -> Window:
         """Compose the window that `run` would send first; nothing is sent or recorded."""
         valid = self.validate(input)
-        home = self._home(app, session)
-        newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
-        work = _Preview(*home, newest[0].number + 1 if newest else 1, "")
+        place, log = home(app, session, self.name, self._memory)
+        newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
+        work = _Preview(place, log, newest[0].number + 1 if newest else 1, "")
         return (await Call.begin(self, work, valid, model)).first_step().render()
 
     async def _turn(
@@ -118,9 +118,8 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        work = await queue(
-            *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
-        )
+        place = home(app, session, self.name, self._memory)
+        work = await queue(*place, Draft("signal", payload=payload, visibility=HIDDEN))
         events = self.events(work, valid, model, record=True, streaming=streaming)
         async with aclosing(settling(work, events)) as settled:
             async for event in settled:
@@ -150,9 +149,6 @@ class Generator:
     def validate(self, input: Any) -> Any:
         """Return the input as the model that was declared, or say what is wrong with it."""
         return valid_input(self.input, input, self.what)
-
-    def _home(self, app: App | None, session: str | None) -> tuple[App, Session]:
-        return home(app, session, self.name, self._memory)
 
     @property
     def what(self) -> str:
@@ -245,22 +241,20 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
             f"{what}: prompt must be a text, a function, a prompt file, a prompt() or a list of "
             f"texts and contexts, not {prompt!r}"
         )
-    _check_function(prompt, f"{what}: prompt")
-    return check_text(prompt or "", f"{what}: prompt") if not callable(prompt) else prompt
+    if callable(prompt):
+        arity(prompt, f"{what}: prompt")
+        return prompt
+    return check_text(prompt or "", f"{what}: prompt")
 
 
 def _check_user(user: Any, what: str) -> Any:
     if isinstance(user, list | tuple):
         return tuple(_check_user(each, what) for each in user)
-    _check_function(user, what)
-    if not callable(user):
+    if callable(user):
+        arity(user, what)
+    else:
         messages_of(user, what)
     return user
-
-
-def _check_function(value: Any, what: str) -> None:
-    if callable(value):
-        arity(value, what)
 
 
 def _as_budget(budget: Any, what: str) -> Budget | None:
@@ -320,12 +314,6 @@ def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
     """Return the input as an instance of its model; without a model it is what it is."""
     if model is None or isinstance(input, model):
         return input
-    from pydantic import ValidationError
-
-    given = input
-    with suppress(InvalidType):  # a bare value: the model says what it thinks of it
-        given = as_mapping(input)
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
+    with suppress(InvalidType):  # a bare value: the model says what is wrong with it
+        input = as_mapping(input)
+    return validate_value(model, input, what)
