@@ -11,7 +11,7 @@ import inspect
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -95,6 +95,27 @@ def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
             )
         tool_schema(tool)
     return tuple(tools)
+
+
+def merge_tools(
+    offers: Iterable[tuple[str, Sequence[ToolLike]]],
+    *,
+    winners: Sequence[ToolLike] = (),
+    what: str = "",
+) -> tuple[ToolLike, ...]:
+    """Return the tools of all sources, each name once; `winners` replace tools of their name.
+
+    A name that two sources offer is an error naming both; `what` is how the error begins.
+    """
+    found: dict[str, tuple[str, ToolLike]] = {}
+    for source, tools in offers:
+        for tool in tools:
+            name = tool_name(tool)
+            owner, known = found.setdefault(name, (source, tool))
+            if known is not tool or owner != source:  # one context may stand in two places
+                raise InvalidInput(f"{what}tool {name!r} is contributed by {owner} and by {source}")
+    merged = {name: tool for name, (_, tool) in found.items()}
+    return tuple({**merged, **{tool_name(tool): tool for tool in winners}}.values())
 
 
 def tool_name(tool: ToolLike) -> str:
@@ -322,7 +343,7 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         if isinstance(error, TimeoutError) and limit.expired():
             text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
         else:
-            # The model gets no traceback; whoever wrote the tool may want one.
+            # The model gets no traceback; the author of the tool may want one.
             _log.info("tool %r failed", call.name, exc_info=error)
             said = f": {error}" if str(error) else ""
             text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"

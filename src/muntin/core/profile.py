@@ -156,6 +156,11 @@ class Profile:
             caching=caching_of(name),
         )
 
+    @classmethod
+    def of(cls, model: str | None) -> Profile | None:
+        """Do what `for_model` does; a model whose name says no provider has no profile."""
+        return cls.for_model(model) if model is not None and "/" in model else None
+
 
 def _provider_of(model: str) -> str:
     if encoding_for_model(model) is not None:

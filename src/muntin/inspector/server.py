@@ -1,6 +1,6 @@
-"""The server of the inspector: who may ask, and what is answered.
+"""The server of the inspector: which requests are let through, and the answers.
 
-Owns the token, the checks of every request and the headers of every answer. It listens on this
+Owns the token, the checks of every request and the headers of every answer. Listens on this
 machine only, takes GET and HEAD only, and reads; what the answers hold is `data` and `changes`.
 """
 
@@ -72,7 +72,7 @@ def check_installed() -> None:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a token that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 

@@ -276,7 +276,7 @@ async def _read(assets: Assets, id: str) -> bytes:
     return await settle(await in_thread(partial(assets.read, id)))
 
 
-# Uploads under way: whoever wants the same file in the same place waits for the same one.
+# Uploads under way: all that need the same file in the same place wait for one upload.
 _flights: dict[tuple[Any, ...], asyncio.Task[str | None]] = {}
 
 
@@ -292,7 +292,7 @@ async def _upload_once(
         flight = asyncio.create_task(_upload(item, provider, uploader, assets))
         _flights[key] = flight
         flight.add_done_callback(lambda _: _flights.pop(key, None))
-    # One who gives up waiting does not take the file from the others.
+    # A wait that is cancelled does not take the file from the others.
     return await asyncio.shield(flight)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muntin.core.model_name import ModelName
 from muntin.core.profile import Caching, Profile
@@ -49,24 +49,11 @@ def as_model(
 
 
 @lru_cache(maxsize=32)
-def _named(
-    model: str,
-    api: str | None,
-    base_url: str | None,
-    api_key: str | None,
-    timeout: float | None,
-    max_retries: int | None,
-) -> Model:
+def _named(model: str, *options: Any) -> Model:
     from muntin.providers.client import Client
 
-    return Client(
-        model,
-        api=api,
-        base_url=base_url,
-        api_key=api_key,
-        timeout=timeout,
-        max_retries=max_retries,
-    )
+    names = ("api", "base_url", "api_key", "timeout", "max_retries")
+    return Client(model, **dict(zip(names, options, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Api:
             ) from error
 
     def elsewhere(self, base_url: str | None) -> bool:
-        """Say whether requests go to somebody other than the vendor."""
+        """Say whether requests go to another server than the vendor's."""
         address = base_url or os.environ.get(self.address)
         if not address:
             return False
@@ -314,7 +314,7 @@ async def _google_stream(chunks: Any) -> AsyncIterator[Any]:
     try:
         more = True
         while more:
-            # Set only while the SDK works, so that nobody else sees it.
+            # Set only while the SDK works, so that no other code sees it.
             token = _responses.set(seen)
             try:
                 chunk = await anext(chunks, None)

@@ -108,7 +108,7 @@ class Flow:
         if not isinstance(block, Generator):
             raise InvalidInput(f"{self._what(action)} is a function: only generators can stream")
         turn = await self._begin(action, chosen, valid, session, app)
-        events = block.events_in(turn, block.validate(valid), streaming=True)
+        events = block.events(turn, block.validate(valid), streaming=True)
         async with aclosing(turn.settling(events)) as settled:
             async for event in settled:
                 yield event

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from typing import Any, TypeAlias
 
-from muntin.agent.loop import MAX_STEPS, PARALLEL, Run
+from muntin.agent.loop import MAX_STEPS, Run
 from muntin.agent.tools import ToolLike
 from muntin.calls import settle
 from muntin.composer import Composed, Composer
@@ -67,8 +67,16 @@ async def recorded_run(
             raise BudgetExceeded(rendered.tokens, rendered.report.budget, rendered.report)
         return rendered
 
-    tokenizer = composer.counter.tokenizer
-    run = Run(model, window, tools, record, resumed, max_steps, settings, tokenizer, PARALLEL)
+    run = Run(
+        model,
+        window,
+        tools=tools,
+        record=record,
+        resume=resumed,
+        max_steps=max_steps,
+        settings=settings,
+        tokenizer=composer.counter.tokenizer,
+    )
     try:
         async with aclosing(run.events(streaming=streaming)) as events:
             async for event in events:

@@ -22,7 +22,7 @@ from muntin.core.planning.slot import CONTEXT, HISTORY, TIERS, Group, Tier, Trim
 from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context
-from muntin.prompts.definition import prompt
+from muntin.prompts.definition import text_of
 from muntin.threads import in_thread
 from muntin.timeline.past import TimelineMessages
 
@@ -156,7 +156,7 @@ async def _resolve(
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
-        return (await prompt(use=[content]).resolve(given, ctx=ctx)).system, None
+        return (await text_of(content, given, ctx)).system, None
     if isinstance(content, TimelineMessages):
         return await in_thread(lambda: _read(content, most))
     if not callable(content):

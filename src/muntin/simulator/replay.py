@@ -1,4 +1,4 @@
-"""Replaying a recorded conversation: who would have sent what, request by request.
+"""Replaying a recorded conversation: what a policy would have sent, request by request.
 
 Owns what a policy is and how a trace is cut into requests. Prices are the cache model's.
 """

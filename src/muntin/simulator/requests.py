@@ -104,7 +104,7 @@ class Blocks:
             sizes.append(
                 sum(count(call.name) + count(call.arguments) for call in message.tool_calls)
             )
-        # The first block carries what is nobody's: the overhead, a name, attachments.
+        # The first block carries what no part has: the overhead, a name, attachments.
         sizes[0] += self.counter.message(message) - sum(sizes)
         return sizes
 

@@ -1,4 +1,4 @@
-"""Running policies against the cache model: the functions people call."""
+"""Running policies against the cache model: `simulate` and `simulate_trace`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from muntin.simulator.replay import (
     user_policy,
 )
 from muntin.simulator.requests import Blocks, Made, marks_of, usual_marks
-from muntin.simulator.result import Run, Simulation, Step
+from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 PolicyLike: TypeAlias = str | Trimming | UserPolicy
 
@@ -60,13 +60,13 @@ def simulate(
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
-    told = _Teller(rules, pause)
+    sender = _Sender(rules, pause)
     for turn, window in enumerate(windows):
         made = blocks.of_window(window)
         marks = marks_of(window, made) or usual_marks(made, rules)
         retained = sum(block.tokens for block in made.blocks if block.source in history)
-        told.send(turn, made, marks, retained)
-    run = Run("windows", tuple(told.steps))
+        sender.send(turn, made, marks, retained)
+    run = PolicyRun("windows", tuple(sender.steps))
     return Simulation((run,), rules, model=profile.name, dollars=_input_price(profile.name))
 
 
@@ -143,7 +143,7 @@ class Replay:
         self._profile = profile
         self._tokenizer = tokenizer
         self._tools = tuple(tools)
-        self._pause = pause
+        self.pause = pause
         self.moments = list(trace.moments(steps=steps))
         tools_tokens = self.blocks.counter.tools(self._tools)
         self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
@@ -161,7 +161,7 @@ class Replay:
     def paused(self, pause: Pause) -> Replay:
         """Return the same replay with other pauses."""
         other = copy(self)
-        other._pause = pause
+        other.pause = pause
         return other
 
     def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
@@ -181,16 +181,16 @@ class Replay:
             )
         return user_policy(policy, budget)
 
-    def run(self, name: str, policy: Policy) -> Run:
+    def run(self, name: str, policy: Policy) -> PolicyRun:
         """Send what the policy sends, request by request."""
-        told = _Teller(self.rules, self._pause)
+        sender = _Sender(self.rules, self.pause)
         for moment in self.moments:
             sent = policy(moment)
             made = self.blocks.of(sent.messages, sent.sources, self._tools)
             stable = _before_retrieval(made.blocks)
             retained = sum([b.tokens for b in made.blocks if b.source not in _BESIDE])
             most = min(self.history_budget, self._ends[len(moment.said)])
-            told.send(
+            sender.send(
                 moment.turn,
                 made,
                 self._marks(sent, made, stable),
@@ -198,15 +198,15 @@ class Replay:
                 min(1.0, retained / max(1, most)),
                 stable,
             )
-        return Run(name, tuple(told.steps))
+        return PolicyRun(name, tuple(sender.steps))
 
-    def with_best(self, run: Run) -> Run:
+    def with_best(self, run: PolicyRun) -> PolicyRun:
         """Hold a run against the offline optimum at its retention, if that can be had."""
         best = self.optimum(run.retained)
         # Whole turns cannot always keep as much as single messages, and a policy of the user's own
         # may keep more than the history's budget.
         equal = best.retained >= _NEAR * run.retained
-        return Run(run.policy, run.steps, best=best.cost if equal else None)
+        return PolicyRun(run.policy, run.steps, best=best.cost if equal else None)
 
     def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
         """Return the offline optimum that retains as many tokens on average.
@@ -225,7 +225,7 @@ class Replay:
             sent = self.head + said + extra
             # Without marks the provider keeps all of it.
             cached = self.head + said if self.rules.breakpoints else sent
-            expired = _gap(self._pause, number) > self.rules.ttl
+            expired = _gap(self.pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
             points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))
             shared = self.head + said
@@ -244,11 +244,11 @@ class Replay:
         return usual_marks(made, self.rules, stable)
 
 
-class _Teller:
-    """Sends requests and tells each one's story."""
+class _Sender:
+    """Sends requests to the cache model, and keeps what each one cost."""
 
     def __init__(self, rules: Caching, pause: Pause) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[RequestCost] = []
         self._cache = Cache(rules)
         self._rules = rules
         self._pause = _checked(pause)
@@ -271,20 +271,8 @@ class _Teller:
         diverged, cause = _divergence(self._before, made)
         if cause is None and self.steps and not usage.read:
             cause = "expired" if gap > self._rules.ttl else "not cached"
-        self.steps.append(
-            Step(
-                turn,
-                usage.tokens,
-                usage.read,
-                usage.written,
-                usage.uncached,
-                usage.cost,
-                retained,
-                share,
-                diverged,
-                cause,
-            )
-        )
+        paid = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
+        self.steps.append(RequestCost(turn, *paid, retained, share, diverged, cause))
         self._before = _pieces(made, stable)
 
 

@@ -152,10 +152,10 @@ class History:
             raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {limit!r}")
         size = start = len(self._messages)
         if isinstance(limit, Turns):
-            chosen = list(islice(self._turns(), max(0, limit.count)))
+            chosen = list(islice(self.turns(), max(0, limit.count)))
             return self._slice(chosen[-1][0], size) if chosen else []
         total = 0
-        for begin, end in self._turns():
+        for begin, end in self.turns():
             total += sum(self._counter.message(m) for m in self._slice(begin, end))
             if total > limit.count and start < size:
                 break  # the newest turn stays even if it alone is too large
@@ -185,7 +185,7 @@ class History:
         except InvalidInput as error:
             raise type(error)(f"history, message {index}: {error}") from error
 
-    def _turns(self) -> Iterator[tuple[int, int]]:
+    def turns(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each turn, the newest first.
 
         A turn begins at a user message that follows no other; what comes before the first one

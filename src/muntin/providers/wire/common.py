@@ -195,7 +195,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def made_by(part: Reasoning) -> str | None:
-    """Name the provider whose reasoning this is, by its marks; None if nobody signed it."""
+    """Name the provider whose reasoning this is, by its marks; None if it is not signed."""
     extra = part.extra or {}
     if "summary" in extra:
         return "openai"

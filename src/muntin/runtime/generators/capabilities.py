@@ -16,7 +16,7 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity, call_async
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
-from muntin.runtime.generators.context import Authored, read
+from muntin.runtime.generators.context import ContextSpec, read
 from muntin.settings import check_settings
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
@@ -28,7 +28,7 @@ _DEEPEST = 32
 class Preset:
     """One named part of a capability."""
 
-    context: Authored
+    context: ContextSpec
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
 
@@ -236,6 +236,6 @@ async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> An
     made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
-        work = asyncio.ensure_future(call_async(functions, f"functions of {use.author}", ctx))
-        made[key] = (use, work)  # with its owner, so that the id stays its own
+        turn = asyncio.ensure_future(call_async(functions, f"functions of {use.author}", ctx))
+        made[key] = (use, turn)  # with its owner, so that the id stays its own
     return await made[key][1]

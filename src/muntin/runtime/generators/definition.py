@@ -1,7 +1,7 @@
 """Generators: a prompt, tagged context, history and the user's message, as one model call.
 
 Declares and checks them, and runs them as turns of their own; what happens in a call is
-`generating`'s.
+`call`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
-from muntin.agent.tools import ToolLike, as_tools, problems
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -25,14 +25,15 @@ from muntin.prompts.contexts import context as make_context
 from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
-from muntin.prompts.inputs import as_mapping
+from muntin.prompts.inputs import as_mapping, validate_value
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
-from muntin.runtime.generators.context import CONTEXTS, Authored, Told, read
-from muntin.runtime.generators.user import as_history, messages_of
+from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
+from muntin.runtime.generators.history import as_history
+from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
@@ -54,7 +55,7 @@ class Generator:
     name: str
     model: str | Model | None
     prompt: Any = field(repr=False)
-    context: Authored = field(repr=False)
+    context: ContextSpec = field(repr=False)
     history: Any
     user: Any = field(repr=False)
     uses: tuple[Use, ...] = field(repr=False)
@@ -83,7 +84,7 @@ class Generator:
         """
         return await last_reply(self._turn(input, app, session, model, streaming=False))
 
-    async def stream(
+    def stream(
         self,
         input: Any = None,
         *,
@@ -92,9 +93,7 @@ class Generator:
         model: str | Model | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do what `run` does, and yield what happens; the last event is `Finished`."""
-        async with aclosing(self._turn(input, app, session, model, streaming=True)) as events:
-            async for event in events:
-                yield event
+        return self._turn(input, app, session, model, streaming=True)
 
     async def window(
         self,
@@ -106,11 +105,11 @@ class Generator:
     ) -> Window:
         """Compose the window that `run` would send first; nothing is sent or recorded."""
         valid = self.validate(input)
-        home = self._home(app, session)
-        newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
+        place, log = home(app, session, self.name, self._memory)
+        newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
         number = newest[0].number + 1 if newest else 1
-        turn = ActiveTurn(home[0], _Preview(home[1], number))
-        return (await Call.begin(self, turn, valid, model)).slots().render()
+        turn = ActiveTurn(place, _Preview(log, number))
+        return (await Call.begin(self, turn, valid, model)).first_step().render()
 
     async def _turn(
         self,
@@ -123,19 +122,18 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        turn = await ActiveTurn.queue(
-            *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
-        )
-        events = self.events_in(turn, valid, model, record=True, streaming=streaming)
+        place = home(app, session, self.name, self._memory)
+        turn = await ActiveTurn.queue(*place, Draft("signal", payload=payload, visibility=HIDDEN))
+        events = self.events(turn, valid, model, record=True, streaming=streaming)
         async with aclosing(turn.settling(events)) as settled:
             async for event in settled:
                 yield event
 
     async def run_in(self, turn: ActiveTurn, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last_reply(self.events_in(turn, self.validate(input)))
+        return await last_reply(self.events(turn, self.validate(input)))
 
-    async def events_in(
+    async def events(
         self,
         turn: ActiveTurn,
         valid: Any,
@@ -144,6 +142,7 @@ class Generator:
         record: bool = False,
         streaming: bool = False,
     ) -> AsyncGenerator[Event, None]:
+        """Run inside of a turn, and yield what happens; `record` adds the user's message to it."""
         call = await Call.begin(self, turn, valid, model, record=record)
         async with aclosing(call.events(streaming=streaming)) as events:
             async for event in events:
@@ -154,9 +153,6 @@ class Generator:
     def validate(self, input: Any) -> Any:
         """Return the input as the model that was declared, or say what is wrong with it."""
         return valid_input(self.input, input, self.what)
-
-    def _home(self, app: App | None, session: str | None) -> tuple[App, Session]:
-        return home(app, session, self.name, self._memory)
 
     @property
     def what(self) -> str:
@@ -224,7 +220,7 @@ def generator(
         trimming=trimming,
     )
     check_names(made.uses, what)
-    gather_tools(made, list(known(made.uses)), Told())
+    gather_tools(made, list(known(made.uses)), ResolvedContext())
     return made
 
 
@@ -249,22 +245,20 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
             f"{what}: prompt must be a text, a function, a prompt file, a prompt() or a list of "
             f"texts and contexts, not {prompt!r}"
         )
-    _check_function(prompt, f"{what}: prompt")
-    return check_text(prompt or "", f"{what}: prompt") if not callable(prompt) else prompt
+    if callable(prompt):
+        arity(prompt, f"{what}: prompt")
+        return prompt
+    return check_text(prompt or "", f"{what}: prompt")
 
 
 def _check_user(user: Any, what: str) -> Any:
     if isinstance(user, list | tuple):
         return tuple(_check_user(each, what) for each in user)
-    _check_function(user, what)
-    if not callable(user):
+    if callable(user):
+        arity(user, what)
+    else:
         messages_of(user, what)
     return user
-
-
-def _check_function(value: Any, what: str) -> None:
-    if callable(value):
-        arity(value, what)
 
 
 def _as_budget(budget: Any, what: str) -> Budget | None:
@@ -316,12 +310,6 @@ def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
     """Return the input as an instance of its model; without a model it is what it is."""
     if model is None or isinstance(input, model):
         return input
-    from pydantic import ValidationError
-
-    given = input
-    with suppress(InvalidType):  # a bare value: the model says what it thinks of it
-        given = as_mapping(input)
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
+    with suppress(InvalidType):  # a bare value: the model says what is wrong with it
+        input = as_mapping(input)
+    return validate_value(model, input, what)
