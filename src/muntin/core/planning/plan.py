@@ -86,8 +86,11 @@ class Plan:
     def over_budget(self) -> bool:
         """Whether the window is larger than its budget, or has none."""
         available = self.declared.budget.remaining_input_tokens
-        asked = any(each.reading.units or each.reading.beyond for each in self.slots)
-        return self.tokens > available or (asked and not available)
+        if available:
+            return self.tokens > available
+        return any(each.reading.units or each.reading.beyond for each in self.slots) or (
+            self.tokens > 0
+        )
 
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
