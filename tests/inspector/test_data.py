@@ -15,7 +15,7 @@ from muntin.inspector.changes import difference, shares, survival, what_if
 from muntin.inspector.costs import price_of
 from muntin.inspector.data import FEW, messages, sessions, turns, window
 from muntin.inspector.plans import PLANS, Plans
-from muntin.runtime.reports import read_plan
+from muntin.runtime import read_plan
 from muntin.timeline.store import open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import keep
@@ -93,8 +93,8 @@ def test_turns_without_a_report_are_named():
 @pytest.mark.parametrize("budget", [2_000, 3_000, 4_000, 5_000, 7_000, 12_000])
 def test_another_budget_is_what_the_planner_plans(plans, budget):
     record = plans.record(LONG, 20)
-    direct = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, key), budget)
-    expected = direct.render()
+    plan = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, key))
+    expected = plan.at(budget).window()
     told = what_if(plans, LONG, 20, None, budget)
     assert plain(told["report"]) == plain(expected.report.to_dict())
     lines = messages(plans, LONG, 20, budget=budget)
@@ -116,7 +116,7 @@ def test_what_comes_and_goes_is_the_difference_of_the_two_windows(plans):
 def test_lines_hold_the_window_in_order_and_all_that_was_left_out(plans):
     record = plans.record(LONG, 20)
     plan = json.loads(record.plan)
-    direct = read_plan(plan, lambda key: plans.store.content(LONG, key)).render()
+    direct = read_plan(plan, lambda key: plans.store.content(LONG, key)).window()
     told = messages(plans, LONG, 20, limit=100)
     shown = [each for each in told["lines"] if each["place"] is not None]
     assert [each["place"] for each in shown] == list(range(len(direct.messages)))
@@ -205,7 +205,7 @@ def test_the_smallest_budget_is_an_edge_and_none_below_it_will_do(slot):
     plan = json.loads(plans.record("s", 1).plan)
 
     def kept(budget: int) -> Any:
-        made = read_plan(plan, lambda key: store.content("s", key), budget).render()
+        made = read_plan(plan, lambda key: store.content("s", key)).at(budget).window()
         found = next(each for each in made.report.slots if each.index == slot)
         return None if made.over_budget else found
 

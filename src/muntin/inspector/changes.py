@@ -19,7 +19,7 @@ from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
 from muntin.inspector.costs import price_of
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, window
-from muntin.inspector.plans import Planned, Plans, Sight, at, key_of
+from muntin.inspector.plans import Planned, Plans, Sight, key_of
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
 
@@ -68,9 +68,9 @@ def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int)
 
 def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     plans.sight(planned, planned.budget + 1)  # says why, if it cannot be planned again
-    slots = planned.slots
-    assert slots is not None  # else the line above has raised
-    declared = slots.declared
+    plan = planned.plan
+    assert plan is not None  # else the line above has raised
+    declared = plan.declared.slots
     if not 0 <= slot < len(declared):
         raise InvalidInput(f"there is no slot {slot}; there are {len(declared)}")
     most = max(most_budget(planned), planned.budget * 4)
@@ -79,8 +79,8 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     def outcome(budget: int) -> tuple[SlotReport, bool]:
         """Return what becomes of the slot, and whether the window could be sent."""
         if budget not in known:
-            made = at(slots, budget).render()
-            found = next(each for each in made.report.slots if each.index == slot)
+            made = plan.at(budget)
+            found = next(each for each in made.report().slots if each.index == slot)
             known[budget] = found, not made.over_budget
         return known[budget]
 
@@ -151,7 +151,7 @@ def difference(
         "other_tokens": before.tokens,
         "parted": _parted(sight, sight_before, same),
         "prefix": bounded(planned.report.get("prefix")),
-        "price": price_of(planned.plan.get("profile")),
+        "price": price_of(planned.written.get("profile")),
         "slots": _slots(planned.report, earlier.report),
         "came": _gone(now, before),
         "went": _gone(before, now),
@@ -172,8 +172,8 @@ def _alike(now: Window, before: Window) -> int:
 
 
 def _sizes(planned: Planned, window: Window) -> list[int]:
-    assert planned.slots is not None  # it was planned again
-    return [planned.slots.counter.message(message) for message in window.messages]
+    assert planned.plan is not None  # it was planned again
+    return [planned.plan.declared.counter.message(message) for message in window.messages]
 
 
 def _shared_tokens(planned: Planned, now: Window, before: Window) -> int:
