@@ -7,8 +7,7 @@ the fit to look. It takes no decision about what stays; what it returns is never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, MessageLike, role_of
@@ -25,6 +24,7 @@ LOOK_BACK = 100
 Key: TypeAlias = tuple[int, int]
 # A message that was read, and what it costs: (index, message, tokens).
 Read: TypeAlias = tuple[int, Message, int]
+_NONE: Mapping[str, Any] = {}
 
 
 # Tuples, not dataclasses: units are made for most messages of every window, and in no time.
@@ -71,8 +71,8 @@ class Reading(NamedTuple):
     scattered: bool = False
     # Ids of calls without a result so far, with the first message of their units; results whose
     # call was not met; ids of all calls that were read.
-    pending: Mapping[str, int] = MappingProxyType({})
-    open: Mapping[str, Sequence[Read]] = MappingProxyType({})
+    pending: Mapping[str, int] = _NONE
+    open: Mapping[str, Sequence[Read]] = _NONE
     seen: Set[str] = frozenset()
     limit: int = 0
     until: int | None = None
