@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
-from muntin.timeline.store import schema
-from muntin.timeline.store.address import Address, read_address
-from muntin.timeline.store.transaction import Transaction, spelling
+from muntin.timeline.store.sql import schema
+from muntin.timeline.store.sql.address import Address, read_address
+from muntin.timeline.store.sql.transaction import Transaction, spelling
 
 T = TypeVar("T")
 

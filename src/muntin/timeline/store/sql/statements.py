@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from muntin.timeline.store import View
+from muntin.timeline.store.protocols import View
 
 
 def _insert(table: str, columns: str) -> str:
@@ -162,7 +162,10 @@ SELECT turn, step, time FROM muntin_reports WHERE session = :sid
 ORDER BY turn DESC, step DESC LIMIT 1 OFFSET :n"""
 _UP_TO = "WHERE session = :sid AND (turn < :turn OR turn = :turn AND step <= :step)"
 DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"
-INSERT_NAMES = _insert("report_contents", "session, turn, step, hash")
+# All in one statement: a window has hundreds.
+INSERT_NAMES = """
+INSERT INTO muntin_report_contents (session, turn, step, hash)
+SELECT :sid, :turn, :step, value FROM json_each(:names)"""
 # Of the report of a step, which is put again.
 DROP_OWN_NAMES = """
 DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from muntin.timeline.store.address import Kind
+from muntin.timeline.store.sql.address import Kind
 
 
 class Transaction:
@@ -58,7 +58,8 @@ def _for_sqlite(statement: str) -> str:
 
 @cache
 def _for_psycopg(statement: str) -> str:
-    return _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    return text.replace("json_each(", "json_array_elements_text(")
 
 
 def spelling(kind: Kind) -> Callable[[str], str]:

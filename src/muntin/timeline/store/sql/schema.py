@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from muntin.timeline.store.address import Kind
-from muntin.timeline.store.transaction import Transaction
+from muntin.timeline.store.sql.address import Kind
+from muntin.timeline.store.sql.transaction import Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
 # its own index.
