@@ -32,7 +32,7 @@ class Appending:
         drafts = self._drafts
         opened = sum(draft.opens == "turn" for draft in drafts)
         weight = sum(draft.weight for draft in drafts)
-        sid, head, counted, total = tx.one(
+        ((sid, head, counted, total),) = tx.all(
             sql.EXTEND,
             name=self._session,
             n=len(drafts),

@@ -20,11 +20,7 @@ _WORDS: Mapping[Kind, Mapping[str, str]] = {
         "name": "TEXT",
         "is_index": "WITHOUT ROWID",
     },
-    "postgresql": {
-        "id": "BIGSERIAL PRIMARY KEY",
-        "name": 'TEXT COLLATE "C"',
-        "is_index": "",
-    },
+    "postgresql": {"id": "BIGSERIAL PRIMARY KEY", "name": 'TEXT COLLATE "C"', "is_index": ""},
 }
 
 _META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"

@@ -33,10 +33,6 @@ class Transaction:
         rows: list[Any] = self._cursor.fetchall()
         return rows
 
-    def one(self, statement: str, **values: Any) -> Any:
-        """Return the one row."""
-        return self.all(statement, **values)[0]
-
     def scalar(self, statement: str, **values: Any) -> Any:
         """Return the first value of the first row, or None."""
         rows = self.all(statement, **values)
