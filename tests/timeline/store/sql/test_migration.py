@@ -17,7 +17,8 @@ from muntin.runtime.recovery import recovery_tools
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import draft_of
-from muntin.timeline.store import open_store, schema
+from muntin.timeline.store import open_store
+from muntin.timeline.store.sql import schema
 from tests.paths import ROOT
 
 OLD = ROOT / "tests" / "data" / "stores"
