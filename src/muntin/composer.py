@@ -116,10 +116,6 @@ class Composer:
         """Return empty slots whose windows hold the input of the turn exactly once."""
         return TurnSlots(self, asked)
 
-    def compose(self, slots: Slots) -> Composed:
-        """Plan a window, once."""
-        return Composed(slots, slots.render(), self.remembers(slots))
-
     def declared(
         self,
         declared: Sequence[Slot],
@@ -198,22 +194,6 @@ class Composer:
             tokens += self.counter.message(OMITTED)
         return tokens + len(unanswered) * self.counter.missing_result()
 
-    def remembers(self, slots: Slots) -> bool:
-        """Say whether the next window depends on this one, or is compared with it."""
-        caching = self.profile is not None and self.profile.caching is not None
-        return caching or any(
-            each.tier is not None or isinstance(each.trimming, Stepped) for each in slots.declared
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """A planned window and its slots; `remembered` says that the next window depends on it."""
-
-    slots: Slots
-    window: Window
-    remembered: bool
-
 
 class TurnSlots(Slots):
     """The slots that a strategy fills: what it renders is what is sent.
@@ -225,14 +205,13 @@ class TurnSlots(Slots):
         super().__init__(**composer.options())
         self._composer = composer
         self._asked = asked
-        # What was rendered last.
-        self.composed: Composed | None = None
+        # The window that was rendered last.
+        self.rendered: Window | None = None
 
     def render(self) -> Window:
         """Compose the window that is sent when the strategy returns it."""
-        composer = self._composer
-        self.composed = composer.compose(composer.declared(self.declared, self._asked))
-        return self.composed.window
+        self.rendered = self._composer.declared(self.declared, self._asked).render()
+        return self.rendered
 
 
 def _is_sent(message: Message) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from muntin.cli.recording import recording, replay
-from muntin.runtime.reports import read_plan
+from muntin.runtime import read_plan
 from muntin.timeline.store import open_store
 from tests.cli.command import fails, on_terminal, run, said, shown
 from tests.paths import ROOT
@@ -49,7 +49,7 @@ def test_its_sessions_are_the_recording_and_every_window_can_be_planned_again(he
             assert len(reports) == sum(role == "assistant" for role, _ in recorded)
             for record in reports:
                 plan = json.loads(record.plan)
-                window = read_plan(plan, partial(store.content, session)).render()
+                window = read_plan(plan, partial(store.content, session)).window()
                 assert window.report.budget == budget
                 assert window.tokens == json.loads(record.report)["tokens"]
         kept = [json.loads(record.report) for record in store.reports("airline-small")]

@@ -9,7 +9,7 @@ import pytest
 
 from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
 from muntin.timeline.store import open_store
-from muntin.timeline.store.schema import MIGRATIONS
+from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
 from tests.paths import ROOT
 

@@ -115,7 +115,7 @@ def keep(store: Store, session: str, slots: Slots, *, step: int = 1) -> Window:
     """Keep the window of some slots as a new turn of a session."""
     (item,) = Session(session, store=store).append(user("asked"))
     window = slots.render()
-    keep_report(Session(session, store=store), item.turn, step, slots, window, 1_000_000)
+    keep_report(Session(session, store=store), item.turn, step, window, 1_000_000)
     return window
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from muntin import Slots, assistant, user
 from muntin.inspector.plans import Plans
-from muntin.runtime.reports import read_plan
+from muntin.runtime import read_plan
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector import hostile
 from tests.inspector.conftest import Inspector, inspecting, keep, picture, until
@@ -42,7 +42,8 @@ def planned(inspector: Inspector, budget: int, turn: int = TURN) -> Any:
     """Plan a kept window again, without the inspector."""
     record = Plans(inspector.store).record(LONG, turn, 1)
     store = inspector.store
-    return read_plan(json.loads(record.plan), lambda key: store.content(LONG, key), budget).render()
+    plan = read_plan(json.loads(record.plan), lambda key: store.content(LONG, key))
+    return plan.at(budget).window()
 
 
 def assert_shown(page: Any, report: Any) -> None:

@@ -15,7 +15,7 @@ from muntin.core.planning.window import Window
 from muntin.inspector.changes import difference, shares, survival, what_if
 from muntin.inspector.data import messages, window
 from muntin.inspector.plans import Plans
-from muntin.runtime.reports import read_plan
+from muntin.runtime import read_plan
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, keep, past, plain
 from tests.inspector.sample import LONG
@@ -24,8 +24,8 @@ from tests.inspector.sample import LONG
 @pytest.mark.parametrize("budget", [2_000, 3_000, 4_000, 5_000, 7_000, 12_000])
 def test_another_budget_is_what_the_planner_plans(plans, budget):
     record = plans.record(LONG, 20)
-    direct = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, key), budget)
-    expected = direct.render()
+    plan = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, key))
+    expected = plan.at(budget).window()
     told = what_if(plans, LONG, 20, None, budget)
     assert plain(told["report"]) == plain(expected.report.to_dict())
     lines = messages(plans, LONG, 20, budget=budget)
@@ -56,7 +56,7 @@ def test_the_smallest_budget_is_an_edge_and_none_below_it_will_do(slot):
     plan = json.loads(plans.record("s", 1).plan)
 
     def kept(budget: int) -> Any:
-        made = read_plan(plan, lambda key: store.content("s", key), budget).render()
+        made = read_plan(plan, lambda key: store.content("s", key)).at(budget).window()
         found = next(each for each in made.report.slots if each.index == slot)
         return None if made.over_budget else found
 

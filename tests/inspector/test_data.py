@@ -8,7 +8,7 @@ from muntin import Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
 from muntin.inspector.data import FEW, messages, price_of, sessions, turns, window
 from muntin.inspector.plans import PLANS, Plans
-from muntin.runtime.reports import read_plan
+from muntin.runtime import read_plan
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, keep, past, plain
 from tests.inspector.sample import LONG
@@ -57,7 +57,7 @@ def test_turns_without_a_report_are_named():
 def test_lines_hold_the_window_in_order_and_all_that_was_left_out(plans):
     record = plans.record(LONG, 20)
     plan = json.loads(record.plan)
-    direct = read_plan(plan, lambda key: plans.store.content(LONG, key)).render()
+    direct = read_plan(plan, lambda key: plans.store.content(LONG, key)).window()
     told = messages(plans, LONG, 20, limit=100)
     shown = [each for each in told["lines"] if each["place"] is not None]
     assert [each["place"] for each in shown] == list(range(len(direct.messages)))

@@ -15,8 +15,8 @@ import pytest
 from muntin.core.message import user
 from muntin.errors import StoreError
 from muntin.timeline.items import Draft, Item, draft_of
-from muntin.timeline.store import Store, database, open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store import Store, open_store
+from muntin.timeline.store.sql import SqlStore, database
 
 PAGE = 4096
 

@@ -12,10 +12,10 @@ import pytest
 
 from muntin import Slots, Window, assistant, user
 from muntin.core.counting.counter import CharsPerToken
+from muntin.core.planning.stored import read_plan, write_plan
 from muntin.core.profile import Profile
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.reports import read_plan, write_plan
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Record
@@ -29,7 +29,8 @@ def plans(app: App, session: str) -> list[dict[str, Any]]:
 def again(app: App, session: str, record: Record, budget: int | None = None) -> Window:
     """Plan a kept window again."""
     plan = json.loads(record.plan)
-    return read_plan(plan, lambda key: app.store.content(session, key), budget).render()
+    made = read_plan(plan, lambda key: app.store.content(session, key))
+    return (made if budget is None else made.at(budget)).window()
 
 
 def look(n: int) -> str:
@@ -274,7 +275,7 @@ def test_a_stepped_window_is_planned_again_as_it_was(tmp_path):
                     for message in read_plan(
                         json.loads(record.plan), lambda key: app.store.content("c", key)
                     )
-                    .render()
+                    .window()
                     .messages
                 )
                 for record in app.store.reports("c")
@@ -290,7 +291,7 @@ def test_a_window_that_was_not_to_be_cached_is_not_marked_when_it_is_planned_aga
     slots = Slots(50_000, profile=profile if cached else replace(profile, caching=None))
     slots.add("system", "Never promise a refund. " * 500)
     contents: dict[str, str] = {}
-    plan = json.loads(json.dumps(write_plan(slots, contents)))
+    plan = json.loads(json.dumps(write_plan(slots.plan(), contents)))
     window = slots.render()
     assert bool(window.breakpoints) is cached
-    assert read_plan(plan, contents.get).render() == window
+    assert read_plan(plan, contents.get).window() == window

@@ -20,7 +20,7 @@ from muntin.core.planning.window import Window
 from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
-from muntin.inspector.plans import Planned, Plans, Sight, at, key_of
+from muntin.inspector.plans import Planned, Plans, Sight, key_of
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
 
@@ -69,9 +69,9 @@ def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int)
 
 def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     plans.sight(planned, planned.budget + 1)  # says why, if it cannot be planned again
-    slots = planned.slots
-    assert slots is not None  # else the line above has raised
-    declared = slots.declared
+    plan = planned.plan
+    assert plan is not None  # else the line above has raised
+    declared = plan.declared.slots
     if not 0 <= slot < len(declared):
         raise InvalidInput(f"there is no slot {slot}; there are {len(declared)}")
     most = max(most_budget(planned), planned.budget * 4)
@@ -80,8 +80,8 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     def outcome(budget: int) -> tuple[SlotReport, bool]:
         """Return what becomes of the slot, and whether the window could be sent."""
         if budget not in known:
-            made = at(slots, budget).render()
-            found = next(each for each in made.report.slots if each.index == slot)
+            made = plan.at(budget)
+            found = next(each for each in made.report().slots if each.index == slot)
             known[budget] = found, not made.over_budget
         return known[budget]
 
@@ -151,7 +151,7 @@ def difference(
         "other_tokens": before.window.tokens,
         "parted": None if there is None else _parted(now, before, there),
         "prefix": bounded(planned.report.get("prefix")),
-        "price": price_of(planned.plan.get("profile")),
+        "price": price_of(planned.written.get("profile")),
         "slots": _slots(planned.report, earlier.report),
         "came": _gone(now, before),
         "went": _gone(before, now),
@@ -170,7 +170,7 @@ class _Sent:
     @classmethod
     def of(cls, plans: Plans, planned: Planned) -> _Sent:
         sight = plans.sight(planned)
-        profile = planned.slots.profile if planned.slots is not None else None
+        profile = planned.plan.declared.profile if planned.plan is not None else None
         places = wire_order(sight.window.messages, profile is not None and profile.system_first)
         return cls(planned, sight, places, pieces(sight.window.frontier))
 
@@ -191,8 +191,8 @@ class _Sent:
         same = length if there is None else there.message
         if same == len(self.places):
             return self.window.tokens
-        assert self.planned.slots is not None  # the window was planned again
-        count = self.planned.slots.counter.message
+        assert self.planned.plan is not None  # the window was planned again
+        count = self.planned.plan.declared.counter.message
         tokens = sum(count(message) for _, message in self.messages[:same])
         return min(self.window.tokens, tokens + int(self.planned.report["tools_tokens"]))
 

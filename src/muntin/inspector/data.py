@@ -170,12 +170,12 @@ def window(
         "turn": planned.key.turn,
         "step": planned.key.step,
         "time": _time(planned.key.time),
-        "model": planned.plan.get("profile"),
+        "model": planned.written.get("profile"),
         "budget": report["budget"],
         "own_budget": planned.budget,
         "most_budget": most_budget(planned),
         "report": bounded(report),
-        "rules": [_rules(slot) for slot in planned.plan["slots"]],
+        "rules": [_rules(slot) for slot in planned.written["slots"]],
         "tools": [_tool(each) for each in sight.window.tools] if sight else [],
         "marks": _marks(planned, sight.window) if sight else [],
         "messages": len(sight.lines) if sight else 0,
@@ -215,9 +215,9 @@ def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _marks(planned: Planned, window: Window) -> list[dict[str, Any]]:
     """Return where the breakpoints stand, in tokens from the beginning of the window."""
-    if not window.breakpoints or planned.slots is None:
+    if not window.breakpoints or planned.plan is None:
         return []
-    counter = planned.slots.counter
+    counter = planned.plan.declared.counter
     sizes = [counter.message(message) for message in window.messages]
     sums = [*accumulate(sizes, initial=planned.report["tools_tokens"])]
     return [
@@ -300,8 +300,8 @@ def _runs(sight: Sight) -> list[tuple[int, int]]:
 
 def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:
     tokens = None
-    if shown.place is not None and planned.slots is not None:
-        tokens = planned.slots.counter.message(sight.window.messages[shown.place])
+    if shown.place is not None and planned.plan is not None:
+        tokens = planned.plan.declared.counter.message(sight.window.messages[shown.place])
     return {
         "place": shown.place,
         "slot": shown.slot,

@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 
-from muntin.core.budget import as_budget
-from muntin.core.message import as_message, counted
-from muntin.core.planning.slots import Slots
+from muntin.core.planning.plan import Plan
+from muntin.core.planning.stored import read_plan
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.runtime.reports import read_plan
 from muntin.timeline.items import Record, SessionInfo, Turn
 from muntin.view.lines import Line, lines
 
@@ -76,16 +73,16 @@ def key_of(session: str, record: Record) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A kept window: its report as it was, and its plan.
+    """A kept window: its report as it was, what was written of its plan, and the plan.
 
-    `slots` is None if the plan cannot be read any more; `why` says so. `longest` is the length of
-    its longest text.
+    `plan` is None if it cannot be read any more; `why` says so. `longest` is the length of its
+    longest text.
     """
 
     key: Key
     report: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    slots: Slots | None
+    written: Mapping[str, Any]
+    plan: Plan | None
     why: str | None
     longest: int
     size: int
@@ -93,7 +90,7 @@ class Planned:
     @property
     def budget(self) -> int:
         """The budget it was planned with."""
-        return int(self.plan["budget"])
+        return int(self.written["budget"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,7 @@ class Plans:
             del self._sights[each]
 
     def _read(self, key: Key, record: Record) -> Planned:
-        report, plan = json.loads(record.report), json.loads(record.plan)
+        report, written = json.loads(record.report), json.loads(record.plan)
         size = longest = 0
 
         def content(name: str) -> str | None:
@@ -167,17 +164,17 @@ class Plans:
             longest = max(longest, len(text or ""))
             return text
 
-        slots, why = None, None
+        plan, why = None, None
         try:
-            slots = read_plan(plan, content)
-            _note_counts(slots, report)
+            plan = read_plan(written, content, report=report)
         except MuntinError as error:
-            slots, why = None, str(error)
-        return Planned(key, report, plan, slots, why, longest, size)
+            why = str(error)
+        return Planned(key, report, written, plan, why, longest, size)
 
     def sight(self, planned: Planned, budget: int | None = None) -> Sight:
         """Return a window, planned again at its own budget or at another."""
-        if planned.slots is None:
+        plan = planned.plan
+        if plan is None:
             raise InvalidInput(f"this window cannot be planned again: {planned.why}")
         wanted = planned.budget if budget is None else budget
         if wanted != planned.budget and planned.longest > LONGEST:
@@ -189,50 +186,12 @@ class Plans:
         with self._lock:
             known = self._sights.get(place)
             if known is None:
-                window = at(planned.slots, wanted).render()
+                window = (plan if wanted == planned.budget else plan.at(wanted)).window()
                 known = self._sights[place] = Sight(window, lines(window))
             self._sights.move_to_end(place)
             while len(self._sights) > WINDOWS:
                 self._sights.popitem(last=False)
             return known
-
-
-def at(slots: Slots, budget: int) -> Slots:
-    """Return the same slots with another budget."""
-    other = copy(slots)
-    other.budget = as_budget(budget)
-    return other
-
-
-def _note_counts(slots: Slots, report: Mapping[str, Any]) -> None:
-    """Note what every message was counted as, so that no budget counts it again.
-
-    What the report says of a single message is taken from there: a text of many megabytes takes
-    seconds to count.
-    """
-    counter = slots.counter
-    known: Mapping[int, Any] = {}
-    if counter.name == report["tokenizer"]:
-        known = {slot["index"]: slot for slot in report["slots"]}
-    for slot in slots.declared:
-        joined = slot.group is not None and slot.group.join is not None
-        told = None if joined else known.get(slot.index)  # of a joined text, only a share is told
-        sizes: dict[int, int] = {}
-        if told is not None:
-            earlier = told["messages_asked"] - len(slot.messages)
-            sizes = {
-                each["first"] - earlier: each["tokens_asked"]
-                for each in told["decisions"]
-                if each["count"] == 1
-                and each["status"] in ("kept", "trimmed", "dropped")
-                and each["reason"] not in ("beyond_fit", "orphaned")
-            }
-        for index, item in enumerate(slot.messages):
-            message = as_message(item)
-            key = counter.key(message)
-            if key is not None and not message.tool_calls:
-                size = sizes.get(index)
-                counted(message, key, counter.message(message) if size is None else size)
 
 
 def check_budget(value: int) -> int:

@@ -1,11 +1,11 @@
 """The runtime: App, ctx, conversations, entities, generators, flows."""
 
+from muntin.core.planning.stored import read_plan
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
-from muntin.runtime.reports import read_plan
 from muntin.runtime.sources import Source
 from muntin.runtime.wakes import Wake
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import settle
-from muntin.composer import Asked, Composed, Composer, TurnSlots
+from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
+from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
@@ -168,11 +169,11 @@ class Conversation:
             slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
         else:
             given = await self._call("on_context_build", ctx)
-        declared, composed = _meant(given, slots, asked, self._composer)
+        declared, window = _meant(given, slots, asked, self._composer)
 
-        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Composed:
-            if composed is not None and not run:
-                return composed
+        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
+            if window is not None and not run:
+                return window
             return composer.declared(declared, asked, run)
 
         return declare
@@ -199,13 +200,16 @@ def _input(text: str, attachments: Sequence[Attachment]) -> Input:
 
 def _meant(
     given: Any, slots: TurnSlots, asked: Asked, composer: Composer
-) -> tuple[Sequence[Slot], Composed | None]:
-    """Return the slots that a strategy meant, and the window if it has rendered that."""
+) -> tuple[Sequence[Slot], Window | None]:
+    """Return the slots that a strategy meant, and the window if it has rendered one."""
     messages: Any = given
     if isinstance(given, Window):
         # The seed's own ending: `return ctx.slots.render()`.
-        if slots.composed is not None and given is slots.composed.window:
-            return slots.declared, slots.composed
+        if given is slots.rendered:
+            return slots.declared, given
+        # A window of slots of its own.
+        if isinstance(given.explained, Plan) and sum(map(asked.holds, given.messages)) == 1:
+            return given.explained.declared.slots, given
         messages = given.messages
     elif isinstance(given, Mapping):
         if given.get("messages") is None:

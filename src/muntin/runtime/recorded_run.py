@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from muntin.agent.loop import MAX_STEPS, Run
 from muntin.agent.tools import ToolLike
 from muntin.calls import settle
-from muntin.composer import Composed, Composer
+from muntin.composer import Composer
 from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
@@ -20,9 +20,9 @@ from muntin.runtime.in_store import in_store
 from muntin.timeline.items import VISIBLE, Draft, Item, Visibility, draft_of
 from muntin.timeline.project import project
 
-# Declares the slots of the next step, for the messages of the run so far.
+# Declares the slots of the next step, for the messages of the run so far; or gives the window.
 DeclareStep: TypeAlias = Callable[
-    [Composer, tuple[Message, ...]], Slots | Composed | Awaitable[Slots | Composed]
+    [Composer, tuple[Message, ...]], Slots | Window | Awaitable[Slots | Window]
 ]
 
 
@@ -59,10 +59,9 @@ async def recorded_run(
     async def window(messages: tuple[Message, ...]) -> Window:
         await turn.flush()
         previous = await turn.receipts.previous(line)
-        made: Slots | Composed = await settle(declare(composer.after(previous), messages))
-        composed = made if isinstance(made, Composed) else composer.compose(made)
-        await turn.receipts.keep(composed, line)
-        rendered = composed.window
+        made: Slots | Window = await settle(declare(composer.after(previous), messages))
+        rendered = made if isinstance(made, Window) else made.render()
+        await turn.receipts.keep(rendered, line)
         if rendered.over_budget:
             raise BudgetExceeded(rendered.tokens, rendered.report.budget, rendered.report)
         return rendered

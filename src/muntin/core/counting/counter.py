@@ -243,6 +243,15 @@ class Counter:
             tokenizer, attachment_tokens=attachment_tokens, image_formula=profile.image_formula
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the memo, which all counters of a tokenizer share.
+        given = self._attachment_tokens
+        return _again, (
+            self.tokenizer,
+            None if given is ATTACHMENT_TOKENS else given,
+            self._image_formula,
+        )
+
     @property
     def name(self) -> str:
         """The tokenizer's name."""
@@ -365,6 +374,12 @@ class Counter:
         else:
             tokens = given[item.modality]
         return tokens + self.text(file_hint(item.name))
+
+
+def _again(
+    tokenizer: Tokenizer, attachment_tokens: AttachmentTokens | None, image_formula: str
+) -> Counter:
+    return Counter(tokenizer, attachment_tokens=attachment_tokens, image_formula=image_formula)
 
 
 def file_hint(name: str) -> str:

@@ -7,7 +7,7 @@ entered, and when, is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from muntin.core.message import Message
@@ -16,7 +16,7 @@ from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Key, Reading, Unit
 from muntin.core.planning.slot import Group, Slot
 from muntin.core.planning.step import SteppedSlot, advance
-from muntin.core.planning.verdict import SlotPlan, Verdict, left
+from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Status
 
 OVER_CAP = "over_cap"
@@ -51,9 +51,9 @@ class Books:
         self._units: dict[Key, Unit] = {}
         self._highest = self._highest_priority()
         # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts.
+        self.added = 0
         self._joins: dict[Group, list[Reading]] = {}
-        self._joined: dict[Group, int] = {}
-        self._added: dict[Group, int] = {}
+        self._joined: dict[Group, tuple[int, int]] = {}
         for each in self.readings:
             group = each.slot.group
             if group is not None and group.join is not None:
@@ -66,7 +66,7 @@ class Books:
     @property
     def total(self) -> int:
         """The tokens of the window's messages as they stand."""
-        return self._booked + sum(self._added.values())
+        return self._booked + self.added
 
     @property
     def capping(self) -> bool:
@@ -128,14 +128,22 @@ class Books:
         ]
         return max(others, default=0)
 
-    def holds(self, reading: Reading, unit: Unit) -> bool:
-        """Say whether no pressure may drop a unit: required slots, the input, system messages by
-        default (joined texts go by their declared priorities alone)."""
+    def held(self, reading: Reading) -> Sequence[Unit]:
+        """Return the units that no pressure may drop: required slots, the input, system messages
+        by default (joined texts go by their declared priorities alone)."""
         slot = reading.slot
         if slot.required or slot.is_input:
-            return True
-        joined = slot.group is not None and slot.group.join is not None
-        return self.calm and unit.system and not joined
+            return reading.units
+        if not self.calm or (slot.group is not None and slot.group.join is not None):
+            return ()
+        return [unit for unit in reading.units if unit.system]
+
+    def holds(self, reading: Reading, unit: Unit) -> bool:
+        """Say whether no pressure may drop a unit."""
+        slot = reading.slot
+        if slot.required or slot.is_input or not unit.system:
+            return slot.required or slot.is_input
+        return bool(self.held(reading))
 
     def family(self, unit: Unit) -> tuple[Unit, ...]:
         """Return a unit with its parts in other slots."""
@@ -159,26 +167,30 @@ class Books:
     def drop(self, unit: Unit, over: int | None = None) -> None:
         """Drop a unit, with its parts in other slots."""
         over = self.over(unit.slot) if over is None else over
-        for each in self.family(unit):
-            if not self.is_dropped(each):
-                self._note(each, "dropped", over, *self.now(each))
+        for each in self.family(unit) if unit.mates else (unit,):
+            before = self.verdict(each)
+            if before is None:
+                self._note(each, None, "dropped", over, each.messages, each.costs)
+            elif before.status != "dropped":
+                self._note(each, before, "dropped", over, before.messages, before.costs)
 
     def cut(self, unit: Unit, number: int, message: Message, tokens: int) -> None:
         """Put a shorter message in the place of one of a unit's."""
         messages, costs = self.now(unit)
         messages = (*messages[:number], message, *messages[number + 1 :])
         costs = (*costs[:number], tokens, *costs[number + 1 :])
-        self._note(unit, "trimmed", self.over(unit.slot), messages, costs)
+        over = self.over(unit.slot)
+        self._note(unit, self.verdict(unit), "trimmed", over, messages, costs)
 
     def _note(
         self,
         unit: Unit,
+        before: Verdict | None,
         status: Status,
         over: int,
         messages: tuple[Message, ...],
         costs: tuple[int, ...],
     ) -> None:
-        before = self.verdict(unit)
         if before is None or before.reason != self.reason:
             rank = self._next_rank()
         else:
@@ -264,27 +276,29 @@ class Books:
 
     def joined(self, group: Group) -> int:
         """Return the tokens of a joined text, when it was last counted."""
-        return self._joined[group]
+        return self._joined[group][0]
 
     def measure(self, group: Group, without: Collection[Reading] = ()) -> int:
         """Count the joined text that would be left without these slots."""
         assert group.join is not None
         gone = {each.slot.index for each in without}
         texts = [
-            messages[0].text
+            self.now(unit)[0][0].text
             for each in self._joins[group]
             if each.slot.index not in gone
-            for _, messages in left(each.units, self._verdicts.get(each.slot.index, {}))
+            for unit in each.units
+            if not self.is_dropped(unit)
         ]
         text = group.join.join(texts)
         return self.counter.overhead + self.counter.text(text) if text else 0
 
     def recount(self, group: Group) -> None:
         """Count a joined text again, after a change of its parts."""
-        self._joined[group] = tokens = self.measure(group)
-        self._added[group] = tokens - sum(
-            self._sizes[each.slot.index] for each in self._joins[group]
-        )
+        tokens = self.measure(group)
+        parts = sum([self._sizes[each.slot.index] for each in self._joins[group]])
+        before = self._joined.get(group, (0, 0))
+        self._joined[group] = tokens, tokens - parts
+        self.added += tokens - parts - before[1]
 
     def step(self, reading: Reading, most: int) -> None:
         """Make a history begin later, so that it has at most so many tokens."""
@@ -316,8 +330,3 @@ class Books:
                 for index in [each.slot.index]
             ]
         )
-
-    @property
-    def added(self) -> int:
-        """What joining texts adds to the sum of their parts."""
-        return sum(self._added.values())

@@ -13,7 +13,14 @@ from typing import Any
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Other
-from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier, LazyFrontier, Start, digest
+from muntin.core.planning.frontier import (
+    USER_BREAKPOINTS,
+    Frontier,
+    LazyFrontier,
+    Start,
+    digest,
+    lasting_count,
+)
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.planning.window import Breakpoint
@@ -33,9 +40,11 @@ def place_breakpoints(
     counter: Counter,
 ) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
     """Choose the breakpoints, and keep what the next turn must know."""
-    order = wire_order(rendered.messages, profile is not None and profile.system_first)
-    messages = [rendered.messages[place] for place in order]
-    slots = [rendered.slots[place] for place in order]
+    messages, slots = rendered.messages, rendered.slots
+    order: Sequence[int] = range(len(messages))
+    if profile is not None and profile.system_first:
+        order = wire_order(messages, True)
+        messages, slots = [messages[n] for n in order], [slots[n] for n in order]
     caching = profile.caching if profile is not None else None
     places: list[int] = []
     breakpoints: tuple[Breakpoint, ...] = ()
@@ -52,8 +61,6 @@ def place_breakpoints(
         messages=messages,
         slots=slots,
         tools=tools,
-        lasting=lasting_count(slots),
-        trunk=lasting_count(slots, inputs=True),
         tokens=tokens,
         counter=counter,
         known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
@@ -67,17 +74,6 @@ def wire_order(messages: Sequence[Message], system_first: bool) -> list[int]:
     if system_first:
         places.sort(key=lambda place: messages[place].role != "system")
     return places
-
-
-def lasting_count(slots: Sequence[Slot], *, inputs: bool = False) -> int:
-    """Return how many messages, from the first, are expected to stand in the next window too.
-
-    With `inputs`, the current input is taken to become history, as it mostly does.
-    """
-    for place, slot in enumerate(slots):
-        if not (inputs if slot.is_input else slot.lasting):
-            return place
-    return len(slots)
 
 
 def choose_breakpoints(

@@ -144,7 +144,7 @@ def _need(books: Books, each: Reading) -> int:
     slot = each.slot
     held = 0
     if slot.required or not slot.is_input:
-        held = sum([books.tokens(unit) for unit in each.units if books.holds(each, unit)])
+        held = sum([books.tokens(unit) for unit in books.held(each)])
     return max(min(books.limits(slot.index).floor, books.size(slot.index)), held)
 
 

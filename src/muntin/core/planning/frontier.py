@@ -138,8 +138,6 @@ class LazyFrontier:
         messages: Sequence[Message],
         slots: Sequence[Slot],
         tools: Sequence[Mapping[str, Any]],
-        lasting: int,
-        trunk: int,
         tokens: int,
         counter: Counter,
         known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
@@ -149,8 +147,6 @@ class LazyFrontier:
         self.messages = messages
         self._slots = slots
         self._tools = tools
-        self._lasting = lasting
-        self._trunk = trunk
         self._tokens = tokens
         self._counter = counter
         self._known = known
@@ -194,7 +190,7 @@ class LazyFrontier:
     @cached_property
     def trunk_tokens(self) -> int:
         """What the next turn will find again, if the current input becomes history."""
-        return self._tokens_before(self._trunk)
+        return self._tokens_before(lasting_count(self._slots, inputs=True))
 
     def _tokens_before(self, place: int) -> int:
         gone = sum(self._counter.message(each) for each in self.messages[place:])
@@ -209,15 +205,27 @@ class LazyFrontier:
                 break
             digests.append(name)
         digests += [digest(message) for message in self.messages[len(digests) :]]
+        lasting = lasting_count(self._slots)
         return Frontier(
             self.starts,
             breakpoints=self.breakpoints,
             tools=_hash(compact_json(list(self._tools))) if self._tools else "",
             digests=tuple(digests),
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
-            lasting=self._lasting,
-            lasting_tokens=self._tokens_before(self._lasting),
+            lasting=lasting,
+            lasting_tokens=self._tokens_before(lasting),
         )
+
+
+def lasting_count(slots: Sequence[Slot], *, inputs: bool = False) -> int:
+    """Return how many messages, from the first, are expected to stand in the next window too.
+
+    With `inputs`, the current input is taken to become history, as it mostly does.
+    """
+    for place, slot in enumerate(slots):
+        if not (inputs if slot.is_input else slot.lasting):
+            return place
+    return len(slots)
 
 
 def digest(message: Message) -> str:

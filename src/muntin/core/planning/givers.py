@@ -103,11 +103,7 @@ class Joined:
 
         The order is fixed, so the number is found by bisection: a few counts, not one per drop.
         """
-        free = [
-            each
-            for each in self.readings
-            if not any(books.holds(each, unit) for unit in each.units)
-        ]
+        free = [each for each in self.readings if not books.held(each)]
         space = books.goal - (books.total - books.joined(self.group))
         few, enough = 0, len(free)
         if free and books.measure(self.group, free) <= space:

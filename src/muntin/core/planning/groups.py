@@ -147,6 +147,6 @@ def join(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
                 f"{group.name!r} have role {roles[group]!r}; joined texts share one role"
             )
         tokens = unit.tokens - counter.overhead
-        unit = unit._replace(costs=(tokens,), tokens=tokens)
-        result[place] = each._replace(units=(unit,), tokens=tokens)
+        unit = Unit(unit.slot, unit.indices, unit.messages, (tokens,), tokens, unit.system)
+        result[place] = Reading(each.slot, (unit,), tokens, 1, limit=each.limit, limits=each.limits)
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import role_of
@@ -19,8 +19,7 @@ from muntin.core.planning.slot import Slot
 from muntin.core.planning.step import Ground, SteppedSlot, advance, high_levels, room_for
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """What was read of all slots, in window order.
 
     `goal` is what the window is to fit, `room` what ceilings are shares of. `calm` says that no
@@ -127,6 +126,8 @@ def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:
     """Read further where tool groups across slots may be torn, or leave room when they go."""
     while any(each.beyond for each in readings):
         loose = [(place, each) for place, each in enumerate(readings) if each.open or each.pending]
+        if not loose:
+            break
         waiting = [result for _, each in loose for found in each.open.values() for result in found]
         calling = [unit for _, each in loose for unit in each.units for _ in unit.missing]
         freed = sum(result[2] for result in waiting) + sum(unit.tokens for unit in calling)

@@ -18,7 +18,7 @@ from muntin.core.planning.explain import tell_fates, tell_slot
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
-from muntin.core.planning.slot import Slot
+from muntin.core.planning.slot import Slot, Stepped
 from muntin.core.planning.verdict import SlotPlan
 from muntin.core.planning.window import Breakpoint, Fate, Window
 from muntin.core.profile import Profile
@@ -83,11 +83,24 @@ class Plan:
         return tell_fates(self.slots)
 
     @property
+    def is_followed(self) -> bool:
+        """Whether the next window depends on this one, or is compared with it."""
+        profile = self.declared.profile
+        caching = profile is not None and profile.caching is not None
+        return caching or any(
+            each.tier is not None or isinstance(each.trimming, Stepped)
+            for each in self.declared.slots
+        )
+
+    @property
     def over_budget(self) -> bool:
         """Whether the window is larger than its budget, or has none."""
         available = self.declared.budget.remaining_input_tokens
-        asked = any(each.reading.units or each.reading.beyond for each in self.slots)
-        return self.tokens > available or (asked and not available)
+        if available:
+            return self.tokens > available
+        return any(each.reading.units or each.reading.beyond for each in self.slots) or (
+            self.tokens > 0
+        )
 
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:

@@ -7,8 +7,7 @@ the fit to look. It takes no decision about what stays; what it returns is never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, MessageLike, role_of
@@ -25,6 +24,7 @@ LOOK_BACK = 100
 Key: TypeAlias = tuple[int, int]
 # A message that was read, and what it costs: (index, message, tokens).
 Read: TypeAlias = tuple[int, Message, int]
+_NONE: Mapping[str, Any] = {}
 
 
 # Tuples, not dataclasses: units are made for most messages of every window, and in no time.
@@ -71,8 +71,8 @@ class Reading(NamedTuple):
     scattered: bool = False
     # Ids of calls without a result so far, with the first message of their units; results whose
     # call was not met; ids of all calls that were read.
-    pending: Mapping[str, int] = MappingProxyType({})
-    open: Mapping[str, Sequence[Read]] = MappingProxyType({})
+    pending: Mapping[str, int] = _NONE
+    open: Mapping[str, Sequence[Read]] = _NONE
     seen: Set[str] = frozenset()
     limit: int = 0
     until: int | None = None
@@ -104,13 +104,31 @@ def read(
             return Reading(slot, (unit,), tokens, 1, limit=limit, until=until, limits=limits)
         reader = _Reader(slot, counter)
         if slot.trim_behavior == "char" and slot.keep == "head":
-            found = reader.from_head(limit, until)
+            units = reader.from_head(limit, until)
         else:
-            found = reader.from_tail(limit, until, start or 0, leading)
+            units = reader.from_tail(limit, until, start or 0, leading)
     except Exception as error:
         error.add_note(f"while reading slot {slot.name!r}")
         raise
-    return found._replace(limit=limit, until=until, start=start, limits=limits)
+    return Reading(
+        slot,
+        units,
+        sum([unit.tokens for unit in units]),
+        len(slot.messages),
+        reader.unread,
+        reader.beyond(units),
+        tuple(reader.left_out),
+        reader.scattered,
+        {call_id: unit.indices[0] for unit in units for call_id in unit.missing}
+        if reader.waits
+        else {},
+        reader.open,
+        reader.seen,
+        limit,
+        until,
+        start,
+        limits,
+    )
 
 
 class _Reader:
@@ -118,6 +136,7 @@ class _Reader:
 
     def __init__(self, slot: Slot, counter: Counter) -> None:
         self.slot = slot
+        self.index = slot.index
         self.items = slot.messages
         self.counter = counter
         self.units: list[Unit] = []
@@ -126,8 +145,12 @@ class _Reader:
         self.open: dict[str, list[Read]] = {}
         self.unread = range(0)
         self.scattered = False
+        # Whether a call without a result was read.
+        self.waits = False
 
-    def from_tail(self, limit: int, until: int | None, start: int, leading: bool) -> Reading:
+    def from_tail(
+        self, limit: int, until: int | None, start: int, leading: bool
+    ) -> tuple[Unit, ...]:
         items, counter = self.items, self.counter
         total = first = 0
         while leading and first < len(items) and role_of(items[first]) == "system":
@@ -139,17 +162,18 @@ class _Reader:
         opening, self.units = self.units, []
         index = len(items)
         stop = index if until is None else until
+        take, count = self.take_message, counter.message
         while index > first and ((total <= limit and index > start) or index > stop):
             index -= 1
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
-            total += self.take_message(index, message, counter.message(message))
+            total += take(index, message, count(message))
         if index > first:
             self.unread = range(first, index)
             self.look(range(index - 1, max(first, index - LOOK_BACK) - 1, -1))
-        return self.finish(opening)
+        return (*opening, *self.units[::-1])
 
-    def from_head(self, limit: int, until: int | None) -> Reading:
+    def from_head(self, limit: int, until: int | None) -> tuple[Unit, ...]:
         items = self.items
         stop = -1 if until is None else until
         total = end = 0
@@ -167,31 +191,15 @@ class _Reader:
             self.take_answers(unanswered, self.unread)
         for index in range(end - 1, -1, -1):
             self.take(index)
-        return self.finish([])
+        return tuple(self.units[::-1])
 
-    def finish(self, opening: list[Unit]) -> Reading:
-        self.units.reverse()
-        units = tuple(opening + self.units)
-        beyond = 0
-        if self.unread:
-            looked_at = [index for unit in units for index in unit.indices]
-            looked_at += [index for index, _, _ in self.left_out]
-            beyond = len(self.unread) - sum([index in self.unread for index in looked_at])
-        return Reading(
-            self.slot,
-            units,
-            sum([unit.tokens for unit in units]),
-            len(self.items),
-            self.unread,
-            beyond,
-            tuple(self.left_out),
-            self.scattered,
-            pending={call_id: unit.indices[0] for unit in units for call_id in unit.missing}
-            if self.seen
-            else {},
-            open=self.open,
-            seen=self.seen,
-        )
+    def beyond(self, units: Sequence[Unit]) -> int:
+        """Return how many messages were not looked at."""
+        if not self.unread:
+            return 0
+        looked_at = [index for unit in units for index in unit.indices]
+        looked_at += [index for index, _, _ in self.left_out]
+        return len(self.unread) - sum([index in self.unread for index in looked_at])
 
     def take(self, index: int) -> None:
         message = convert(self.items[index], self.slot, index)
@@ -213,9 +221,9 @@ class _Reader:
         if content.__class__ is tuple and self.belongs_to_next(index, message):
             self.units.append(_prepended(self.units.pop(), index, message, tokens))
             return tokens
-        self.units.append(
-            Unit(self.slot.index, (index,), (message,), (tokens,), tokens, role == "system")
-        )
+        # The quickest way to make one: most messages of every window come here.
+        fields = (self.index, (index,), (message,), (tokens,), tokens, role == "system", (), ())
+        self.units.append(tuple.__new__(Unit, fields))
         return tokens
 
     def take_calls(self, index: int, message: Message, tokens: int) -> int:
@@ -243,7 +251,8 @@ class _Reader:
         if len(members) > 2:  # results come in any order
             members.sort(key=lambda member: member[0])
         indices, messages, costs = zip(*members, strict=True)
-        unit = Unit(self.slot.index, indices, messages, costs, sum(costs), False, tuple(missing))
+        unit = Unit(self.index, indices, messages, costs, sum(costs), False, tuple(missing))
+        self.waits = self.waits or bool(missing)
         if indices[-1] - indices[0] >= len(indices):
             self.scattered = True
         self.units.append(unit)

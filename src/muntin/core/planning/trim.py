@@ -7,7 +7,8 @@ slot is trimmed, when, and to what size is decided elsewhere; the books are told
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from muntin.core.message import Message, Role, as_message, at_of, role_of
 from muntin.core.parts import Part, Reasoning, Text
@@ -36,8 +37,7 @@ def shrink(books: Books, reading: Reading, target: int, *, floor: int = 0, cut_a
         trim.make_room_for_marker()
 
 
-@dataclass(frozen=True, slots=True)
-class _Trim:
+class _Trim(NamedTuple):
     """One slot on its way to a size; `beside` is what the other slots had when it set out."""
 
     books: Books
@@ -57,13 +57,13 @@ class _Trim:
 
     def aim(self) -> int:
         """Return the size wanted; without a floor it may be negative, if others are to give too."""
-        target = self.target
-        if not self.books.capping:  # what went with units of this slot need not be given here
-            target += self.beside - self.books.beside(self.slot.index)
+        target, books = self.target, self.books
+        if not books.capping:  # what went with units of this slot need not be given here
+            target += self.beside - books.beside(self.reading.slot.index)
         return max(target, self.floor) if self.floor else target
 
     def is_done(self) -> bool:
-        return self.size <= self.aim()
+        return self.books.size(self.reading.slot.index) <= self.aim()
 
     def body(self) -> None:
         """Trim the slot, without a thought for a marker."""
@@ -88,14 +88,13 @@ class _Trim:
                 return
             if not self.gives(unit) or not books.may_drop(self.reading, unit):
                 continue
-            if self.size - books.tokens(unit) < cut_at and self.cut_unit(unit):
+            if cut_at and self.size - books.tokens(unit) < cut_at and self.cut_unit(unit):
                 return
             books.drop(unit)
 
     def gives(self, unit: Unit) -> bool:
         """Say whether dropping a unit would free anything."""
-        books = self.books
-        return not books.is_dropped(unit) and (books.tokens(unit) > 0 or bool(unit.mates))
+        return self.books.tokens(unit) > 0 or (bool(unit.mates) and not self.books.is_dropped(unit))
 
     def cut_unit(self, unit: Unit) -> bool:
         """Cut the texts of one unit until the slot fits; leave it as it was if that cannot be."""
@@ -230,7 +229,7 @@ class _Trim:
                 if tokens > target or not self.size:
                     return
                 beside = books.beside(slot.index)
-                replace(self, target=target - tokens, floor=0, beside=beside).body()
+                self._replace(target=target - tokens, floor=0, beside=beside).body()
                 if body and not self.size:
                     return  # a marker is not worth the last of the content
 

@@ -5,8 +5,7 @@ The books enter them, a plan holds them; rendering and explaining only read them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from muntin.core.message import Message
@@ -33,25 +32,17 @@ class Verdict(NamedTuple):
     costs: tuple[int, ...]
 
     @property
+    def left(self) -> tuple[Message, ...]:
+        """The messages that are left."""
+        return () if self.status == "dropped" else self.messages
+
+    @property
     def tokens(self) -> int:
         """The tokens that are left."""
         return 0 if self.status == "dropped" else sum(self.costs)
 
 
-def left(
-    units: Iterable[Unit], verdicts: Mapping[int, Verdict]
-) -> Iterator[tuple[Unit, tuple[Message, ...]]]:
-    """Yield the units that stay, with the messages that are left of them."""
-    for unit in units:
-        verdict = verdicts.get(unit.indices[0])
-        if verdict is None:
-            yield unit, unit.messages
-        elif verdict.status != "dropped":
-            yield unit, verdict.messages
-
-
-@dataclass(frozen=True, slots=True)
-class SlotPlan:
+class SlotPlan(NamedTuple):
     """What was decided about one slot.
 
     `verdicts` are by the first message of a unit; units without one are kept whole. `limits` and
@@ -78,18 +69,24 @@ class SlotPlan:
 
     def left(self) -> Iterator[tuple[Unit, tuple[Message, ...]]]:
         """Yield the units that stay, with the messages that are left of them."""
-        return left(self.reading.units, self.verdicts)
+        for unit in self.reading.units:
+            verdict = self.verdicts.get(unit.indices[0])
+            if verdict is None:
+                yield unit, unit.messages
+            elif verdict.status != "dropped":
+                yield unit, verdict.messages
 
     def kept(self) -> list[Message]:
         """Return the messages that stay, in order, the marker first."""
-        units = self.reading.units
+        units, verdicts = self.reading.units, self.verdicts
         if self.reading.scattered:
             pairs = [
                 pair for unit, left in self.left() for pair in zip(unit.indices, left, strict=True)
             ]
             messages = [message for _, message in sorted(pairs, key=lambda pair: pair[0])]
-        elif self.verdicts:
-            messages = [message for _, left in self.left() for message in left]
         else:
-            messages = [message for unit in units for message in unit.messages]
+            messages = []
+            for unit in units:
+                verdict = verdicts.get(unit.indices[0])
+                messages += unit.messages if verdict is None else verdict.left
         return messages if self.marker is None else [self.marker, *messages]

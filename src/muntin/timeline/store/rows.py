@@ -20,6 +20,8 @@ from muntin.timeline.items import (
     VISIBLE,
     Draft,
     Item,
+    SessionInfo,
+    Turn,
     Visibility,
     check_id,
     from_microseconds,
@@ -183,6 +185,19 @@ def _known(data: str) -> Message | None:
 def _counts(tokens: str) -> dict[str, int]:
     counts: dict[str, int] = json.loads(tokens)
     return counts
+
+
+def to_turn(row: Sequence[Any]) -> Turn:
+    """Read a row: number, status, first, owner, until, resumable."""
+    number, status, first, owner, until, resumable = row
+    lease = None if until is None else from_microseconds(until)
+    return Turn(number, status, first, owner, lease, bool(resumable))
+
+
+def to_info(row: Sequence[Any]) -> SessionInfo:
+    """Read a row: name, head, turn, created, updated."""
+    name, head, turn, created, updated = row
+    return SessionInfo(name, head, turn, from_microseconds(created), from_microseconds(updated))
 
 
 def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:

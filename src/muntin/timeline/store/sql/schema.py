@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from muntin.timeline.store.address import Kind
-from muntin.timeline.store.transaction import Transaction
+from muntin.timeline.store.sql.address import Kind
+from muntin.timeline.store.sql.transaction import Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
 # its own index.
@@ -20,11 +20,7 @@ _WORDS: Mapping[Kind, Mapping[str, str]] = {
         "name": "TEXT",
         "is_index": "WITHOUT ROWID",
     },
-    "postgresql": {
-        "id": "BIGSERIAL PRIMARY KEY",
-        "name": 'TEXT COLLATE "C"',
-        "is_index": "",
-    },
+    "postgresql": {"id": "BIGSERIAL PRIMARY KEY", "name": 'TEXT COLLATE "C"', "is_index": ""},
 }
 
 _META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"

@@ -12,12 +12,13 @@ import psycopg
 import pytest
 
 from muntin import App, Session, user
+from muntin.runtime import read_plan
 from muntin.runtime.recovery import recovery_tools
-from muntin.runtime.reports import read_plan
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import draft_of
-from muntin.timeline.store import open_store, schema
+from muntin.timeline.store import open_store
+from muntin.timeline.store.sql import schema
 from tests.paths import ROOT
 
 OLD = ROOT / "tests" / "data" / "stores"
@@ -166,8 +167,8 @@ def test_every_kept_window_can_be_planned_again(store):
         for record in records:
             plan, report = json.loads(record.plan), json.loads(record.report)
             content = partial(store.content, session)
-            assert read_plan(plan, content).render().tokens == report["tokens"]
-            assert read_plan(plan, content, 10_000).render().messages
+            assert read_plan(plan, content).window().tokens == report["tokens"]
+            assert read_plan(plan, content).at(10_000).window().messages
 
 
 def test_contents_are_forgotten_when_no_report_names_them_any_more(url):
@@ -186,7 +187,7 @@ def test_contents_are_forgotten_when_no_report_names_them_any_more(url):
             assert [record.turn for record in app.store.reports("chat")] == [5, 6, 7, 8, 9]
             for record in app.store.reports("chat"):
                 plan = json.loads(record.plan)
-                read_plan(plan, lambda key: app.store.content("chat", key)).render()
+                read_plan(plan, lambda key: app.store.content("chat", key)).window()
 
     asyncio.run(talk())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from muntin.timeline.store.address import Kind
+from muntin.timeline.store.sql.address import Kind
 
 
 class Transaction:
@@ -33,10 +33,6 @@ class Transaction:
         rows: list[Any] = self._cursor.fetchall()
         return rows
 
-    def one(self, statement: str, **values: Any) -> Any:
-        """Return the one row."""
-        return self.all(statement, **values)[0]
-
     def scalar(self, statement: str, **values: Any) -> Any:
         """Return the first value of the first row, or None."""
         rows = self.all(statement, **values)
@@ -58,7 +54,8 @@ def _for_sqlite(statement: str) -> str:
 
 @cache
 def _for_psycopg(statement: str) -> str:
-    return _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    return text.replace("json_each(", "json_array_elements_text(")
 
 
 def spelling(kind: Kind) -> Callable[[str], str]:

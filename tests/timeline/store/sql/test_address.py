@@ -4,7 +4,7 @@ import pytest
 
 from muntin.errors import InvalidInput
 from muntin.timeline.store import open_store
-from muntin.timeline.store.address import read_address
+from muntin.timeline.store.sql.address import read_address
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
-from muntin.timeline.store import schema
-from muntin.timeline.store.address import Address, read_address
-from muntin.timeline.store.transaction import Transaction, spelling
+from muntin.timeline.store.sql import schema
+from muntin.timeline.store.sql.address import Address, read_address
+from muntin.timeline.store.sql.transaction import Transaction, spelling
 
 T = TypeVar("T")
 
@@ -33,6 +33,11 @@ KEPT = 5
 # Any number, the same for all: held while tables are made.
 _MIGRATION_LOCK = 0x6D756E74
 
+# No transaction is begun but by us, and any thread may use a connection that no other does.
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "sqlite": {"isolation_level": None, "check_same_thread": False},
+    "postgresql": {"autocommit": True},
+}
 _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 # Two transactions in each other's way: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
@@ -128,11 +133,9 @@ class Database:
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
+                died = self.kind == "postgresql" and connection.closed
                 # One that died while it lay idle is replaced: nothing was done on it yet.
-                died = isinstance(error, self._driver.Error) and getattr(
-                    connection, "closed", False
-                )
-                if new or not died:
+                if new or not died or not isinstance(error, self._driver.Error):
                     raise
 
     def _keep(self, connection: Any) -> None:
@@ -164,12 +167,7 @@ class Database:
         return StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
 
     def _connect(self) -> Any:
-        options = dict(self._address.options)
-        if self.kind == "sqlite":
-            options |= {"isolation_level": None, "check_same_thread": False}
-        else:
-            options["autocommit"] = True  # as above: we say BEGIN ourselves
-        connection = self._driver.connect(**options)
+        connection = self._driver.connect(**self._address.options, **_OPTIONS[self.kind])
         try:
             self._set_up(connection)
         except BaseException:

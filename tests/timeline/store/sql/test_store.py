@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 from muntin import user
 from muntin.timeline.items import Record, draft_of
-from muntin.timeline.store import statements
-from muntin.timeline.store.sql import SqlStore
-from muntin.timeline.store.transaction import Transaction
+from muntin.timeline.store.sql import SqlStore, statements
+from muntin.timeline.store.sql.transaction import Transaction
 
 
 def put(store, turn, *names, keep=10, time=0):

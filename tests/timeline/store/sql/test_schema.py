@@ -10,8 +10,9 @@ import pytest
 
 from muntin import StoreError, user
 from muntin.timeline.session import Session
-from muntin.timeline.store import open_store, schema
+from muntin.timeline.store import open_store
 from muntin.timeline.store.conformance.facts import at_once
+from muntin.timeline.store.sql import schema
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
 

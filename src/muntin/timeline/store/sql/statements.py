@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from muntin.timeline.store import View
+from muntin.timeline.store.protocols import View
 
 
 def _insert(table: str, columns: str) -> str:
@@ -18,12 +18,8 @@ def _insert(table: str, columns: str) -> str:
 
 # Ids are values, never SQL.
 _SID = "(SELECT id FROM muntin_sessions WHERE name = :session)"
-_ITEM = ", ".join(
-    f"muntin_items.{name}"
-    for name in (
-        *("position", "turn", "kind", "run", "client", "history", "transient", "time"),
-        *("tokens", "data"),
-    )
+_ITEM = (
+    "i.position, i.turn, i.kind, i.run, i.client, i.history, i.transient, i.time, i.tokens, i.data"
 )
 _TURN = "SELECT number, status, first, owner, until, resumable FROM muntin_turns"
 _INFO = "SELECT name, head, turn, created, updated FROM muntin_sessions"
@@ -44,15 +40,9 @@ ON CONFLICT (name) DO UPDATE SET
     total = muntin_sessions.total + excluded.total, updated = excluded.updated
 RETURNING id, head, turn, total"""
 SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
-# The session itself last.
+_PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents", "frontiers")
 DELETES = [
-    *(
-        f"DELETE FROM muntin_{table} WHERE session = {_SID}"
-        for table in (
-            *("items", "turns", "entries"),
-            *("reports", "report_contents", "contents", "frontiers"),
-        )
-    ),
+    *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
     "DELETE FROM muntin_sessions WHERE name = :session",
 ]
 
@@ -64,7 +54,7 @@ INSERT_ITEMS = _insert(
 )
 RECOUNT = "UPDATE muntin_items SET tokens = :counted WHERE session = :sid AND position = :at"
 REACH = f"""
-SELECT {_ITEM} FROM muntin_items
+SELECT {_ITEM} FROM muntin_items i
 WHERE session = {_SID}
     AND total > (SELECT total FROM muntin_sessions WHERE name = :session) - :weight
 ORDER BY total, position LIMIT 1"""
@@ -72,39 +62,37 @@ INSERT_ENTRY = _insert("entries", "session, entry, position, ended")
 END_ENTRY = """
 UPDATE muntin_entries SET ended = :at WHERE session = :sid AND entry = :name AND ended IS NULL"""
 _VERSIONS = f"""
-SELECT {_ITEM} FROM muntin_entries JOIN muntin_items
-    ON muntin_items.session = muntin_entries.session
-    AND muntin_items.position = muntin_entries.position
-WHERE muntin_entries.session = {_SID} AND """
-LIVE = f"{_VERSIONS} ended IS NULL ORDER BY muntin_entries.position"
-VERSIONS = f"{_VERSIONS} entry = :name ORDER BY muntin_entries.position"
+SELECT {_ITEM} FROM muntin_entries e
+JOIN muntin_items i ON i.session = e.session AND i.position = e.position
+WHERE e.session = {_SID} AND """
+LIVE = f"{_VERSIONS} ended IS NULL ORDER BY e.position"
+VERSIONS = f"{_VERSIONS} entry = :name ORDER BY e.position"
 
 
 @cache
 def read(view: View, given: frozenset[str]) -> str:
     """Return the statement that reads the items which a combination of limits leaves."""
     # With a bound on positions, that on turns must not lure the database to the other index.
-    turn = "muntin_items.turn + 0" if "after" in given else "muntin_items.turn"
+    turn = "i.turn + 0" if "after" in given else "i.turn"
     limits = {
         "after": "position > :after",
         "before": "position < :before",
         "first_turn": f"{turn} >= :first_turn",
         "last_turn": f"{turn} <= :last_turn",
-        "settled": "(muntin_turns.status != 'failed' OR muntin_items.turn >= :settled)",
+        "settled": "(t.status != 'failed' OR i.turn >= :settled)",
     }
-    wanted = [f"muntin_items.session = {_SID}"]
+    wanted = [f"i.session = {_SID}"]
     wanted += [clause for name, clause in limits.items() if name in given]
     if view != "all":
         wanted.append(view)  # a column of its own
     joined = order = ""
     if "settled" in given:
-        joined = """ JOIN muntin_turns ON muntin_turns.session = muntin_items.session
-            AND muntin_turns.number = muntin_items.turn"""
+        joined = " JOIN muntin_turns t ON t.session = i.session AND t.number = i.turn"
     if "newest" in given:
         order = " ORDER BY position DESC LIMIT :newest"
     elif "oldest" in given:
         order = " ORDER BY position LIMIT :oldest"
-    return f"SELECT {_ITEM} FROM muntin_items{joined} WHERE {' AND '.join(wanted)}{order}"
+    return f"SELECT {_ITEM} FROM muntin_items i{joined} WHERE {' AND '.join(wanted)}{order}"
 
 
 # Turns and leases.
@@ -162,7 +150,10 @@ SELECT turn, step, time FROM muntin_reports WHERE session = :sid
 ORDER BY turn DESC, step DESC LIMIT 1 OFFSET :n"""
 _UP_TO = "WHERE session = :sid AND (turn < :turn OR turn = :turn AND step <= :step)"
 DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"
-INSERT_NAMES = _insert("report_contents", "session, turn, step, hash")
+# All in one statement: a window has hundreds.
+INSERT_NAMES = """
+INSERT INTO muntin_report_contents (session, turn, step, hash)
+SELECT :sid, :turn, :step, value FROM json_each(:names)"""
 # Of the report of a step, which is put again.
 DROP_OWN_NAMES = """
 DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""

@@ -1,0 +1,211 @@
+"""Stored plans: what a plan was made of, as JSON that names its contents by hash.
+
+Reading decides again: a plan is a pure function of what was declared. Pure functions; where JSON
+and contents are kept is the caller's affair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from muntin.core.budget import Budget
+from muntin.core.checks import digest
+from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
+from muntin.core.message import Message, as_message, counted
+from muntin.core.parts import compact_json
+from muntin.core.planning import decide as deciding
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.markers import read_marker, write_marker
+from muntin.core.planning.plan import Declaration, Plan
+from muntin.core.planning.slot import Group, Slot, Stepped
+from muntin.core.profile import as_profile
+from muntin.errors import InvalidInput
+
+# For each token of the budget: about twice what a window can hold, for looking at larger ones.
+_CHARACTERS = 8
+# Fields of a slot that are written if they are not the default, by their keys.
+_RULES = {
+    **{
+        name: name
+        for name in (
+            "priority",
+            "max_ratio",
+            "min_ratio",
+            "min_tokens",
+            "position",
+            "role",
+            "trim_behavior",
+            "max_tokens",
+            "tier",
+            "keep",
+            "required",
+            "made",
+            "is_input",
+            "excluded",
+            "detail",
+            "lasting",
+        )
+    },
+    "mark": "breakpoint",
+}
+
+
+def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
+    """Return a plan as JSON that names contents by hash, and put the contents into `contents`."""
+    declared = plan.declared
+    budget = declared.budget.remaining_input_tokens
+    before, profile = declared.before, declared.profile
+    if before is not None and not isinstance(before, Frontier):
+        before = before.frontier
+    return {
+        "previous": None if before is None else before.to_dict(),
+        "budget": budget,
+        "tokenizer": declared.counter.name,
+        "profile": profile.name if profile else None,
+        "caching": profile is not None and profile.caching is not None,
+        "tools": [_put(_named(dict(tool)), contents) for tool in declared.tools],
+        "slots": [_write_slot(slot, budget * _CHARACTERS, contents) for slot in declared.slots],
+    }
+
+
+def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, Any]:
+    defaults = Slot("", 0)
+    rules = {
+        key: getattr(slot, name)
+        for key, name in _RULES.items()
+        if getattr(slot, name) != getattr(defaults, name)
+    }
+    if slot.group is not None:
+        group = slot.group
+        rules["group"] = [group.name, group.join, group.interleave, group.share]
+    if isinstance(slot.trimming, Stepped):
+        rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
+    marker = write_marker(slot.marker)
+    if marker is not None:
+        rules["marker"] = marker
+    messages = [_put(_content(message), contents) for message in _shown(slot, most)]
+    return {"name": slot.name, "messages": messages, **rules}
+
+
+def _shown(slot: Slot, characters: int) -> list[Message]:
+    """Return the messages of a slot that a window could show; of a long list the newest."""
+    newest: list[Message] = []
+    for each in reversed(slot.messages):
+        if characters < 0:
+            break
+        newest.append(as_message(each))
+        characters -= len(newest[-1].text) + 1
+    return newest[::-1]
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _content(message: Message) -> tuple[str, str]:
+    return _named(message.to_dict())
+
+
+def _named(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a content as JSON, and the name under which it is kept."""
+    text = compact_json(data)
+    return digest(text, size=12), text
+
+
+def _put(content: tuple[str, str], contents: dict[str, str]) -> str:
+    key, contents[content[0]] = content
+    return key
+
+
+def read_plan(
+    written: Mapping[str, Any],
+    content: Callable[[str], str | None],
+    *,
+    tokenizer: TokenizerLike | None = None,
+    report: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Return the plan that was written, decided again; `at` gives it at another budget.
+
+    Without `tokenizer` the one that counted then is used, or the estimate if it has no name by
+    which it could be found again. What the `report` of the window says of the size of messages
+    is not counted again.
+    """
+
+    def get(key: str) -> Any:
+        text = content(key)
+        if text is None:
+            raise InvalidInput(f"the content {key!r} of this plan is no longer kept")
+        return json.loads(text)
+
+    profile = as_profile(written["profile"])
+    if profile is not None and not written.get("caching", True):  # a prompt file may say so
+        profile = replace(profile, caching=None)
+    slots = [_read_slot(index, each, get) for index, each in enumerate(written["slots"])]
+    declared = Declaration(
+        tuple(slots),
+        Budget(written["budget"]),
+        Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])),
+        tuple(get(key) for key in written["tools"]),
+        profile,
+        Frontier.from_dict(written["previous"]) if written.get("previous") else None,
+    )
+    if report is not None:
+        _note_counts(declared, report)
+    return deciding.decide(declared)
+
+
+def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]) -> Slot:
+    rules = {name: written[key] for key, name in _RULES.items() if key in written}
+    if "group" in written:
+        name, join, interleave, share = written["group"]
+        rules["group"] = Group(name, join=join, interleave=interleave, share=share)
+    if "stepped" in written:
+        low, retain = written["stepped"]
+        rules["trimming"] = Stepped(low=low, retain=retain)
+    if "marker" in written:
+        rules["marker"] = read_marker(written["marker"])
+    messages = tuple(Message.from_dict(get(key)) for key in written["messages"])
+    return Slot(written["name"], index, messages, **rules)
+
+
+def _tokenizer(name: str) -> str:
+    try:
+        as_tokenizer(name)
+    except InvalidInput:
+        return "estimate"
+    return name
+
+
+def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
+    """Note what every message was counted as, so that no budget counts it again.
+
+    What the report says of a single message is taken from there: a text of many megabytes takes
+    seconds to count.
+    """
+    counter = declared.counter
+    known: Mapping[int, Any] = {}
+    if counter.name == report["tokenizer"]:
+        known = {slot["index"]: slot for slot in report["slots"]}
+    for slot in declared.slots:
+        joined = slot.group is not None and slot.group.join is not None
+        told = None if joined else known.get(slot.index)  # of a joined text, only a share is told
+        sizes = {} if told is None else _told_sizes(told, len(slot.messages))
+        for index, item in enumerate(slot.messages):
+            message = as_message(item)
+            key = counter.key(message)
+            if key is not None and not message.tool_calls:
+                size = sizes.get(index)
+                counted(message, key, counter.message(message) if size is None else size)
+
+
+def _told_sizes(told: Mapping[str, Any], size: int) -> dict[int, int]:
+    """Return what a report says of single messages, by their places in what is kept of a slot."""
+    earlier = told["messages_asked"] - size
+    return {
+        each["first"] - earlier: each["tokens_asked"]
+        for each in told["decisions"]
+        if each["count"] == 1
+        and each["status"] in ("kept", "trimmed", "dropped")
+        and each["reason"] not in ("beyond_fit", "orphaned")
+    }
