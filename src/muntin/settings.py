@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from muntin.core.checks import check_text
-from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
+from muntin.core.counting.counter import (
+    AttachmentTokens,
+    Counter,
+    TokenizerLike,
+    as_tokenizer,
+)
 from muntin.core.profile import Profile
 from muntin.errors import InvalidType, MuntinError
 from muntin.resolver_cache import ResolverCache
@@ -47,11 +52,15 @@ def defaults() -> Defaults:
     return _local.get() or _Process.defaults
 
 
-def counter_for(profile: Profile | None, tokenizer: TokenizerLike | None) -> Counter:
+def counter_for(
+    profile: Profile | None,
+    tokenizer: TokenizerLike | None,
+    attachment_tokens: AttachmentTokens | None = None,
+) -> Counter:
     """Return how tokens are counted: by `tokenizer`, else by the one of `config(...)`, else
     exactly where the model's vocabulary is known."""
     chosen = defaults().tokenizer if tokenizer is None else tokenizer
-    return Counter.of(profile, tokenizer=chosen)
+    return Counter.of(profile, tokenizer=chosen, attachment_tokens=attachment_tokens)
 
 
 def _given(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
-from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
+from muntin.core.counting.counter import Counter, Tokenizer
 from muntin.core.counting.exact import hf_tokenizer
 from muntin.core.message import Message, as_message
 from muntin.core.profile import Profile
@@ -75,13 +75,10 @@ def count(
 
 def _counter(model: str | None, tokenizer: str | None) -> Counter:
     profile = None if model is None else Profile.for_model(model)
-    chosen: Tokenizer = as_tokenizer(profile.tokenizer if profile else None)
-    if tokenizer is not None:
-        file = tokenizer.endswith(".json")
-        chosen = hf_tokenizer(tokenizer) if file else as_tokenizer(tokenizer)
-    if profile is None:
-        return Counter(chosen)
-    return Counter(chosen, image_formula=profile.image_formula)
+    chosen: Tokenizer | str | None = tokenizer
+    if tokenizer is not None and tokenizer.endswith(".json"):
+        chosen = hf_tokenizer(tokenizer)
+    return Counter.of(profile, tokenizer=chosen)
 
 
 def _window(model: str | None) -> int | None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
+from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Input
 from muntin.core.model_name import ModelName
-from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
+from muntin.core.profile import Profile
 from muntin.errors import InvalidInput
 from muntin.prompts.files import prompt_file
 from muntin.view.bar import bar
@@ -95,11 +96,11 @@ def _compose(
     file = prompt_file(path)
     model = _model(provider, file.config.get("model"))
     output = file.config.get("max_tokens")
-    slots = Slots(
-        Budget.of(model, max_output_tokens=output) if budget is None else budget,
+    slots = Composer.of(
+        None if model is None else Profile.for_model(model).name,
+        budget=Budget.of(model, max_output_tokens=output) if budget is None else budget,
         tokenizer=tokenizer,
-        profile=model,
-    )
+    ).slots()
     rendered = file.render(values)
     slots.add("system", rendered.system, required=True)
     if rendered.user is not None:

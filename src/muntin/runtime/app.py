@@ -54,7 +54,7 @@ class App:
         self.tokenizer = tokenizer
         self.keep_reports = check_size(keep_reports, "keep_reports")
         self._owned = isinstance(store, str)
-        self.store = open_store(store) if isinstance(store, str) else store
+        self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
         self._wakes = Wakes(self)
 

@@ -225,7 +225,7 @@ def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
 
 
 def _hash(text: str) -> str:
-    return digest(text, size=8)
+    return digest(text, 8)
 
 
 def declare_sources(

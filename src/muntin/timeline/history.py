@@ -17,6 +17,7 @@ from muntin.core.planning.groups import link
 from muntin.core.planning.read import read
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.errors import InvalidInput, InvalidType
+from muntin.settings import counter_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class History:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
         self._messages: tuple[MessageLike, ...] = tuple(messages)
-        self._counter = counter or Counter(tokenizer, attachment_tokens=attachment_tokens)
+        self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -17,6 +17,7 @@ from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
 from muntin.errors import StoreError
+from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import (
@@ -56,8 +57,8 @@ class Session:
         mend: bool = True,
     ) -> None:
         self.id = check_session_id(id)
-        self.store = open_store(store) if isinstance(store, str) else store
-        self.counter = counter or Counter(tokenizer)
+        self.store = open_store(store, lazy=True) if isinstance(store, str) else store
+        self.counter = counter or counter_for(None, tokenizer)
         self.items = Items(self, window)
         self._mends = mend
 

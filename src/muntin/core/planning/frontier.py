@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from muntin.core import checks
 from muntin.core.checks import check_size
+from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Part, Text, compact_json
@@ -24,6 +24,7 @@ from muntin.errors import InvalidInput, InvalidType
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.
 USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 _VERSION = 1
+_BYTES = 8  # of a digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Frontier:
     @property
     def hash(self) -> str:
         """One digest of all that was sent: the tools, then the messages."""
-        return _hash("\n".join((self.tools, *self.digests)))
+        return hashed("\n".join((self.tools, *self.digests)), _BYTES)
 
     def digest(self, place: int) -> str | None:
         """Return the digest of a message, or None if there was none."""
@@ -209,7 +210,7 @@ class LazyFrontier:
         return Frontier(
             self.starts,
             breakpoints=self.breakpoints,
-            tools=_hash(compact_json(list(self._tools))) if self._tools else "",
+            tools=hashed(compact_json(list(self._tools)), _BYTES) if self._tools else "",
             digests=tuple(digests),
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
             lasting=lasting,
@@ -234,19 +235,19 @@ def digest(message: Message) -> str:
     if content.__class__ is tuple:
         content = _plain(content)
     if message.attachments or content.__class__ is not str or _without_breakpoints(message.extra):
-        return _hash(_full_text(message))
+        return hashed(_full_text(message), _BYTES)
     # Most messages, and by far the quickest way: this may be done for a whole window every turn.
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
     if not message.tool_calls:
         sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
-        return _hash(f"{sizes}{role}{result}{name}{content}")
+        return hashed(f"{sizes}{role}{result}{name}{content}", _BYTES)
     pieces: list[str] = [role, result, name, content]
     for call in message.tool_calls:
         if call.extra:
-            return _hash(_full_text(message))
+            return hashed(_full_text(message), _BYTES)
         pieces += (call.id, call.name, call.arguments)
     # Lengths, so that no text can look like the next piece.
-    return _hash(f"{[len(piece) for piece in pieces]}{''.join(pieces)}")
+    return hashed(f"{[len(piece) for piece in pieces]}{''.join(pieces)}", _BYTES)
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
@@ -275,7 +276,3 @@ def _without_breakpoints(data: Mapping[str, Any] | None) -> dict[str, Any]:
         if data is None
         else {key: value for key, value in data.items() if key not in USER_BREAKPOINTS}
     )
-
-
-def _hash(text: str) -> str:
-    return checks.digest(text, size=8)

@@ -110,7 +110,7 @@ def _content(message: Message) -> tuple[str, str]:
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return a content as JSON, and the name under which it is kept."""
     text = compact_json(data)
-    return digest(text, size=12), text
+    return digest(text, 12), text
 
 
 def _put(content: tuple[str, str], contents: dict[str, str]) -> str:

@@ -8,12 +8,12 @@ from muntin.timeline.store.protocols import Store
 DEFAULT_URL = "sqlite:///muntin.db"
 
 
-def open_store(url: str = DEFAULT_URL, *, create: bool = True) -> Store:
+def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = False) -> Store:
     """Open the store at an address.
 
     `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
     `memory:` lives as long as the object. Without `create` a store that is not there yet is an
-    error.
+    error. With `lazy` nothing is opened before the first use.
     """
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {url!r}")
@@ -29,4 +29,4 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True) -> Store:
         )
     from muntin.timeline.store.sql import SqlStore
 
-    return SqlStore(url, create=create)
+    return SqlStore(url, create=create, lazy=lazy)

@@ -109,7 +109,7 @@ def test_a_turn_of_a_wake_is_resumable_and_no_other(store):
     found = [(id, turn.number) for id in turns for turn in turns[id] if turn.resumable]
     assert found == [("helper/killed", 1)]
     for id in ("killed/chat", "helper/killed"):
-        Session(id, store=store)  # marks what a dead process left as failed
+        Session(id, store=store).mend()
     assert [turn.status for turn in store.turns("killed/chat")] == ["failed"]
     assert [turn.status for turn in store.turns("helper/killed")] == ["open"]
 

@@ -12,6 +12,8 @@ from muntin.timeline.store import Store
 from muntin.timeline.store.conformance import archive, contents, leases, reading, writing
 from muntin.timeline.store.conformance.facts import Check, facts_of
 
+__all__ = ["CHECKS", "check_store"]
+
 CHECKS: tuple[Check, ...] = tuple(
     check for module in (writing, contents, reading, leases, archive) for check in facts_of(module)
 )

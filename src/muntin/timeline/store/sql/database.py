@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
+from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -47,7 +48,7 @@ _CLASHES = ("40001", "40P01")
 class Database:
     """One SQLite file or PostgreSQL database, its tables up to date."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         self._address = read_address(url)
         self.name, self.kind = self._address.shown, self._address.kind
         self._create = create
@@ -57,11 +58,12 @@ class Database:
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
         _open.add(self)
-        try:
-            self._migrate()
-        except BaseException:
-            self.close()
-            raise
+        # Whether the tables are those that this code writes, and the thread that sees to it.
+        self._ready = False
+        self._preparing: int | None = None
+        self._lock = Lock()
+        if not lazy:
+            self._prepare()
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
@@ -94,8 +96,27 @@ class Database:
 
         return self._until_done(write)
 
+    def _prepare(self) -> None:
+        """Bring the tables up to date, once; other threads wait for it."""
+        if self._preparing == get_ident():
+            return
+        with self._lock:
+            if self._ready:
+                return
+            self._preparing = get_ident()
+            try:
+                self._migrate()
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                self._preparing = None
+            self._ready = True
+
     def _until_done(self, attempt: Callable[[], T]) -> T:
         """Start again where two transactions were in each other's way."""
+        if not self._ready:
+            self._prepare()
         for number in range(RETRIES):
             try:
                 return attempt()

@@ -45,8 +45,8 @@ _MOST = 2**62
 class SqlStore:
     """A store in an SQLite file or a PostgreSQL database."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        self.database = Database(url, create=create)
+    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
+        self.database = Database(url, create=create, lazy=lazy)
         # The newest report put here of each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
