@@ -3,11 +3,10 @@
 from muntin.core.planning.stored import read_plan
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
-from muntin.runtime.ctx import Ctx
+from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
 from muntin.runtime.sources import Source
-from muntin.runtime.wakes import Wake
 
 __all__ = [
     "Action",

@@ -9,22 +9,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from muntin.agent.loop import to_the_end
+from muntin.agent.tools import ToolLike
+from muntin.composer import Composer
+from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnLost
-from muntin.providers.model import Event, Finished, Reply
+from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
+from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Draft, Item, Status
 from muntin.timeline.open_turn import LEASE, OpenTurn
 from muntin.timeline.session import Session
 
-if TYPE_CHECKING:
-    from muntin.runtime.app import App
+
+class Host(Protocol):
+    """What a turn needs of its app."""
+
+    queue: TurnQueue
+    keep_reports: int
+    model: Model | None
+
+    def answering(self, model: str | Model | None, what: str) -> Model:
+        """Return the model meant."""
+
+    def composer(
+        self,
+        model: Model | None,
+        *,
+        budget: Budget | int | None = None,
+        trimming: Trimming | None = None,
+        tools: Sequence[ToolLike] = (),
+        caching: bool = True,
+    ) -> Composer:
+        """Return how windows for a model are made."""
 
 
 class ActiveTurn:
@@ -33,7 +56,7 @@ class ActiveTurn:
     `items` are those of an earlier attempt at the turn, whose runs go on where they stopped.
     """
 
-    def __init__(self, app: App, open_turn: OpenTurn, items: Sequence[Item] = ()) -> None:
+    def __init__(self, app: Host, open_turn: OpenTurn, items: Sequence[Item] = ()) -> None:
         self.app = app
         self.open = open_turn
         self.session = open_turn.session
@@ -56,7 +79,7 @@ class ActiveTurn:
         self._staged: list[Draft] = []
 
     @classmethod
-    async def queue(cls, app: App, session: Session, draft: Draft) -> ActiveTurn:
+    async def queue(cls, app: Host, session: Session, draft: Draft) -> ActiveTurn:
         """Append what begins a turn, which waits for the turns before it."""
         opened = OpenTurn(session, opens="queue")
         (item,) = await to_the_end(in_store(session, lambda: opened.append(draft)))

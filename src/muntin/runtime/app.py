@@ -22,6 +22,7 @@ from muntin.providers.names import as_model
 from muntin.runtime.conversation import TIMEOUT, Conversation
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Handler, Wakes
+from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.session import Session
@@ -56,6 +57,8 @@ class App:
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
+        # The Composer of the app's own model, and the tokenizer it was made for.
+        self._composer: tuple[TokenizerLike | None, Composer] | None = None
         self._wakes = Wakes(self)
 
     async def __aenter__(self) -> App:
@@ -88,8 +91,15 @@ class App:
 
         Tokens are counted for the app's model, or by `counter`.
         """
-        chosen = counter or self.composer(self.model).counter
+        chosen = counter or self.own_composer().counter
         return Session(id, store=self.store, counter=chosen, window=window, mend=mend)
+
+    def own_composer(self) -> Composer:
+        """Return how windows for the app's own model are made, by the tokenizer now in force."""
+        tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
+        if self._composer is None or self._composer[0] is not tokenizer:
+            self._composer = (tokenizer, self.composer(self.model))
+        return self._composer[1]
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant, the app's own if none is named."""

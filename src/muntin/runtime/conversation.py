@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -84,27 +84,25 @@ class Conversation:
     def __repr__(self) -> str:
         return f"<Conversation {self.session.id!r} with {self._model.name}>"
 
-    async def send(
+    def send(
         self,
         text: str,
         *,
         attachments: Sequence[Attachment] = (),
         settings: Mapping[str, Any] | None = None,
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """Send a user's text, and return the answer when it is recorded."""
-        return await last_reply(self._turn(_input(text, attachments), settings, False))
+        return last_reply(self._turn(Input(text, tuple(attachments)), settings, False))
 
-    async def stream(
+    def stream(
         self,
         text: str,
         *,
         attachments: Sequence[Attachment] = (),
         settings: Mapping[str, Any] | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Send a user's text, and yield the answer as it comes; the last event is `Finished`."""
-        async with aclosing(self._turn(_input(text, attachments), settings, True)) as events:
-            async for event in events:
-                yield event
+        return self._turn(Input(text, tuple(attachments)), settings, True)
 
     async def _turn(
         self, given: Input, settings: Mapping[str, Any] | None, streaming: bool
@@ -192,10 +190,6 @@ class Conversation:
             if isinstance(error, TimeoutError) and limit.expired():
                 raise StrategyError(name, f"took longer than {self._timeout:g} s") from error
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
-
-
-def _input(text: str, attachments: Sequence[Attachment]) -> Input:
-    return Input(text, tuple(attachments))
 
 
 def _meant(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from muntin.timeline.store.memory import MemoryStore
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
-    from muntin.runtime.wakes import Wake
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -41,6 +40,21 @@ _DOORS = {
     "message": "strategies and entities",
     "budget": "strategies, and to entities of an App(..., model=...)",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Why a handler runs: what came since it last ran.
+
+    `payload` and `source` are those of the newest; `ctx.events` has all `count` of them.
+    """
+
+    type: str
+    source: str | None
+    payload: Any
+    from_position: int
+    to_position: int
+    count: int
 
 
 class Ctx:

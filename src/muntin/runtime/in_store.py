@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from muntin.timeline.session import Session
@@ -12,8 +12,10 @@ from muntin.timeline.store.memory import MemoryStore
 T = TypeVar("T")
 
 
-async def in_store(session: Session, work: Callable[[], T]) -> T:
+def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
     """Do something with a session's store without holding up the event loop."""
-    if isinstance(session.store, MemoryStore):
-        return work()
-    return await asyncio.to_thread(work)
+    if not isinstance(session.store, MemoryStore):
+        return asyncio.to_thread(work)
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    done.set_result(work())
+    return done

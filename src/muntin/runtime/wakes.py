@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,7 +19,7 @@ from muntin.core.message import Input
 from muntin.errors import InvalidInput, MuntinError, TurnLost
 from muntin.providers.model import Reply
 from muntin.runtime.active_turn import ActiveTurn
-from muntin.runtime.ctx import Ctx
+from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import Draft, Item, check_session_id
@@ -31,27 +31,12 @@ from muntin.timeline.session import Session
 if TYPE_CHECKING:
     from muntin.runtime.app import App
 
-Handler: TypeAlias = Callable[["Ctx", "Wake"], Awaitable[Any]]
+Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
 WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often to look for entities that wait: those whose process died, or were woken elsewhere.
 SWEEP_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """Why a handler runs: what came since it last ran.
-
-    `payload` and `source` are those of the newest; `ctx.events` has all `count` of them.
-    """
-
-    type: str
-    source: str | None
-    payload: Any
-    from_position: int
-    to_position: int
-    count: int
 
 
 def entity_type(id: str) -> str:
@@ -210,13 +195,12 @@ class Wakes:
         items = opened.items()
         events = [item for item in items if item.kind in WAKES and item.run is None]
         wake = _wake(events)
-        model = self._app.model
         ctx = Ctx(
             ActiveTurn(self._app, opened, items),
             door="the handler of an entity",
             input=wake.payload,
             message=Input(default_messages(events[-1])[0].text),
-            budget=None if model is None else self._app.composer(model).budget,
+            budget=None if self._app.model is None else self._app.own_composer().budget,
             wake=wake,
             events=events,
         )
