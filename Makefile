@@ -80,7 +80,7 @@ bench-short: $(READY) ## Measure small sizes without the peers (a minute), write
 	$(BIN)/python -m bench --short
 
 picture: $(READY) browser ## Make the pictures of the docs and of the inspector for the README
-	$(BIN)/python tools/pictures.py
+	$(BIN)/python -m tools.pictures
 	$(BIN)/python tools/screenshot.py
 
 format: $(READY) ## Format the code and fix what can be fixed

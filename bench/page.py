@@ -143,7 +143,7 @@ def summary(figures: Sequence[Figure]) -> str:
 
 def versions(environments: Mapping[str, Any]) -> str:
     """Name what was compared, with its version."""
-    wanted = ("muntin", "tiktoken", "sqlalchemy", "langchain-core", "litellm", "prompt-poet")
+    wanted = ("muntin", "tiktoken", "langchain-core", "litellm", "prompt-poet")
     found: dict[str, list[str]] = {}
     for name in wanted:
         for each in environments.values():

@@ -67,10 +67,10 @@ class Commits:
     def __init__(self, store: SqlStore) -> None:
         self.count = 0
         self._store = store
-        self._transact = store._database.transact
+        self._transact = store.database.transact
 
     def __enter__(self) -> Commits:
-        def transact(work: Callable[[Any], Any], *, writing: bool) -> Any:
+        def transact(work: Callable[[Any], Any]) -> Any:
             def counted(tx: Any) -> Any:
                 connection = tx._cursor.connection
                 before = connection.total_changes
@@ -78,13 +78,13 @@ class Commits:
                 self.count += connection.total_changes > before
                 return result
 
-            return self._transact(counted, writing=writing)
+            return self._transact(counted)
 
-        self._store._database.transact = transact  # type: ignore[method-assign]
+        self._store.database.transact = transact  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._store._database.transact = self._transact  # type: ignore[method-assign]
+        self._store.database.transact = self._transact  # type: ignore[method-assign]
 
 
 def entity_app(store: SqlStore, keep_reports: int) -> App:

@@ -89,7 +89,7 @@ def appending(folder: Path, rounds: int) -> Iterator[Figure]:
             connection,
             {
                 "muntin_sessions": [(1, "s", start + 4, number, 0, 0, 0)],
-                "muntin_turns": [(1, number, "completed", start, None, None)],
+                "muntin_turns": [(1, number, "completed", start, None, None, False)],
                 "muntin_items": [
                     (1, start + n, number, *row[3:]) for n, row in enumerate(rows["muntin_items"])
                 ],

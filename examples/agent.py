@@ -56,7 +56,7 @@ try:
 except OSError as error:
     print(f"-- {error}, after {len(recorded)} messages")
 
-again = run_agent(ScriptedModel(steps[1:]), compose, tools=tools, record=record, past=recorded)
+again = run_agent(ScriptedModel(steps[1:]), compose, tools=tools, record=record, resume=recorded)
 print(f"answer: {asyncio.run(again).text}\nbooked: {booked}\n")
 for message in recorded:
     calls = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)

@@ -59,5 +59,5 @@ async def main() -> None:
         print(f"  prompt: {shown.prompt!r}, settings: {dict(shown.settings)}\n")
 
 
-with config(tokenizer="openai/gpt-4o"):  # or any function from text to a number
+with config.local(tokenizer="openai/gpt-4o"):  # or any function from text to a number
     asyncio.run(main())

@@ -1,77 +1,55 @@
-"""Calling what may block: threads that wait for nobody else's work."""
+"""Calling what may be sync or async: by arity, with notes, and several at once."""
 
 import asyncio
-import os
-from contextvars import ContextVar
-from functools import partial
-from threading import Event, get_ident
+from typing import Any
 
 import pytest
 
-from muntin.calls import in_thread
+from muntin.calls import call_async, settle, together
+from muntin.errors import InvalidType
 
 
-def test_an_idle_thread_is_used_again():
-    async def twice() -> tuple[int, int]:
-        return await in_thread(get_ident), await in_thread(get_ident)
-
-    first, second = asyncio.run(twice())
-    assert first == second != get_ident()
-
-
-def test_a_function_that_hangs_holds_up_no_other():
-    end = Event()
-
-    async def work() -> list[int]:
-        hanging = asyncio.create_task(in_thread(end.wait))
-        others = [await in_thread(partial(abs, n)) for n in range(20)]
-        hanging.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await hanging
-        return others
-
-    assert asyncio.run(work()) == list(range(20))  # it ends although one hangs
-    end.set()
+async def later(value: Any, seconds: float = 0) -> Any:
+    await asyncio.sleep(seconds)
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
-def test_many_at_once_run_beside_each_other():
+def test_a_function_gets_as_many_values_as_it_takes():
+    async def both(input: str, ctx: str) -> str:
+        return input + ctx
+
+    assert asyncio.run(call_async(lambda: "none", "it", "input", "ctx")) == "none"
+    assert asyncio.run(call_async(lambda input: input, "it", "input", "ctx")) == "input"
+    assert asyncio.run(call_async(both, "it", "input", "ctx")) == "inputctx"
+    with pytest.raises(InvalidType, match=r"it must take \(\), \(input\) or \(input, ctx\)"):
+        asyncio.run(call_async(lambda a, b, c: a, "it", 1, 2))
+
+
+def test_what_a_function_raises_has_a_note_that_names_it_once():
+    with pytest.raises(ValueError) as caught:
+        asyncio.run(call_async(lambda: later(ValueError("no")), "the tool"))
+    assert caught.value.__notes__ == ["raised by the tool"]
+
+
+def test_values_that_need_no_waiting_are_taken_as_they_are():
+    async def work() -> list[Any]:
+        assert await settle(1) == await settle(later(1)) == 1
+        values: list[Any] = [1, later(2, 0.01), later(3), "four"]
+        return await together(values)
+
+    assert asyncio.run(work()) == [1, 2, 3, "four"]
+
+
+def test_of_several_failures_the_first_in_order_is_raised_when_all_have_ended():
     async def work() -> None:
-        met = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        arrived: list[int] = []
-
-        def meet() -> None:
-            arrived.append(get_ident())
-            if len(arrived) == 10:
-                loop.call_soon_threadsafe(met.set)
-            asyncio.run_coroutine_threadsafe(met.wait(), loop).result()
-
-        await asyncio.gather(*(in_thread(meet) for _ in range(10)))
-        assert len(set(arrived)) == 10
+        first, second = later(ValueError("first"), 0.02), later(KeyError("second"))
+        ended = asyncio.create_task(later("ended", 0.01))
+        values: list[Any] = [0, first, second, ended]
+        with pytest.raises(ValueError, match="first") as caught:
+            await together(values, ["a", "b", "c", "d"])
+        assert caught.value.__notes__ == ["raised by b"]
+        assert ended.done()
 
     asyncio.run(work())
-
-
-def test_what_is_raised_and_what_the_task_knows_pass_through():
-    word: ContextVar[str] = ContextVar("word")
-
-    async def work() -> str:
-        with pytest.raises(ZeroDivisionError):
-            await in_thread(lambda: 1 // 0)
-        word.set("hello")
-        return await in_thread(word.get)
-
-    assert asyncio.run(work()) == "hello"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_fork_does_not_wait_for_its_parents_threads():
-    assert asyncio.run(in_thread(lambda: 1)) == 1
-    child = os.fork()
-    if child == 0:
-        answer = 1
-        try:
-            answer = 0 if asyncio.run(asyncio.wait_for(in_thread(lambda: 2), 20)) == 2 else 1
-        finally:
-            os._exit(answer)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

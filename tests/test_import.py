@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import pkgutil
 import subprocess
 import sys
 from ast import literal_eval
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 import muntin
 from muntin import core
 from tests.paths import ROOT
+from tools.tree import layers, links, read, top
 
 CORE = sorted(module.name for module in pkgutil.iter_modules(core.__path__, "muntin.core."))
 
@@ -79,43 +78,20 @@ def test_the_core_needs_only_the_standard_library(name: str) -> None:
     assert foreign(loaded_by(f"import {name}")) == set()
 
 
-def layers() -> list[list[str]]:
-    """Return the layers that docs/architecture.md draws, the lowest first."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    drawn = text.partition("knows only what stands under it:\n\n")[2].partition("\n\n")[0]
-    named = [line for line in drawn.splitlines() if not line.startswith(" " * 5)]
-    return [line.strip().partition("  ")[0].split(" · ") for line in reversed(named)]
-
-
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Yield the modules of ours that a file imports, early or late, but not for types alone."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module == "muntin":
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("muntin."):
-            yield str(node.module).removeprefix("muntin.")
-        yield from imported(node)
-
-
 def test_each_layer_knows_only_what_stands_under_it() -> None:
     drawn = layers()
-    assert (drawn[0], len(drawn)) == (["errors"], 13)
-
-    def height(module: str) -> int:
-        known = [n for n, layer in enumerate(drawn) if module.startswith(tuple(layer))]
-        assert known or module.startswith("__"), f"{module} stands in no layer"
-        return max(known, default=len(drawn))
-
-    upwards = set()
-    for file in sorted(Path(muntin.__file__).parent.rglob("*.py")):
-        name = file.relative_to(Path(muntin.__file__).parent).with_suffix("").as_posix()
-        if name != "__init__":
-            for module in imported(ast.parse(file.read_text(encoding="utf-8"))):
-                if not module.startswith("__") and height(module) > height(name):
-                    upwards.add(name)
-    assert upwards == {"core/budget", "core/planning/window"}  # late, as the page says
+    height = {name: number for number, layer in enumerate(drawn) for name in layer}
+    files = read(ROOT / "src" / "muntin")
+    beyond = {top(module) for module in files} - {"muntin", "muntin.__main__", "__main__"}
+    assert (drawn[0], len(drawn), set(height)) == (["errors"], 11, beyond)
+    upwards = {
+        (module, when)
+        for when in ("load", "late")
+        for module, one, other in links(files, when)
+        if one in height and height[other] >= height[one]
+    }
+    # As the page says: inside of functions, which are called when all is there.
+    assert upwards == {("muntin.core.budget", "late"), ("muntin.core.planning.window", "late")}
 
 
 def test_every_public_name_loads_without_any_package() -> None:

@@ -17,10 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from muntin import CacheOptions, InvalidInput, config, context, prompt, when
 from muntin.resolver_cache import ResolverCache
-
-
-class Tenant(BaseModel):
-    org: str
+from tests.words import Tenant
 
 
 class Clock:
@@ -74,7 +71,7 @@ def part(p: Any, org: str = "a", **options: Any) -> Any:
 def test_a_text_is_resolved_once_until_its_time_is_over(cache, seconds):
     clock, resolver = Clock(), Counted()
     p = prompt(use=[brand(resolver, cache)])
-    with config(cache=ResolverCache(clock=clock)):
+    with config.local(cache=ResolverCache(clock=clock)):
         assert ask(p) == "a 1"
         clock.now += seconds - 0.001
         assert ask(p) == "a 1"
@@ -88,7 +85,7 @@ def test_a_text_is_resolved_once_until_its_time_is_over(cache, seconds):
 def test_a_hit_does_not_prolong_a_texts_time():
     clock, resolver = Clock(), Counted()
     p = prompt(use=[brand(resolver, 10_000)])
-    with config(cache=ResolverCache(clock=clock)):
+    with config.local(cache=ResolverCache(clock=clock)):
         for _ in range(4):
             ask(p)
             clock.now += 3
@@ -100,7 +97,7 @@ def test_a_hit_does_not_prolong_a_texts_time():
 def test_without_cache_every_resolve_calls():
     resolver = Counted()
     p = prompt(use=[brand(resolver, None)])
-    with config(cache=ResolverCache()) as _:
+    with config.local(cache=ResolverCache()) as _:
         assert [ask(p), ask(p)] == ["a 1", "a 2"]
 
 
@@ -108,7 +105,7 @@ def test_hits_misses_and_age_are_observable():
     clock = Clock()
     cache = ResolverCache(clock=clock)
     p = prompt(use=[brand(Counted()), context(id="plain", system="x")], system="own")
-    with config(cache=cache):
+    with config.local(cache=cache):
         assert part(p).cache == "miss"
         assert (cache.hits, cache.misses) == (0, 1)
         clock.now += 10
@@ -124,7 +121,7 @@ def test_hits_misses_and_age_are_observable():
 def test_inspect_and_resolve_share_the_cache():
     resolver = Counted()
     p = prompt(use=[brand(resolver)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert ask(p) == "a 1"
         assert part(p).text == "a 1"
     assert resolver.calls == 1
@@ -134,14 +131,14 @@ def test_prompts_share_the_entries_of_a_context_they_share():
     resolver = Counted()
     shared = brand(resolver)
     one, two = prompt(use=[shared]), prompt(system="own", use=[context(system="x", use=[shared])])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert ask(one) == "a 1"
         assert ask(two) == "own\n\na 1\n\nx"
 
 
 def test_a_context_defined_anew_in_the_same_words_finds_its_text_again():
     resolver = Counted()
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert [ask(prompt(use=[brand(resolver)])) for _ in range(3)] == ["a 1"] * 3
 
 
@@ -154,7 +151,7 @@ def test_a_context_defined_anew_around_a_method_finds_its_text_again():
             return str(self.calls)
 
     brands = Brands()
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         for _ in range(3):
             p = prompt(use=[context(id="b", system=brands.fetch, cache=True)])
             assert p.resolve_sync().system == "1"
@@ -163,7 +160,7 @@ def test_a_context_defined_anew_around_a_method_finds_its_text_again():
 def test_an_excluded_context_neither_hits_nor_misses():
     cache = ResolverCache()
     p = prompt(input=Tenant, use=[when(lambda input: input.org == "b", brand(Counted()))])
-    with config(cache=cache):
+    with config.local(cache=cache):
         ask(p)
         assert (cache.hits, cache.misses) == (0, 0)
         ask(p, "b")
@@ -174,7 +171,7 @@ def test_an_excluded_context_neither_hits_nor_misses():
 def test_a_dropped_text_stays_cached():
     resolver = Counted()
     p = prompt(use=[brand(resolver)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert ask(p, token_budget=1, tokenizer=len) == ""
         assert ask(p) == "a 1"
 
@@ -182,7 +179,7 @@ def test_a_dropped_text_stays_cached():
 def test_a_cached_text_is_counted_anew_by_each_tokenizer():
     resolver = Counted()
     p = prompt(use=[brand(resolver)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert part(p, tokenizer=len).tokens == 3
         assert part(p, tokenizer=lambda text: 2 * len(text)).tokens == 6
         assert p.inspect_sync({"org": "a"}, tokenizer=lambda text: 9).total_tokens == 9
@@ -197,7 +194,7 @@ def test_an_empty_text_is_cached_too():
         return ""
 
     p = prompt(use=[context(id="brand", system=nothing, cache=True)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert [p.resolve_sync().system, p.resolve_sync().system] == ["", ""]
     assert len(calls) == 1
 
@@ -208,7 +205,7 @@ def test_an_empty_text_is_cached_too():
 def test_the_least_recently_used_text_is_forgotten_first():
     cache = ResolverCache(max_entries=2)
     p = prompt(use=[brand(Counted())])
-    with config(cache=cache):
+    with config.local(cache=cache):
         assert [ask(p, org) for org in "ab"] == ["a 1", "b 2"]
         assert ask(p, "a") == "a 1"
         assert ask(p, "c") == "c 3"
@@ -221,7 +218,7 @@ def test_the_least_recently_used_text_is_forgotten_first():
 def test_a_cache_never_holds_more_than_its_bound():
     cache = ResolverCache(max_entries=10)
     p = prompt(use=[brand(Counted())])
-    with config(cache=cache):
+    with config.local(cache=cache):
         for number in range(100):
             ask(p, str(number))
             assert len(cache.entries()) <= 10
@@ -236,7 +233,7 @@ def test_a_thousand_entries_is_the_default_bound():
         for number in range(1_001):
             await p.resolve({"org": str(number)})
 
-    with config(cache=cache):
+    with config.local(cache=cache):
         asyncio.run(fill())
     assert len(cache.entries()) == 1_000
 
@@ -279,7 +276,7 @@ class Slow:
 def test_a_thousand_concurrent_resolves_of_a_cold_context_call_its_resolver_once():
     resolver = Slow()
     cache = ResolverCache()
-    with config(cache=cache):
+    with config.local(cache=cache):
         resolved = together(prompt(use=[brand(resolver)]))
     assert {each.system for each in resolved} == {"a 1"}
     assert resolver.calls == 1
@@ -306,7 +303,7 @@ def test_different_inputs_do_not_wait_for_each_other():
         await asyncio.wait_for(p.resolve({"org": "fast"}), 5)
         await asyncio.wait_for(slow, 5)
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         asyncio.run(both())
     assert order == ["fast", "slow"]
 
@@ -315,7 +312,7 @@ def test_a_failure_reaches_all_who_wait_and_is_not_cached():
     resolver = Slow(failures=1)
     p = prompt(use=[brand(resolver)])
     cache = ResolverCache()
-    with config(cache=cache):
+    with config.local(cache=cache):
         failed = together(p)
         assert {type(error) for error in failed} == {KeyError}
         assert {error.args for error in failed} == {(1,)}
@@ -325,7 +322,7 @@ def test_a_failure_reaches_all_who_wait_and_is_not_cached():
 
 
 def test_a_shared_failure_names_its_context_once():
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         failed = together(prompt(use=[brand(Slow(failures=1))]), 50)
     assert "context:brand" in failed[0].__notes__[0]
     assert {len(error.__notes__) for error in failed} == {1}
@@ -341,7 +338,7 @@ def test_a_failing_plain_function_is_not_cached():
         return "second"
 
     p = prompt(use=[brand(resolver)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         with pytest.raises(KeyError):
             ask(p)
         assert ask(p) == "second"
@@ -350,7 +347,7 @@ def test_a_failing_plain_function_is_not_cached():
 def test_a_text_that_is_none_is_not_cached():
     answers: list[Any] = [3, "text"]
     p = prompt(use=[brand(lambda input: answers.pop(0))])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         with pytest.raises(InvalidInput, match="brand"):
             ask(p)
         assert ask(p) == "text"
@@ -359,7 +356,7 @@ def test_a_text_that_is_none_is_not_cached():
 def test_an_expired_text_is_replaced_by_one_call():
     clock, resolver = Clock(), Slow()
     p = prompt(use=[brand(resolver, 1_000)])
-    with config(cache=ResolverCache(clock=clock)):
+    with config.local(cache=ResolverCache(clock=clock)):
         together(p, 10)
         clock.now += 2
         assert {each.system for each in together(p, 100)} == {"a 2"}
@@ -377,7 +374,7 @@ def test_one_who_is_cancelled_takes_nobody_with_him(victim):
         tasks[victim].cancel()
         return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         results = asyncio.run(one_gives_up())
     assert isinstance(results.pop(victim), asyncio.CancelledError)
     assert {each.system for each in results} <= {"a 1", "a 2"}
@@ -401,7 +398,7 @@ def test_one_who_gave_up_waiting_leaves_no_complaint_behind(failures):
         gc.collect()
         await asyncio.sleep(0)
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         asyncio.run(all_give_up())
     gc.collect()
     assert complaints == []
@@ -422,7 +419,7 @@ def test_a_loop_that_ended_in_the_middle_does_not_block_the_next():
         text: str = (await asyncio.wait_for(p.resolve({"org": "a"}), seconds)).system
         return text
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         with pytest.raises(TimeoutError):
             asyncio.run(impatient(0.01))
         assert asyncio.run(impatient(5)) == "text"
@@ -437,7 +434,7 @@ def test_threads_with_loops_of_their_own_share_a_cache():
 
     def work() -> None:
         gate.wait()
-        with config(cache=cache):
+        with config.local(cache=cache):
             for _ in range(20):
                 try:
                     seen.append(ask(p))
@@ -462,7 +459,7 @@ def test_a_resolver_may_resolve_another_cached_prompt():
         return "outer " + (await inner.resolve({"org": input.org})).system
 
     p = prompt(use=[context(id="outer", input=Tenant, system=outer, cache=True)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert {each.system for each in together(p, 20)} == {"outer a 1"}
 
 
@@ -471,7 +468,7 @@ def test_a_resolver_may_resolve_another_cached_prompt():
 
 def test_each_input_has_a_text_of_its_own():
     p = prompt(use=[brand(Counted())])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert [ask(p, org) for org in "abab"] == ["a 1", "b 2", "a 1", "b 2"]
 
 
@@ -481,7 +478,7 @@ def test_only_declared_fields_reach_the_key():
 
     resolver = Counted()
     p = prompt(input=Question, system=lambda input: input.question, use=[brand(resolver)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         for number in range(5):
             shown = p.resolve_sync({"org": "a", "question": str(number)})
             assert shown.system == f"{number}\n\na 1"
@@ -498,7 +495,7 @@ def test_a_cached_resolver_of_the_merged_input_is_an_error():
     with pytest.raises(InvalidInput):
         context(id="x", system=lambda input: "x", cache=True)
     fixed = context(id="x", system=lambda: "fixed", cache=True)
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert prompt(use=[fixed]).resolve_sync().system == "fixed"
 
 
@@ -530,7 +527,7 @@ def test_contexts_with_equal_ids_but_different_definitions_do_not_share():
     one = prompt(use=[brand(first)])
     two = prompt(use=[brand(second)])
     three = prompt(use=[context(id="brand", input=Other, system=first, cache=60_000)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert [ask(one), ask(two), ask(three)] == ["a 1", "a 11", "a 2"]
         assert [ask(one), ask(two), ask(three)] == ["a 1", "a 11", "a 2"]
 
@@ -538,7 +535,7 @@ def test_contexts_with_equal_ids_but_different_definitions_do_not_share():
 def test_a_context_never_gets_a_text_older_than_its_own_time():
     clock, resolver = Clock(), Counted()
     long, short = prompt(use=[brand(resolver, 3_600_000)]), prompt(use=[brand(resolver, 1_000)])
-    with config(cache=ResolverCache(clock=clock)):
+    with config.local(cache=ResolverCache(clock=clock)):
         assert ask(long) == "a 1"
         clock.now += 60
         assert ask(short) == "a 2"
@@ -555,7 +552,7 @@ def test_a_resolver_that_cannot_be_hashed_is_cached_or_refused_but_never_a_raw_e
         p = prompt(use=[context(id="odd", system=Odd(), cache=True)])
     except InvalidInput:
         return
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert p.resolve_sync().system == "odd"
 
 
@@ -563,12 +560,12 @@ def test_closures_of_one_function_do_not_share():
     def of(tenant: str) -> Any:
         return prompt(use=[context(id="t", system=lambda: tenant, cache=True)])
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert [of(name).resolve_sync().system for name in "abc"] == ["a", "b", "c"]
 
 
 def test_defaults_of_one_function_do_not_share():
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         prompts = [
             prompt(use=[context(id="t", system=lambda name=name: name, cache=True)])
             for name in "abc"
@@ -584,7 +581,7 @@ def test_methods_of_different_objects_do_not_share():
         def text(self) -> str:
             return self.name
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         for name in ("a", "b", "c"):
             p = prompt(use=[context(id="t", system=Bound(name).text, cache=True)])
             assert p.resolve_sync().system == name
@@ -596,7 +593,7 @@ def test_an_address_used_again_does_not_bring_back_a_dead_ones_text():
         text: str = p.resolve_sync().system
         return text
 
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         for number in range(200):
             assert of(number) == str(number)
             gc.collect(0)
@@ -615,7 +612,7 @@ def said(values: list[Any], model: type[BaseModel] = Anything, say: Any = None) 
     """Resolve one cached context for each value in turn, all with one cache."""
     say = say or (lambda input: described(input.value))
     p = prompt(use=[context(id="any", input=model, system=say, cache=True)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         return [p.resolve_sync({"value": value}).system for value in values]
 
 
@@ -703,7 +700,7 @@ def test_objects_that_change_are_not_answered_with_their_old_text():
     p = prompt(
         use=[context(id="a", input=Anything, system=lambda input: input.value[0], cache=True)]
     )
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert p.resolve_sync({"value": box}).system == "one"
         box[0] = "two"
         assert p.resolve_sync({"value": box}).system == "two"
@@ -718,22 +715,23 @@ def test_fields_that_a_model_merely_allows_do_not_leak_through_the_cache():
         return f"{input.org} {getattr(input, 'user', None)}"
 
     p = prompt(use=[context(id="open", input=Open, system=resolver, cache=True)])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         texts = [p.resolve_sync({"org": "a", "user": name}).system for name in ("ann", "bob")]
     assert texts in (["a None", "a None"], ["a ann", "a bob"])
 
 
 def test_caches_do_not_share():
     p = prompt(use=[brand(Counted())])
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert ask(p) == "a 1"
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         assert ask(p) == "a 2"
 
 
 PROCESS_DEFAULT = """
 from muntin import config, context, prompt
 from muntin.resolver_cache import ResolverCache
+from tests.words import Tenant
 
 calls = []
 p = prompt(use=[context(id="x", system=lambda: calls.append(1) or "x", cache=True)])

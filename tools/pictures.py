@@ -1,28 +1,32 @@
-"""Make the pictures of docs/concepts.md from what Muntin really does with a recorded conversation.
+"""Make the pictures of the docs from what Muntin really does, and from what it really imports.
 
-    python tools/pictures.py        # writes docs/images/*.svg
+    python -m tools.pictures        # writes docs/images/*.svg
 
-Every number and length in them is read from a window or its report. Each picture brings its own
-background, light or dark as the reader's system asks, so it can be read on any page.
+Every number and length in docs/concepts.md is read from a window of a recorded conversation, or
+from its report; the arrows of docs/architecture.md are read from the source. Each picture brings
+its own background, light or dark as the reader's system asks, so it can be read on any page.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from pathlib import Path
 
 from muntin import Budget, Exact, Input, Message, Slots, Stepped, Window
+from tools.layered import arrange
+from tools.tree import ROOT, File, layers, links, read, reduced
 
-ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 RECORDED = ROOT / "src" / "muntin" / "cli" / "data" / "airline.json"
 BUDGETS = (6_000, 3_000, 2_000, 1_200, 600)
 FOUND = "Seats can be changed for free up to 24 hours before departure. " * 20
 REPEATS = 4  # one conversation is too short to be trimmed often
 MODEL = "anthropic/claude-sonnet-4-5"
+# Of the picture of the imports: how high a box is, the room between two rows, the head of an arrow.
+BOX, BETWEEN, TIP = 36, 30, 7
+DASHED = 'stroke-dasharray="4 3"'
 
 STYLE = """
   .paper { fill: #ffffff; stroke: #d0d7de; } text { fill: #1f2328; }
@@ -163,6 +167,72 @@ def frontier() -> str:
     return svg(868, top + high + 40, "The frontier over requests, exact and stepped", parts)
 
 
+def imports() -> str:
+    """Draw which package imports which; an arrow that follows from others is left out."""
+    files = read(ROOT / "src" / "muntin")
+    rows = list(reversed(layers()))
+    needed: dict[str, set[str]] = {name: set() for row in rows for name in row}
+    for _, one, other in links(files, "load"):
+        needed.get(one, set()).add(other)
+    early = sorted((one, other) for one, others in reduced(needed).items() for other in others)
+    late = sorted(link[1:] for link in links(files, "late") if link[2] not in needed[link[1]])
+    inner = {name: inside(files, name) for name in needed}
+    widths = {name: max(7.6 * len(name), 6.2 * len(inner[name])) + 30 for name in needed}
+    layout = arrange(rows, [*early, *dict.fromkeys(late)], widths, middle=434)
+    parts = [arrow(way, dashed=ends in late) for ends, way in layout.ways.items()]
+    for number, row in enumerate(rows):
+        for name in row:
+            x, y, wide = round(layout.boxes[name], 1), top_of(number), widths[name]
+            parts += [
+                f'<rect class="box" x="{x - wide / 2:.1f}" y="{y}" width="{wide:.1f}" '
+                f'height="{BOX}" rx="7"/>',
+                text(x, y + (16 if inner[name] else 22), name, "middle strong"),
+                text(x, y + 29, inner[name], "middle small"),
+            ]
+    bottom = top_of(len(rows)) - 6
+    parts += [
+        f'<path class="line" d="M24 {bottom - 4} h30"/>',
+        text(62, bottom, "imports; what follows from other arrows is left out", "small"),
+        f'<path class="line" {DASHED} d="M424 {bottom - 4} h30"/>',
+        text(462, bottom, "imports late, inside of a function", "small"),
+    ]
+    return svg(868, bottom + 20, "Which package imports which, by layer", parts)
+
+
+def inside(files: Mapping[str, File], name: str) -> str:
+    """Name the packages inside of a package."""
+    start = f"muntin.{name}."
+    return " · ".join(
+        module.removeprefix(start)
+        for module, file in files.items()
+        if file.is_package and module.startswith(start) and "." not in module.removeprefix(start)
+    )
+
+
+def top_of(row: int) -> int:
+    """Return where the boxes of a row begin."""
+    return 24 + row * (BOX + BETWEEN)
+
+
+def arrow(way: Sequence[tuple[int, float]], *, dashed: bool) -> str:
+    """Draw an arrow from row to row, straight past the rows between its ends."""
+    down = way[0][0] < way[-1][0]
+    y = top_of(way[0][0]) + (BOX if down else 0)
+    path = f"M{way[0][1]:.1f} {y}"
+    for (_, before), (row, x) in pairwise(way):
+        last = row == way[-1][0]
+        near, far = (top_of(row), top_of(row) + BOX) if down else (top_of(row) + BOX, top_of(row))
+        if last:
+            near -= TIP if down else -TIP
+        middle = (y + near) / 2
+        path += f" C{before:.1f} {middle} {x:.1f} {middle} {x:.1f} {near}"
+        path += "" if last else f" V{far}"
+        y = far
+    tip = f"M{way[-1][1]:.1f} {near + (TIP if down else -TIP)} l-4 {-TIP if down else TIP} h8 z"
+    drawn = f'class="line" {DASHED}' if dashed else 'class="line"'
+    return f'<path {drawn} d="{path}"/><path class="arrow" d="{tip}"/>'
+
+
 def compose(messages: list[Message], budget: int) -> Window:
     """Compose the last question of the recorded conversation, with its rules and a found text."""
     slots = Slots(Budget(budget), tokenizer="openai/gpt-4o", profile=MODEL)
@@ -224,7 +294,7 @@ def svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
     )
 
 
-PICTURES = {"data-path": data_path, "trimmed": trimmed, "frontier": frontier}
+PICTURES = {"data-path": data_path, "trimmed": trimmed, "frontier": frontier, "imports": imports}
 
 if __name__ == "__main__":
     main()

@@ -23,7 +23,7 @@ from bench.cache.trimmers import (
 )
 from muntin.core.planning.slot import Exact, Stepped
 from muntin.simulator.replay import Sent
-from muntin.simulator.result import Run
+from muntin.simulator.result import PolicyRun
 from muntin.simulator.run import Replay
 
 OURS = "muntin Stepped()"
@@ -219,7 +219,7 @@ def _others(
         yield Row(*place, name, replay.budget, found.retained, found.cost)
 
 
-def steady(run: Run) -> float:
+def steady(run: PolicyRun) -> float:
     """Return the tokens of history that are kept on average, from the first cut to the last."""
     cuts = [n for n, step in enumerate(run.steps) if (step.cause or "").endswith("trimmed")]
     kept = [step.retained for step in run.steps]

@@ -1,5 +1,5 @@
-"""Calling: the arity rule for what users hand in, threads and awaiting for what may be sync or
-async, and the sync twins of our own async methods.
+"""Calling: the arity rule for what users hand in, awaiting what may be sync or async, and the sync
+twins of async methods.
 
 One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
 and only to positional parameters without a default.
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import suppress
-from contextvars import copy_context
-from functools import partial, wraps
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from muntin.errors import InvalidType, MuntinError
 
@@ -51,7 +54,7 @@ def arity(fn: Callable[..., Any], what: str) -> int:
 
 
 def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
-    """Call by the arity rule; an exception passes unchanged, with a note that says who raised."""
+    """Call by the arity rule; an exception passes unchanged, with a note that names `what`."""
     try:
         return fn(*given[: arity(fn, what)])
     except Exception as error:
@@ -59,7 +62,7 @@ def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
         raise
 
 
-async def ask(fn: Callable[..., Any], what: str, *given: object) -> Any:
+async def call_async(fn: Callable[..., Any], what: str, *given: object) -> Any:
     """Do what `call` does with a function that may be sync or async."""
     try:
         return await settle(call(fn, what, *given))
@@ -97,68 +100,19 @@ async def settle(value: Awaitable[T] | T) -> T:
     return await value if inspect.isawaitable(value) else value
 
 
-async def in_thread(fn: Callable[[], T]) -> T:
-    """Call a function that may block, in a thread that has nothing else to do.
-
-    Not in the loop's pool: a function that hangs would keep its place there, and `asyncio.run`
-    from ending. If the wait is cancelled the function goes on, unheard.
-    """
-    loop = asyncio.get_running_loop()
-    context = copy_context()
-    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-    def tell(value: Any, error: BaseException | None) -> None:
-        if not answer.done():
-            answer.set_result((value, error))
-
-    def work() -> Callable[[], object]:
-        value, failed = None, None
-        try:
-            value = context.run(fn)
-        except BaseException as error:
-            failed = error
-        return partial(loop.call_soon_threadsafe, tell, value, failed)
-
-    _hand_over(work)
-    value, error = await answer
-    if error is not None:
-        raise error
-    return cast("T", value)
-
-
-# Does something, and returns how to tell of it.
-_Work: TypeAlias = Callable[[], Callable[[], object]]
-# Threads that wait for work. To begin a thread takes longer than most of what is called in one.
-_idle: deque[SimpleQueue[_Work]] = deque()
-_IDLE_SECONDS = 30.0
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
-
-
-def _hand_over(work: _Work) -> None:
-    """Have work done by an idle thread, or by a new one: never behind other work."""
-    try:
-        inbox = _idle.pop()
-    except IndexError:
-        inbox = SimpleQueue()
-        Thread(target=_serve, args=(inbox,), daemon=True).start()
-    inbox.put(work)
-
-
-def _serve(inbox: SimpleQueue[_Work]) -> None:
-    while True:
-        try:
-            tell = inbox.get(timeout=_IDLE_SECONDS)()
-        except Empty:
-            with suppress(ValueError):  # something is on its way
-                _idle.remove(inbox)
-                return
-        else:
-            _idle.append(inbox)  # before it is told: whoever waited may have more
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                tell()
-            del tell  # what it holds is nobody's any more
+async def together(values: Iterable[Awaitable[T]], names: Sequence[str] = ()) -> list[T]:
+    """Await all values that must be awaited, at once; of several failures the first in order is
+    raised. `names` say what each value comes from, for a note on its failure."""
+    found: list[Any] = list(values)
+    waiting = [n for n, value in enumerate(found) if inspect.isawaitable(value)]
+    answers = await asyncio.gather(*(found[n] for n in waiting), return_exceptions=True)
+    for n, answer in zip(waiting, answers, strict=True):
+        if isinstance(answer, BaseException):
+            if names:
+                note(answer, names[n])
+            raise answer
+        found[n] = answer
+    return found
 
 
 def sync_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

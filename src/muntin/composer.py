@@ -7,7 +7,7 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +15,14 @@ from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
+from muntin.core.parts import Text
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
-from muntin.core.profile import Profile
+from muntin.core.profile import OMITTED, Profile
 from muntin.providers.model import Model
-from muntin.settings import defaults
+from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
 
 # How many of the newest messages of a slot are searched for a copy of the input.
@@ -62,17 +63,16 @@ class Composer:
         model's vocabulary is known. Without `caching` nothing is asked of the provider's cache.
         """
         name = model if isinstance(model, str | None) else model.name
-        profile = Profile.for_model(name) if name is not None and "/" in name else None
+        profile = Profile.of(name)
         if profile is not None and not caching:
             profile = replace(profile, caching=None)
         if budget is None:
             budget = getattr(model, "budget", None)
-        chosen = defaults().tokenizer if tokenizer is None else tokenizer
         return cls(
             name,
             profile,
-            Counter.of(profile, tokenizer=chosen),
-            Budget.of(name) if budget is None else as_budget(budget),
+            counter_for(profile, tokenizer),
+            Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
             tuple(tool_schema(tool) for tool in tools),
         )
@@ -99,14 +99,22 @@ class Composer:
 
     def slots(self) -> Slots:
         """Return empty slots for one window."""
-        return Slots(
-            self.budget,
-            counter=self.counter,
-            tools=self.tools,
-            profile=self.profile,
-            trimming=self.trimming or EXACT,
-            previous=self.previous,
-        )
+        return Slots(**self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return what the slots of a window are made with."""
+        return {
+            "budget": self.budget,
+            "counter": self.counter,
+            "tools": self.tools,
+            "profile": self.profile,
+            "trimming": self.trimming or EXACT,
+            "previous": self.previous,
+        }
+
+    def turn_slots(self, asked: Asked) -> TurnSlots:
+        """Return empty slots whose windows hold the input of the turn exactly once."""
+        return TurnSlots(self, asked)
 
     def declared(
         self,
@@ -114,14 +122,15 @@ class Composer:
         asked: Asked | None = None,
         run: Sequence[Message] = (),
         *,
+        priority: int = 0,
         tier: Tier | None = None,
         most: int | None = None,
         required: bool = False,
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
-        `tier` is that of the input and of the run, `most` the ceiling of the run. With `required`
-        the run cannot be trimmed.
+        `priority` is that of the input, `tier` that of the input and of the run, `most` the
+        ceiling of the run. With `required` the run cannot be trimmed.
         """
         slots = self.slots()
         stands = asked is None or not asked.messages
@@ -137,7 +146,7 @@ class Composer:
                     stands = True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), tier=tier)
+            slots.add("input", list(asked.messages), priority=priority, tier=tier)
         if run:
             slots.add(
                 "run",
@@ -163,12 +172,53 @@ class Composer:
             messages = [*messages[:near], *kept]
         return replace(slot, messages=messages)
 
-    def remembers(self, slots: Slots) -> bool:
-        """Say whether the next window depends on this one, or is compared with it."""
-        caching = self.profile is not None and self.profile.caching is not None
-        return caching or any(
-            each.tier is not None or isinstance(each.trimming, Stepped) for each in slots.declared
-        )
+    def size_of(self, messages: Iterable[Message]) -> int:
+        """Return the tokens of a window that holds these messages whole, and nothing else.
+
+        What the wire adds is counted: a result for each call without one, and the user message
+        that some providers want first. What it leaves out is not: a result without its call.
+        """
+        tokens, first = 0, None
+        unanswered: set[str] = set()
+        for each in messages:
+            if each.role == "tool" and each.tool_call_id is not None:
+                if each.tool_call_id not in unanswered:
+                    continue
+                unanswered.discard(each.tool_call_id)
+            elif not _is_sent(each):
+                continue
+            unanswered.update(call.id for call in each.tool_calls)
+            tokens += self.counter.message(each)
+            first = first or (None if each.role == "system" else each.role)
+        if self.profile is not None and self.profile.user_first and first not in (None, "user"):
+            tokens += self.counter.message(OMITTED)
+        return tokens + len(unanswered) * self.counter.missing_result()
+
+
+class TurnSlots(Slots):
+    """The slots that a strategy fills: what it renders is what is sent.
+
+    Rendering puts the input of the turn in once, behind all others if it was not declared.
+    """
+
+    def __init__(self, composer: Composer, asked: Asked) -> None:
+        super().__init__(**composer.options())
+        self._composer = composer
+        self._asked = asked
+        # The window that was rendered last.
+        self.rendered: Window | None = None
+
+    def render(self) -> Window:
+        """Compose the window that is sent when the strategy returns it."""
+        self.rendered = self._composer.declared(self.declared, self._asked).render()
+        return self.rendered
+
+
+def _is_sent(message: Message) -> bool:
+    """Say whether there is anything in a message."""
+    parts = message.content if isinstance(message.content, tuple) else ()
+    other = any(not isinstance(part, Text) for part in parts)
+    return bool(message.text or other or message.tool_calls or message.attachments)
 
 
 def _rank(slot: Slot) -> int:

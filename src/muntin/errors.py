@@ -121,8 +121,8 @@ class StepLimit(MuntinError):
     """An agent's run took as many steps as it may, and the model still wants tools.
 
     The calls of the last answer were not run. `messages` are those of the run so far, all of them
-    recorded: go on from them, with a higher `max_steps`, by `past=error.messages`. `reply` is the
-    last answer, with the usage of all steps.
+    recorded: go on from them, with a higher `max_steps`, by `resume=error.messages`. `reply` is
+    the last answer, with the usage of all steps.
     """
 
     def __init__(self, max_steps: int, reply: Reply | None, messages: tuple[Message, ...]) -> None:

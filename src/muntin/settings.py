@@ -1,16 +1,22 @@
-"""Defaults for prompts: of the process, or of the current task and its children."""
+"""Defaults of all doors: of the process, or of the current task and its children."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from muntin.core.checks import check_text
-from muntin.core.counting.counter import TokenizerLike, as_tokenizer
-from muntin.errors import InvalidType
+from muntin.core.counting.counter import (
+    AttachmentTokens,
+    Counter,
+    TokenizerLike,
+    as_tokenizer,
+)
+from muntin.core.profile import Profile
+from muntin.errors import InvalidType, MuntinError
 from muntin.resolver_cache import ResolverCache
 
 
@@ -37,18 +43,43 @@ class _Process:
     defaults = Defaults()
 
 
-# The `with` blocks of this task, the innermost last.
-_blocks: ContextVar[tuple[Defaults, ...]] = ContextVar("muntin_defaults", default=())
+# What `config.local` says for this task, None outside of its blocks.
+_local: ContextVar[Defaults | None] = ContextVar("muntin_defaults", default=None)
 
 
 def defaults() -> Defaults:
     """Return the defaults in force here."""
-    blocks = _blocks.get()
-    return blocks[-1] if blocks else _Process.defaults
+    return _local.get() or _Process.defaults
 
 
-class config:  # noqa: N801 - it reads as a function, and is a `with` block besides
-    """Set defaults for the whole process, or, as a `with` block, for this task and its children.
+def counter_for(
+    profile: Profile | None,
+    tokenizer: TokenizerLike | None,
+    attachment_tokens: AttachmentTokens | None = None,
+) -> Counter:
+    """Return how tokens are counted: by `tokenizer`, else by the one of `config(...)`, else
+    exactly where the model's vocabulary is known."""
+    chosen = defaults().tokenizer if tokenizer is None else tokenizer
+    return Counter.of(profile, tokenizer=chosen, attachment_tokens=attachment_tokens)
+
+
+def _given(
+    tokenizer: TokenizerLike | None,
+    settings: Mapping[str, Any] | None,
+    cache: ResolverCache | None,
+) -> dict[str, Any]:
+    """Check defaults, and return those that were given."""
+    if tokenizer is not None:
+        as_tokenizer(tokenizer)
+    check_settings(settings, "config")
+    if cache is not None and not isinstance(cache, ResolverCache):
+        raise InvalidType(f"config: cache must be a ResolverCache, not {cache!r}")
+    given = {"tokenizer": tokenizer, "settings": settings, "cache": cache}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+class config:  # noqa: N801 - it reads as a function, and has a `with` block beside it
+    """Set defaults for the whole process; `with config.local(...)` sets them for one task.
 
     What is not given stays as it is. A per-call argument wins over both.
     """
@@ -60,34 +91,36 @@ class config:  # noqa: N801 - it reads as a function, and is a `with` block besi
         settings: Mapping[str, Any] | None = None,
         cache: ResolverCache | None = None,
     ) -> None:
-        if tokenizer is not None:
-            as_tokenizer(tokenizer)
-        check_settings(settings, "config")
-        if cache is not None and not isinstance(cache, ResolverCache):
-            raise InvalidType(f"config: cache must be a ResolverCache, not {cache!r}")
-        given = {"tokenizer": tokenizer, "settings": settings, "cache": cache}
-        self._given: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        self._before = _Process.defaults
-        _Process.defaults = replace(_Process.defaults, **self._given)
+        _Process.defaults = replace(_Process.defaults, **_given(tokenizer, settings, cache))
 
-    def __enter__(self) -> None:
-        # It was not meant for the process: undo what is still ours there.
-        now, before = _Process.defaults, self._before
-        ours = [name for name, value in self._given.items() if getattr(now, name) is value]
-        _Process.defaults = replace(now, **{name: getattr(before, name) for name in ours})
-        _blocks.set((*_blocks.get(), replace(defaults(), **self._given)))
+    @staticmethod
+    @contextmanager
+    def local(
+        *,
+        tokenizer: TokenizerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        cache: ResolverCache | None = None,
+    ) -> Iterator[None]:
+        """Set defaults for the current task and its children until the block ends."""
+        before = _local.get()
+        _local.set(replace(defaults(), **_given(tokenizer, settings, cache)))
+        try:
+            yield
+        finally:
+            _local.set(before)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _blocks.set(_blocks.get()[:-1])
+    def __enter__(self) -> NoReturn:
+        raise MuntinError(
+            "config(...) sets the defaults of the whole process, and has done so; for a block, "
+            "write `with config.local(...):`"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: the block was never entered."""
 
 
 def set_tokenizer(tokenizer: TokenizerLike | None) -> None:
-    """Set the tokenizer of the process; None brings the estimate back."""
+    """Set the tokenizer of the process; None brings the default back."""
     if tokenizer is not None:
         as_tokenizer(tokenizer)
     _Process.defaults = replace(_Process.defaults, tokenizer=tokenizer)

@@ -160,7 +160,7 @@ def _reply(said: Scripted, window: Window, asked: int) -> Reply:
         )
     return Reply(
         said,
-        usage=Usage(input=window.tokens, output=Counter().message(said)),
+        usage=Usage(input=window.tokens, output=Counter.of(None).message(said)),
         finish_reason="tool_calls" if said.tool_calls else "stop",
         window=window,
     )

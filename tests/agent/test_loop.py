@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from muntin import Message, Slots, ToolCall, Window, assistant, tool, user
+from muntin import Message, Slots, Window, assistant, tool, user
 from muntin.agent.loop import run_agent, stream_agent
 from muntin.agent.tools import Tool
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, MuntinError, StepLimit
@@ -33,6 +33,7 @@ from muntin.providers.model import (
     Usage,
 )
 from muntin.testing import ScriptedModel
+from tests.words import call
 
 
 def compose(messages: Sequence[Message]) -> Window:
@@ -40,10 +41,6 @@ def compose(messages: Sequence[Message]) -> Window:
     slots.add("input", "go")
     slots.add("run", messages)
     return slots.render()
-
-
-def call(name: str, id: str = "c1", **arguments: Any) -> ToolCall:
-    return ToolCall(id, name, json.dumps(arguments))
 
 
 def echo(text: str) -> str:
@@ -287,8 +284,8 @@ def test_a_run_that_takes_too_many_steps_stops_before_the_tools_of_the_last():
 
     # With more steps the run goes on where it stopped; with as many it stops again.
     with pytest.raises(StepLimit):
-        asyncio.run(run_agent(ScriptedModel([]), compose, tools=[act], past=kept, max_steps=3))
-    more = run_agent(ScriptedModel(["done"]), compose, tools=[act], past=kept, max_steps=4)
+        asyncio.run(run_agent(ScriptedModel([]), compose, tools=[act], resume=kept, max_steps=3))
+    more = run_agent(ScriptedModel(["done"]), compose, tools=[act], resume=kept, max_steps=4)
     assert asyncio.run(more).text == "done"
     assert ran == ["0", "1", "2"]
 
@@ -328,7 +325,7 @@ def test_a_call_of_a_tool_with_only_a_schema_is_the_callers():
     assert reply.tool_calls == tuple(calls)
     assert [each.tool_call_id for each in kept[1:]] == ["c1"]
     past = [*kept, tool("c2", "yes")]
-    reply = asyncio.run(run_agent(model, compose, tools=[echo, schema], past=past))
+    reply = asyncio.run(run_agent(model, compose, tools=[echo, schema], resume=past))
     assert reply.text == "done"
     assert model.windows[1].messages[-2:] == (tool("c1", "<a>"), tool("c2", "yes"))
 
@@ -566,7 +563,7 @@ def resumed(past: Iterable[Message], *replies: Any) -> tuple[list[str], Scripted
         return f"did {n}"
 
     model = ScriptedModel(replies)
-    reply = asyncio.run(run_agent(model, compose, tools=[act], past=past))
+    reply = asyncio.run(run_agent(model, compose, tools=[act], resume=past))
     return ran, model, reply
 
 
@@ -611,7 +608,7 @@ def test_the_past_may_be_dicts_and_is_not_recorded_again():
     past = [each.to_dict() for each in (ASKED, tool("c1", "did 1"))]
     run = run_agent(
         ScriptedModel(["done"]), compose, tools=[Tool(lambda: 0, name="act")],
-        past=past, record=kept.extend,
+        resume=past, record=kept.extend,
     )  # fmt: skip
     asyncio.run(run)
     assert [each.tool_call_id for each in kept] == ["c0", "c2", None]
@@ -673,7 +670,7 @@ def answer(window):
     return [ToolCall(f"c{n}", name, {"step": step, "part": n}) for n, name in enumerate(names)]
 
 past = [Message.from_dict(each) for each in read("log")]
-run = run_agent(ScriptedModel(answer), compose, tools=[act, act_later], record=record, past=past,
+run = run_agent(ScriptedModel(answer), compose, tools=[act, act_later], record=record, resume=past,
                 max_steps=steps + 1)
 print(asyncio.run(run).text)
 """

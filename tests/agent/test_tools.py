@@ -19,7 +19,16 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from muntin.agent.tools import DONE, Tool, ToolLike, as_tools, call_tool, tool_name, tool_schema
+from muntin.agent.tools import (
+    DONE,
+    Tool,
+    ToolLike,
+    as_tools,
+    call_tool,
+    merge_tools,
+    tool_name,
+    tool_schema,
+)
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall
 from muntin.errors import InvalidInput, InvalidType
@@ -443,3 +452,14 @@ def test_many_sync_tools_run_beside_each_other():
         return await asyncio.gather(*calls)
 
     assert asyncio.run(main()) == ["0"] * 12
+
+
+def test_tools_of_several_sources_come_together_each_name_once():
+    schemas: list[dict[str, Any]] = [{"name": name} for name in ("one", "two", "two")]
+    one, two, other = schemas
+    assert merge_tools([("a", [one]), ("b", [two])]) == (one, two)
+    assert merge_tools([("a", [one, two])], winners=[other]) == (one, other)
+    assert merge_tools([("a", [one]), ("a", [one])]) == (one,)  # one context in two places
+    for offers in ([("a", [two]), ("b", [other])], [("a", [two]), ("b", [two])]):
+        with pytest.raises(InvalidInput, match=r"^x: tool 'two' is contributed by a and by b$"):
+            merge_tools(offers, what="x: ")

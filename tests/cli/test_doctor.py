@@ -9,7 +9,7 @@ import pytest
 
 from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
 from muntin.timeline.store import open_store
-from muntin.timeline.store.schema import MIGRATIONS
+from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
 from tests.paths import ROOT
 
@@ -52,10 +52,10 @@ def test_every_extra_has_a_purpose():
 
 
 def test_extras_are_read_from_the_package_with_those_inside_of_them():
-    state, detail = found("extras")["postgres"]
+    state, detail = found("extras")["cli"]
     assert state == "ok"
-    assert "psycopg" in detail
-    assert "sqlalchemy" in detail
+    assert "typer" in detail
+    assert "tiktoken" in detail
 
 
 @pytest.mark.parametrize(

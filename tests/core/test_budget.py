@@ -28,6 +28,13 @@ def test_an_unknown_model_is_an_error_that_says_to_pass_a_budget(model):
         Budget.for_model(model)
 
 
+def test_a_model_whose_window_is_not_known_gets_the_default():
+    assert Budget.of("openai/gpt-4.1") == Budget.for_model("openai/gpt-4.1")
+    assert Budget.of("openai/gpt-4.1", max_output_tokens=8).max_output_tokens == 8
+    assert Budget.of("nobody/nothing") == Budget.of(None) == Budget(128_000)
+    assert Budget.of("nobody/nothing", default=500) == Budget(500)
+
+
 def test_an_output_as_large_as_the_window_is_refused():
     with pytest.raises(InvalidInput, match="leaves no room"):
         Budget.for_model("openai/gpt-4o", max_output_tokens=128_000)

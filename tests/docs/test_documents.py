@@ -53,11 +53,35 @@ def test_the_readme_shows_the_example_as_it_is_in_the_repository():
     assert code.strip() in shipped
 
 
-def test_the_architecture_page_names_every_source_file():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for source in (ROOT / "src" / "muntin").rglob("*.py"):
-        if source.name != "__init__.py":
-            assert f"`{source.relative_to(ROOT / 'src' / 'muntin')}`" in page, source
+def listed_files() -> Iterator[tuple[str, str]]:
+    """Yield the files of the tree in docs/contributing.md, each with what it owns."""
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    folders: list[str] = []
+    for line in re.findall(r"^    ( *\S.*)$", page.partition("## The tree\n")[2], re.MULTILINE):
+        depth = (len(line) - len(line.lstrip())) // 2
+        name, _, owns = line.strip().partition(" ")
+        folders[depth:] = [name]
+        yield "".join(folders) + ("__init__.py" if name.endswith("/") else ""), owns.strip()
+
+
+def test_the_tree_that_the_docs_show_is_the_tree_of_the_source():
+    shown = dict(listed_files())
+    source = ROOT / "src" / "muntin"
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    assert set(shown) == files - {"__init__.py"}
+    assert all(shown.values())
+
+
+def test_the_architecture_page_fits_on_two_screens():
+    lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 90
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_readme_names_paths_that_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:src|tests|bench|tools|docs|examples)/[\w./]*)`", text):
+        assert (ROOT / path).exists(), path
 
 
 def test_the_changelog_has_the_present_version():

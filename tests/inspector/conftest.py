@@ -18,9 +18,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from muntin import Slots, user
+from muntin import Message, Slots, assistant, user
 from muntin.core.planning.window import Window
-from muntin.inspector.plans import Kept
+from muntin.inspector.plans import Kept, Plans
 from muntin.inspector.server import address_of, listen, make_server, new_token
 from muntin.runtime.reports import keep_report
 from muntin.timeline.session import Session
@@ -115,8 +115,29 @@ def keep(store: Store, session: str, slots: Slots, *, step: int = 1) -> Window:
     """Keep the window of some slots as a new turn of a session."""
     (item,) = Session(session, store=store).append(user("asked"))
     window = slots.render()
-    keep_report(Session(session, store=store), item.turn, step, slots, window, 1_000_000)
+    keep_report(Session(session, store=store), item.turn, step, window, 1_000_000)
     return window
+
+
+def plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def past(count: int, size: int = 40) -> list[Message]:
+    return [
+        each
+        for n in range(count)
+        for each in (user(f"q{n} " + "x" * size), assistant(f"a{n} " + "y" * size))
+    ]
+
+
+def declare(budget: int, history: list[Message], docs: str = "d" * 100) -> Slots:
+    slots = Slots(budget, tokenizer="chars/4")
+    slots.add("system", "You are brief.", priority=9)
+    slots.add("docs", docs, role="system", priority=2)
+    slots.add("history", history, priority=1)
+    slots.add("input", "what now?", priority=8)
+    return slots
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +145,12 @@ def sample_url(tmp_path_factory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('inspector') / 'sample.db'}"
     with ThreadPoolExecutor(1) as pool:  # Playwright may have an event loop in this thread
         return pool.submit(sample.build, url).result()
+
+
+@pytest.fixture
+def plans(sample_url):
+    with open_store(sample_url, create=False) as store:
+        yield Plans(store)
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,6 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "cli": (commands, command_with_prompts_sessions_and_counts),
     "hf": (counts_from_a_file,),
     "tokens": (exact_counts,),
-    "sql": (sessions_in_a_file,),
     "postgres": (sessions_on_a_server,),
     "openai": (model_of("chat"), model_of("responses")),
     "anthropic": (model_of("messages"),),

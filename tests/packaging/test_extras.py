@@ -15,7 +15,7 @@ from tests.packaging.promises import PROMISES
 SCRIPT = Path(__file__).with_name("promises.py")
 EXTRAS = sorted(set(PROMISES) - {"all"})
 # An extra that stands on another is missed where that other is there.
-UNDER = {"inspector": "cli", "postgres": "sql"}
+UNDER = {"inspector": "cli"}
 
 
 def test_every_extra_has_a_promise(built):
@@ -42,9 +42,3 @@ def test_without_an_extra_the_error_says_what_to_install(extra, bare, with_extra
     assert len(lines) == len(PROMISES[extra])
     for line in lines:
         assert f"pip install 'muntin[{extra}]'" in line
-
-
-def test_a_server_without_any_extra_is_told_both_ways(bare, tmp_path):
-    ended = bare.run("python", SCRIPT, "postgres", "--without", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert "'muntin[postgres]'" in ended.stdout

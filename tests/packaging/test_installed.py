@@ -54,6 +54,28 @@ print(len(session.items.all()))
     assert said(bare, code, tmp_path) == ["1"]
 
 
+def test_a_conversation_is_kept_in_a_file_and_nothing_of_others_is_there(bare, tmp_path):
+    code = """
+import asyncio, sys
+from importlib.metadata import distributions
+from muntin import App, Session
+from muntin.testing import ScriptedModel
+from muntin.timeline.store import open_store
+
+async def main():
+    async with App(model=ScriptedModel(["Hello, Ada."])) as app:
+        print((await app.conversation("ada").send("Hi.")).text)
+
+asyncio.run(main())
+print(*(message.text for message in Session("ada").messages()))
+with open_store("sqlite:///muntin.db", create=False) as store:
+    print(len(store.reports("ada")))
+print(*(found.name for found in distributions()))
+"""
+    assert said(bare, code, tmp_path) == ["Hello, Ada.", "Hi. Hello, Ada.", "1", "muntin"]
+    assert (tmp_path / "muntin.db").exists()
+
+
 @pytest.mark.parametrize("command", [("muntin",), ("python", "-m", "muntin")])
 def test_the_command_says_what_it_needs(command, bare, tmp_path):
     ended = bare.run(*command, "--version", cwd=tmp_path)

@@ -418,6 +418,11 @@ class TestPartials:
         )
         assert made == "a\nBe brief.\nb"
 
+    @pytest.mark.parametrize("tag", ["render", "include"])
+    def test_a_partial_may_be_the_first_thing_in_a_block(self, system, tag):
+        body = f"{{% if input.x %}}{{% {tag} 'p' %}}{{% endif %}}"
+        assert system(body, siblings={"p": "text"}, input={"x": 1}) == "text"
+
     def test_a_partial_sees_what_it_is_given(self, system):
         body = "{% render 'p', x: 1 %}{% render 'p' for input.l as x %}"
         assert system(body, siblings={"p": "{{ x }};"}, input={"l": [2, 3]}) == "1;2;3;"

@@ -37,6 +37,7 @@ from muntin.providers.model import (
     Usage,
 )
 from muntin.testing import ScriptedModel
+from tests import words
 
 BOT = prompt(
     use=[
@@ -48,10 +49,7 @@ BOT = prompt(
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_token_a_character():
-    with config(tokenizer=len):
-        yield
+_one_token_a_character = words.one_token_a_character
 
 
 def test_a_prompt_is_composed_sent_and_answered():
@@ -133,7 +131,7 @@ def test_settings_merge_from_config_to_call():
         adapt={"*": {"settings": {"c": "adapt", "d": "adapt"}}},
     )
     model = ScriptedModel(["hi"])
-    with config(settings={"a": "config", "b": "config"}):
+    with config.local(settings={"a": "config", "b": "config"}):
         generate_sync(bot, model=model, settings={"d": "call", "c": None})
     assert model.settings == [{"a": "config", "b": "prompt", "c": "adapt", "d": "call"}]
 

@@ -23,7 +23,7 @@ from muntin.providers.client import Client
 from muntin.providers.names import as_model
 from muntin.providers.sdks import APIS, NO_KEY
 from tests.providers.servers import CHAT, MESSAGES, PROTOCOLS, Answer, Protocol, serving
-from tests.providers.test_clients import KEY, answer_of, ask, client_of, no_environment, window
+from tests.providers.test_client import KEY, answer_of, ask, client_of, no_environment, window
 
 __all__ = ["no_environment"]  # a fixture that every test here uses
 

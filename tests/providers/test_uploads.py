@@ -19,7 +19,7 @@ from tests.providers.servers import (
     Received,
     serving,
 )
-from tests.providers.test_clients import client_of, no_environment
+from tests.providers.test_client import client_of, no_environment
 
 __all__ = ["no_environment"]  # a fixture that every test here uses
 

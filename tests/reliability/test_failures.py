@@ -7,16 +7,16 @@ import os
 import random
 import sqlite3
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from muntin.core.message import user
 from muntin.errors import StoreError
 from muntin.timeline.items import Draft, Item, draft_of
-from muntin.timeline.store import Store, database, open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store import Store, open_store
+from muntin.timeline.store.sql import SqlStore, database
 
 PAGE = 4096
 
@@ -60,15 +60,16 @@ def intact(file: Path) -> bool:
 # A full disk.
 
 
-def test_a_full_database_refuses_whole_appends_and_takes_them_when_there_is_room(file):
+def test_a_full_database_refuses_whole_appends_and_takes_them_when_there_is_room(file, monkeypatch):
+    pages = 60
+
+    class Limited(sqlite3.Connection):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            self.execute(f"PRAGMA max_page_count = {pages}")
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Limited))
     with opened(file) as store:
-        pages = 60
-
-        @event.listens_for(store.engine, "connect")
-        def limit(connection, _):
-            connection.execute(f"PRAGMA max_page_count = {pages}")
-
-        store.close()
         stored = 0
 
         def fill() -> None:

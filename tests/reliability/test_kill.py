@@ -147,16 +147,16 @@ def test_the_turn_of_a_living_process_stays_open_when_others_open_the_session(ur
         assert statuses(Session("s", store=store)) == ["open"]
 
 
-def test_the_turn_of_a_killed_process_is_failed_at_the_next_open_and_can_be_tried_again(url, start):
+def test_the_turn_of_a_killed_process_is_failed_at_the_next_use_and_can_be_tried_again(url, start):
     process = begin(start, url, "s")
     process.kill()
     # Dead, but not yet collected by its parent: dead all the same.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     with SqlStore(url) as store:
         log = Session("s", store=store)
-        assert statuses(log) == ["failed"]
         asked = ["Book me a flight.", "To where?"]
         assert [message.text for message in log.messages()] == asked
+        assert statuses(log) == ["failed"]
         log.append(user("Try again."), assistant("Where do you want to go?"))
         assert statuses(Session("s", store=store)) == ["completed", "failed"]
         assert log.messages()[0].text == "Try again."
@@ -172,8 +172,5 @@ def test_an_append_waits_for_the_disk_whatever_the_server_is_set_to(url, request
         server.ask(f"ALTER DATABASE {database} SET synchronous_commit = off")
         asked, expected = "SHOW synchronous_commit", "on"
     with SqlStore(url) as store:
-        connection = store.engine.raw_connection()
-        cursor = connection.cursor()
-        cursor.execute(asked)
-        assert [[str(value) for value in row] for row in cursor.fetchall()] == [[expected]]
-        connection.close()
+        rows = store.database.query(asked)
+        assert [[str(value) for value in row] for row in rows] == [[expected]]

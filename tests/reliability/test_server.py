@@ -13,9 +13,9 @@ from muntin.core.message import user
 from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.session import Session
-from muntin.timeline.store import database as module
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import database as module
 from tests.reliability.server import GUARDED, PASSWORD, Server
 
 SECRET = "wr0ng-s3cret"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from muntin import Message, ToolCall, Window
+from muntin import Message, Window
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item
 from muntin.timeline.store.memory import MemoryStore
 from tests.timeline.conftest import server, store, store_url  # noqa: F401
+from tests.words import call as call
 from tests.workers import Start, workers
 
 T = TypeVar("T")
@@ -31,10 +31,6 @@ def run(work: Awaitable[T], within: float = 30) -> T:
             return await work
 
     return asyncio.run(limited())
-
-
-def call(name: str, id: str = "c1", **arguments: Any) -> ToolCall:
-    return ToolCall(id, name, json.dumps(arguments))
 
 
 def texts(messages: Window | Sequence[Message]) -> list[str]:

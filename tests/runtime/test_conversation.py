@@ -265,7 +265,7 @@ def test_turns_that_wait_do_not_all_ask_the_store_all_the_time():
     run(talk())
     assert statuses(app, "c") == ["completed"] * 60
     assert len(taken) < 600  # if each asked for every turn before it: 1,830
-    assert app._queues == {}
+    assert app.queue.waiting == 0
 
 
 def test_a_turn_that_is_cancelled_while_it_waits_does_not_hold_up_those_behind_it():
@@ -282,7 +282,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_does_not_hold_up_those_behind_i
             asyncio.create_task(app.conversation("c").send(f"m{n}")) for n in range(3)
         )
         await begun.wait()
-        while len(app.store.turns("c")) < 3 or not app._queues:
+        while len(app.store.turns("c")) < 3 or not app.queue.waiting:
             await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -576,7 +576,7 @@ def test_the_default_shows_entries_at_their_position_and_only_live_ones():
 
 def test_a_scripted_models_own_budget_counts_else_the_apps_else_128_000():
     def tokens(app: App, **given: Any) -> int:
-        return app.conversation("c", **given)._budget.remaining_input_tokens
+        return app.conversation("c", **given).budget.remaining_input_tokens
 
     assert tokens(memory(model=ScriptedModel([]))) == 128_000
     assert tokens(memory(model=ScriptedModel([], budget=500))) == 500

@@ -374,7 +374,7 @@ def test_ask_across_apps_is_answered_by_whoever_handles_it(tmp_path):
         async with one, two:
             for app in (one, two):
                 app.entity("e")(answers)
-            one._wake = lambda entity: None  # type: ignore[method-assign]
+            one._wakes.start = lambda entity: None  # type: ignore[method-assign]
             reply = await one.ask("e/1", "who?")
             assert reply is not None
             assert reply.text == "from two"
@@ -388,7 +388,7 @@ def test_a_message_whose_sender_never_handles_is_handled_by_the_sweep_of_another
     async def work() -> None:
         one = App(url)
         noting(one)
-        one._wake = lambda entity: None  # type: ignore[method-assign]
+        one._wakes.start = lambda entity: None  # type: ignore[method-assign]
         await one.send("e/1", "left behind")
         await one.close()
         two = App(url)
@@ -411,7 +411,7 @@ def test_the_sweep_finds_an_entity_behind_any_number_of_others_that_wait():
         other = App(store)
         noting(other, "a")
         noting(other, "z")
-        other._wake = lambda entity: None  # type: ignore[method-assign]
+        other._wakes.start = lambda entity: None  # type: ignore[method-assign]
         for n in range(150):
             await other.send(f"a/{n:03}", n)
         await other.send("z/1", "here")
@@ -432,7 +432,7 @@ def test_an_app_that_is_entered_again_looks_after_entities_again():
     mine, other = App(store), App(store)
     noted = noting(mine)
     noting(other)
-    other._wake = lambda entity: None  # type: ignore[method-assign]
+    other._wakes.start = lambda entity: None  # type: ignore[method-assign]
 
     async def work(payload: str) -> None:
         async with mine:
@@ -452,7 +452,7 @@ def test_an_app_that_was_never_closed_looks_after_entities_in_the_next_event_loo
     mine, other = App(store), App(store)
     noted = noting(mine)
     noting(other)
-    other._wake = lambda entity: None  # type: ignore[method-assign]
+    other._wakes.start = lambda entity: None  # type: ignore[method-assign]
 
     async def work() -> None:
         await other.send("e/1", "left behind")
@@ -688,9 +688,10 @@ def test_who_lost_the_turn_to_another_writes_nothing_more(store_url):
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Wake) -> None:
-                owners.done(ctx._work.owner)
+                owners.done(ctx.turn.open.owner)
                 until = datetime.now(UTC) + timedelta(seconds=60)
-                assert app.store.take("e/1", owners.new_owner(wake=True), until) is not None
+                owner = owners.new_owner()
+                assert app.store.take("e/1", owner, until, resumable=True) is not None
                 try:
                     await answers(ctx, wake)
                 except MuntinError as error:

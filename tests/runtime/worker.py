@@ -136,7 +136,7 @@ def ask_only(url: str) -> None:
         async def handler(ctx: Ctx, wake: Wake) -> None:
             raise AssertionError("not here")
 
-        app._wake = lambda entity: None  # type: ignore[method-assign]
+        app._wakes.start = lambda entity: None  # type: ignore[method-assign]
         reply = await app.ask("e/1", "question")
         say("reply", reply.text if reply else None)
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from pydantic import BaseModel
 
-from muntin import InvalidInput, config, context, prompt, when
+from muntin import InvalidInput, context, prompt, when
 from muntin.errors import InvalidType
 from muntin.testing import assert_survives
+from tests import words
 
 
 class Notes(BaseModel):
@@ -21,10 +22,7 @@ NOTES = context(id="notes", input=Notes, priority=80, system=lambda input: input
 BOT = prompt(use=[RULES, NOTES], system="own")
 
 
-@pytest.fixture(autouse=True)
-def _one_token_a_character():
-    with config(tokenizer=len):
-        yield
+_one_token_a_character = words.one_token_a_character
 
 
 def test_a_context_that_is_kept_for_every_input_survives():
@@ -36,8 +34,8 @@ def test_a_context_that_would_be_dropped_fails_with_the_report():
     with pytest.raises(AssertionError) as caught:
         assert_survives(BOT, "rules", token_budget=25, inputs=[{}, {"notes": "n" * 9}])
     shown = str(caught.value)
-    for words in ("rules", "notes", "over_budget", "25", "dropped"):
-        assert words in shown
+    for word in ("rules", "notes", "over_budget", "25", "dropped"):
+        assert word in shown
 
 
 def test_the_failure_says_which_input_it_was():

@@ -9,7 +9,7 @@ import pytest
 
 from muntin import user
 from muntin.timeline.items import Draft, Turn
-from muntin.timeline.owner import abandoned, new_owner
+from muntin.timeline.owner import Owner, abandoned, new_owner
 from muntin.timeline.session import Session
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,6 +37,20 @@ def elsewhere(owner):
 
 def test_no_two_owners_are_alike():
     assert len({new_owner() for _ in range(100)}) == 100
+
+
+def test_an_owner_is_read_from_its_text_and_written_as_it():
+    owner = Owner("a-machine", 17, "1234", "work")
+    assert str(owner) == "a-machine:17:1234:work"
+    assert Owner.parse(str(owner)) == owner
+    mine = Owner.parse(new_owner())
+    assert mine is not None
+    assert mine.pid == os.getpid()
+
+
+@pytest.mark.parametrize("text", ["me", "", "a:b", "a:1:b", "a:b:c:d", "a:-1:c:d", "a:1:c:d:e"])
+def test_a_text_of_another_make_is_no_owner(text):
+    assert Owner.parse(text) is None
 
 
 def test_a_living_process_has_not_abandoned_its_turn_whatever_its_lease():
@@ -89,7 +103,7 @@ def statuses(store, session="s"):
     return [turn.status for turn in reversed(store.turns(session))]
 
 
-def test_opening_a_session_fails_the_turns_of_dead_processes_and_no_others(store, dead):
+def test_mending_a_session_fails_the_turns_of_dead_processes_and_no_others(store, dead):
     future, past = datetime.now(UTC) + timedelta(hours=1), datetime.now(UTC) - timedelta(hours=1)
     begin(store, "s", dead, future)
     begin(store, "s", new_owner(), past)
@@ -97,16 +111,16 @@ def test_opening_a_session_fails_the_turns_of_dead_processes_and_no_others(store
     begin(store, "s", elsewhere(dead), past)
     begin(store, "s", None, None)
     begin(store, "other", dead, future)
-    Session("s", store=store)
+    Session("s", store=store).mend()
     assert statuses(store) == ["failed", "open", "open", "failed", "open"]
     assert statuses(store, "other") == ["open"]
 
 
-def test_opening_a_session_changes_no_turn_that_is_settled(store, dead):
+def test_mending_a_session_changes_no_turn_that_is_settled(store, dead):
     begin(store, "s", dead, None)
     store.settle("s", 1, "completed")
     store.append("s", [Draft("signal", payload="x", opens="queue")], owner=dead)
-    Session("s", store=store)
+    Session("s", store=store).mend()
     assert statuses(store) == ["completed", "pending"]
 
 
@@ -120,13 +134,13 @@ with session.turn() as turn:
 """
 
 
-def test_an_interrupted_turn_is_there_and_failed_at_the_next_open(tmp_path):
+def test_an_interrupted_turn_is_there_and_failed_at_the_next_use(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     done = subprocess.run([sys.executable, "-c", CRASH, url])
     assert done.returncode == 9
     session = Session("s", store=url)
-    assert statuses(session.store) == ["failed"]
     assert [message.text for message in session.messages()] == ["what I asked"]
+    assert statuses(session.store) == ["failed"]
 
 
 def test_a_session_opened_while_a_turn_is_worked_on_leaves_it_alone(store):

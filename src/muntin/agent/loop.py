@@ -23,15 +23,16 @@ from typing import Any, TypeAlias, TypeVar
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import settle
 from muntin.core.checks import check_size
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
+from muntin.core.profile import Profile
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, MuntinError, StepLimit
 from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
 from muntin.providers.names import as_model
-from muntin.settings import check_settings, defaults
+from muntin.settings import check_settings, counter_for
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ MAX_STEPS = 20
 PARALLEL = 8
 
 Compose: TypeAlias = Callable[[tuple[Message, ...]], Window | Awaitable[Window]]
-Record: TypeAlias = Callable[[tuple[Message, ...]], Any]
+Recorder: TypeAlias = Callable[[tuple[Message, ...]], Any]
 
 
 async def run_agent(
@@ -47,8 +48,8 @@ async def run_agent(
     compose: Compose,
     *,
     tools: Sequence[ToolLike] = (),
-    record: Record | None = None,
-    past: Iterable[MessageLike] = (),
+    record: Recorder | None = None,
+    resume: Iterable[MessageLike] = (),
     max_steps: int = MAX_STEPS,
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
@@ -59,14 +60,24 @@ async def run_agent(
     `compose(messages)` makes the window of the next step from the messages of this run so far;
     its tools are what the model is offered, `tools` what can be run. `record(messages)` keeps
     new messages: every answer before its tools are run, every result as soon as it is there.
-    Both may be async. `past` is what an earlier attempt at this run has recorded: no call that
-    has a result is repeated, those without one are run.
+    Both may be async. `resume` is what an earlier attempt at this run has recorded: no call that
+    has a result is repeated, a call without one is run.
 
     The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
     schema cannot be run here: the Reply with that call is returned, and with the caller's
-    results in `past` the run goes on. After `max_steps` answers `StepLimit` is raised.
+    results in `resume` the run goes on. After `max_steps` answers `StepLimit` is raised.
     """
-    run = Run(model, compose, tools, record, past, max_steps, settings, tokenizer, parallel)
+    run = Run(
+        model,
+        compose,
+        tools=tools,
+        record=record,
+        resume=resume,
+        max_steps=max_steps,
+        settings=settings,
+        tokenizer=tokenizer,
+        parallel=parallel,
+    )
     return await last_reply(run.events(streaming=False))
 
 
@@ -75,15 +86,25 @@ def stream_agent(
     compose: Compose,
     *,
     tools: Sequence[ToolLike] = (),
-    record: Record | None = None,
-    past: Iterable[MessageLike] = (),
+    record: Recorder | None = None,
+    resume: Iterable[MessageLike] = (),
     max_steps: int = MAX_STEPS,
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
     parallel: int = PARALLEL,
 ) -> AsyncIterator[Event]:
     """Do what `run_agent` does, and yield what happens; the last event is `Finished`."""
-    run = Run(model, compose, tools, record, past, max_steps, settings, tokenizer, parallel)
+    run = Run(
+        model,
+        compose,
+        tools=tools,
+        record=record,
+        resume=resume,
+        max_steps=max_steps,
+        settings=settings,
+        tokenizer=tokenizer,
+        parallel=parallel,
+    )
     return run.events(streaming=True)
 
 
@@ -102,32 +123,18 @@ async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
 class Run:
     """One run of an agent: what was said so far, and what it cost."""
 
-    __slots__ = (
-        "_compose",
-        "_counter",
-        "_gate",
-        "_lock",
-        "_max_steps",
-        "_messages",
-        "_model",
-        "_record",
-        "_settings",
-        "_steps",
-        "_tools",
-        "_usage",
-    )
-
     def __init__(
         self,
         model: str | Model,
         compose: Compose,
-        tools: Sequence[ToolLike],
-        record: Record | None,
-        past: Iterable[MessageLike],
-        max_steps: int,
-        settings: Mapping[str, Any] | None,
-        tokenizer: TokenizerLike | None,
-        parallel: int,
+        *,
+        tools: Sequence[ToolLike] = (),
+        record: Recorder | None = None,
+        resume: Iterable[MessageLike] = (),
+        max_steps: int = MAX_STEPS,
+        settings: Mapping[str, Any] | None = None,
+        tokenizer: TokenizerLike | None = None,
+        parallel: int = PARALLEL,
     ) -> None:
         for name, number in (("max_steps", max_steps), ("parallel", parallel)):
             if check_size(number, name) == 0:
@@ -137,10 +144,10 @@ class Run:
         self._compose = compose
         self._tools = {tool_name(each): each for each in as_tools(tools, "agent")}
         self._record = record
-        self._messages = _in_call_order([as_message(each) for each in past])
+        self._messages = _in_call_order([as_message(each) for each in resume])
         self._max_steps = max_steps
         self._settings = dict(settings or {})
-        self._counter = Counter(defaults().tokenizer if tokenizer is None else tokenizer)
+        self._counter = counter_for(Profile.of(self._model.name), tokenizer)
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum(each.role == "assistant" for each in self._messages)
@@ -148,7 +155,7 @@ class Run:
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run to the end. Without `streaming` the model is asked for whole answers."""
-        reply = self._past_reply()
+        reply = self._resumed_reply()
         while True:
             if reply is not None:
                 waiting = _unanswered(self._messages)
@@ -169,8 +176,8 @@ class Run:
                     else:
                         yield event
 
-    def _past_reply(self) -> Reply | None:
-        """Return the last answer of the past, if it is the last word or waits for results."""
+    def _resumed_reply(self) -> Reply | None:
+        """Return the last answer recorded, if it is the last word or waits for results."""
         answer = next((each for each in reversed(self._messages) if each.role == "assistant"), None)
         if answer is None or (not answer.tool_calls and answer is not self._messages[-1]):
             return None
@@ -242,7 +249,7 @@ class Run:
         if self._record is not None:
             await to_the_end(self._write(message, self._record))
 
-    async def _write(self, message: Message, record: Record) -> None:
+    async def _write(self, message: Message, record: Recorder) -> None:
         async with self._lock:
             await settle(record((message,)))
 

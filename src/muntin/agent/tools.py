@@ -11,7 +11,7 @@ import inspect
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,12 +19,14 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
 from muntin.core.planning.cut import longest
+from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
+from muntin.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -93,6 +95,27 @@ def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
             )
         tool_schema(tool)
     return tuple(tools)
+
+
+def merge_tools(
+    offers: Iterable[tuple[str, Sequence[ToolLike]]],
+    *,
+    winners: Sequence[ToolLike] = (),
+    what: str = "",
+) -> tuple[ToolLike, ...]:
+    """Return the tools of all sources, each name once; `winners` replace tools of their name.
+
+    A name that two sources offer is an error naming both; `what` is how the error begins.
+    """
+    found: dict[str, tuple[str, ToolLike]] = {}
+    for source, tools in offers:
+        for tool in tools:
+            name = tool_name(tool)
+            owner, known = found.setdefault(name, (source, tool))
+            if known is not tool or owner != source:  # one context may stand in two places
+                raise InvalidInput(f"{what}tool {name!r} is contributed by {owner} and by {source}")
+    merged = {name: tool for name, (_, tool) in found.items()}
+    return tuple({**merged, **{tool_name(tool): tool for tool in winners}}.values())
 
 
 def tool_name(tool: ToolLike) -> str:
@@ -320,11 +343,11 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         if isinstance(error, TimeoutError) and limit.expired():
             text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
         else:
-            # The model gets no traceback; whoever wrote the tool may want one.
+            # The model gets no traceback; the author of the tool may want one.
             _log.info("tool %r failed", call.name, exc_info=error)
             said = f": {error}" if str(error) else ""
             text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"
-    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be sent
+    text = replace_surrogates(text)
     most = made.max_result_tokens if made else None
     return text if most is None else shorten(text, most, counter)
 

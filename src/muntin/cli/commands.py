@@ -1,16 +1,16 @@
 """The command line: puts the commands together, each from the module that owns it.
 
-A command's module has `register(command)`, which adds it. Typer reads the annotations of its
-commands when they run, and is an extra: so commands are made inside of that function, in modules
-whose annotations are not strings. Exit codes are those of `docs/cli.md`.
+A command's module has `register(command)`, which adds it. Typer is an extra: so these modules are
+imported when it is known to be there. Typer reads annotations when a command runs: so theirs are
+not strings. Exit codes are those of `docs/cli.md`.
 """
 
 import sys
+from importlib import import_module
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated
 
 from muntin import __version__
-from muntin.cli import chat, count, demo, doctor, inspect, render, sessions, simulate
 from muntin.cli.terminal import fail
 from muntin.errors import MissingExtra
 
@@ -18,16 +18,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 # In the order in which the help lists them.
-COMMANDS = (
-    demo,
-    render,
-    count,
-    chat,
-    sessions,
-    simulate,
-    inspect,
-    doctor,
-)
+COMMANDS = ("demo", "render", "count", "chat", "sessions", "simulate", "inspect", "doctor")
 
 
 def main() -> None:
@@ -70,6 +61,6 @@ def app() -> "Typer":
     ) -> None:
         """Compose a language model's context window, and see where every token goes."""
 
-    for module in COMMANDS:
-        module.register(command)
+    for name in COMMANDS:
+        import_module(f"muntin.cli.{name}").register(command)
     return command

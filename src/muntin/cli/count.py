@@ -4,10 +4,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+import typer
 
 from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
-from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
+from muntin.core.counting.counter import Counter, Tokenizer
 from muntin.core.counting.exact import hf_tokenizer
 from muntin.core.message import Message, as_message
 from muntin.core.profile import Profile
@@ -16,9 +18,6 @@ from muntin.providers.names import context_window
 from muntin.timeline.items import Item
 from muntin.timeline.lines import FORMAT, Lines, read_item
 from muntin.timeline.project import default_messages
-
-if TYPE_CHECKING:
-    from typer import Typer
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,58 +30,55 @@ class Count:
     messages: int | None = None
 
 
-def register(command: "Typer") -> None:
+def register(command: typer.Typer) -> None:
     """Add the command."""
-    import typer
+    command.command()(count)
 
-    @command.command()
-    @failing()
-    def count(
-        files: Annotated[list[Path], typer.Argument(help="Texts or chats; - reads the input.")],
-        model: Annotated[
-            str | None, typer.Option(help="Count as for openai/gpt-4o, anthropic/…, google/…")
-        ] = None,
-        tokenizer: Annotated[
-            str | None,
-            typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
-        ] = None,
-        text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    ) -> None:
-        """Count the tokens of files.
 
-        A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
-        `muntin sessions`; anything else is a text.
-        """
-        counter = _counter(model, tokenizer)
-        window = _window(model)
-        counts: list[Count] = []
-        broken = False
-        with progress("counting", total=len(files) if len(files) > 1 else None) as advance:
-            for number, file in enumerate(files):
-                advance(number, str(file))
-                try:
-                    counts.append(_count(file, counter, as_text=text))
-                except InvalidInput as error:  # the others are counted all the same
-                    complain(error)
-                    broken = True
-        if as_json:
-            print_json(_to_dict(counts, counter.name, model, window))
-        elif counts:
-            _show(counts, counter.name, model, window)
-        if broken:
-            raise typer.Exit(2)
+@failing()
+def count(
+    files: Annotated[list[Path], typer.Argument(help="Texts or chats; - reads the input.")],
+    model: Annotated[
+        str | None, typer.Option(help="Count as for openai/gpt-4o, anthropic/…, google/…")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Count the tokens of files.
+
+    A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
+    `muntin sessions`; anything else is a text.
+    """
+    counter = _counter(model, tokenizer)
+    window = _window(model)
+    counts: list[Count] = []
+    broken = False
+    with progress("counting", total=len(files) if len(files) > 1 else None) as advance:
+        for number, file in enumerate(files):
+            advance(number, str(file))
+            try:
+                counts.append(_count(file, counter, as_text=text))
+            except InvalidInput as error:  # the others are counted all the same
+                complain(error)
+                broken = True
+    if as_json:
+        print_json(_to_dict(counts, counter.name, model, window))
+    elif counts:
+        _show(counts, counter.name, model, window)
+    if broken:
+        raise typer.Exit(2)
 
 
 def _counter(model: str | None, tokenizer: str | None) -> Counter:
     profile = None if model is None else Profile.for_model(model)
-    chosen: Tokenizer = as_tokenizer(profile.tokenizer if profile else None)
-    if tokenizer is not None:
-        file = tokenizer.endswith(".json")
-        chosen = hf_tokenizer(tokenizer) if file else as_tokenizer(tokenizer)
-    if profile is None:
-        return Counter(chosen)
-    return Counter(chosen, image_formula=profile.image_formula)
+    chosen: Tokenizer | str | None = tokenizer
+    if tokenizer is not None and tokenizer.endswith(".json"):
+        chosen = hf_tokenizer(tokenizer)
+    return Counter.of(profile, tokenizer=chosen)
 
 
 def _window(model: str | None) -> int | None:

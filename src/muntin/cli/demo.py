@@ -5,7 +5,9 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+import typer
 
 from muntin.cli.recording import recording, replay
 from muntin.cli.terminal import coloured, failing, print_json, progress, safe_text, width
@@ -15,56 +17,53 @@ from muntin.errors import InvalidInput
 from muntin.timeline.store import open_store
 from muntin.view.bar import bar
 
-if TYPE_CHECKING:
-    from typer import Typer
-
 # The same conversation in a small window and in a roomy one: session, tokens.
 SESSIONS = {"airline-small": 2_500, "airline-roomy": 8_000}
 SHOWN = "airline-small"
 
 
-def register(command: "Typer") -> None:
+def register(command: typer.Typer) -> None:
     """Add the command."""
-    import typer
+    command.command()(demo)
 
-    @command.command()
-    @failing()
-    def demo(
-        output: Annotated[
-            Path, typer.Option("-o", "--output", help="A folder for what the demo writes.")
-        ] = Path(),
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    ) -> None:
-        """Compose a real conversation into a small window, and show where every token went.
 
-        Writes muntin-demo.db, the sessions with their reports, and muntin-demo.html, the receipt
-        of one window.
-        """
-        if not output.is_dir():
-            raise InvalidInput(f"{output}: there is no such folder")
-        database, page = output / "muntin-demo.db", output / "muntin-demo.html"
-        store = f"sqlite:///{database}"
-        window = _question(_replay(store))
-        window.save_html(page)
-        if as_json:
-            print_json(
-                {
-                    "store": store,
-                    "sessions": list(SESSIONS),
-                    "html": str(page),
-                    "report": window.report.to_dict(),
-                }
-            )
-            return
-        print(_intro())
-        print(_window(window))
-        print(_request(window))
-        print(
-            f"\nWritten: {page} (this receipt, to open in a browser)\n"
-            f"         {database} ({len(SESSIONS)} sessions with the report of every window)\n"
-            f"\nLook at every turn, and at other budgets:\n\n"
-            f"  muntin inspect --store {shlex.quote(store)}"
+@failing()
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for what the demo writes.")
+    ] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compose a real conversation into a small window, and show where every token went.
+
+    Writes muntin-demo.db, the sessions with their reports, and muntin-demo.html, the receipt
+    of one window.
+    """
+    if not output.is_dir():
+        raise InvalidInput(f"{output}: there is no such folder")
+    database, page = output / "muntin-demo.db", output / "muntin-demo.html"
+    store = f"sqlite:///{database}"
+    window = _question(_replay(store))
+    window.save_html(page)
+    if as_json:
+        print_json(
+            {
+                "store": store,
+                "sessions": list(SESSIONS),
+                "html": str(page),
+                "report": window.report.to_dict(),
+            }
         )
+        return
+    print(_intro())
+    print(_window(window))
+    print(_request(window))
+    print(
+        f"\nWritten: {page} (this receipt, to open in a browser)\n"
+        f"         {database} ({len(SESSIONS)} sessions with the report of every window)\n"
+        f"\nLook at every turn, and at other budgets:\n\n"
+        f"  muntin inspect --store {shlex.quote(store)}"
+    )
 
 
 def _replay(store: str) -> list[Window]:

@@ -10,7 +10,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
+
+import typer
 
 from muntin import __version__
 from muntin.cli.terminal import console, failing, print_json, progress, safe
@@ -19,17 +21,13 @@ from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.providers.sdks import APIS, find_api
 from muntin.timeline.store import DEFAULT_URL, open_store
 
-if TYPE_CHECKING:
-    from typer import Typer
-
-# What an extra is for, in the words of whoever misses it.
+# What an extra is for.
 PURPOSES = {
     "prices": "context windows and prices by a model's name",
     "prompts": "prompts, prompt files, tools as functions",
     "cli": "this command",
     "hf": "Hugging Face tokenizers from a file",
     "tokens": "exact counts for OpenAI models",
-    "sql": "sessions in SQLite",
     "postgres": "sessions in PostgreSQL",
     "inspector": "the inspector",
     "openai": "models of OpenAI and compatible servers",
@@ -50,7 +48,7 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `missing` is something nobody asked for; `broken` is to be mended."""
+    """One finding. `missing` was not asked for; `broken` is to be mended."""
 
     group: str
     name: str
@@ -58,45 +56,45 @@ class Check:
     detail: str
 
 
-def register(command: "Typer") -> None:
+def register(command: typer.Typer) -> None:
     """Add the command."""
-    import typer
+    command.command()(doctor)
 
-    @command.command()
-    @failing()
-    def doctor(
-        store: Annotated[
-            str | None,
-            typer.Option(envvar="MUNTIN_STORE", help="A store that must be reachable."),
-        ] = None,
-        model: Annotated[
-            list[str] | None, typer.Option(help="A model that must be usable; repeatable.")
-        ] = None,
-        extra: Annotated[
-            list[str] | None, typer.Option(help="An extra that must be installed; repeatable.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    ) -> None:
-        """Say what is installed, what works, and what to install for the rest.
 
-        The exit code is 1 when something is broken, or something asked for is missing.
-        """
-        with progress("looking"):
-            checks = [
-                *_extras(extra or ()),
-                *_tokenizers(),
-                _store(store),
-                *_providers(model or ()),
-                _browser(),
-            ]
-        fine = all(check.state != "broken" for check in checks)
-        if as_json:
-            found = [asdict(check) for check in checks]
-            print_json({**_versions(), "ok": fine, "checks": found})
-        else:
-            _show(checks, fine)
-        if not fine:
-            raise typer.Exit(1)
+@failing()
+def doctor(
+    store: Annotated[
+        str | None,
+        typer.Option(envvar="MUNTIN_STORE", help="A store that must be reachable."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="A model that must be usable; repeatable.")
+    ] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="An extra that must be installed; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is installed, what works, and what to install for the rest.
+
+    The exit code is 1 when something is broken, or something asked for is missing.
+    """
+    with progress("looking"):
+        checks = [
+            *_extras(extra or ()),
+            *_tokenizers(),
+            _store(store),
+            *_providers(model or ()),
+            _browser(),
+        ]
+    fine = all(check.state != "broken" for check in checks)
+    if as_json:
+        found = [asdict(check) for check in checks]
+        print_json({**_versions(), "ok": fine, "checks": found})
+    else:
+        _show(checks, fine)
+    if not fine:
+        raise typer.Exit(1)
 
 
 def _versions() -> dict[str, str]:
@@ -144,7 +142,7 @@ def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
     return Check("extras", name, state, f"{what}pip install 'muntin[{name}]'")
 
 
-# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[sql]; extra == …`.
+# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[prompts]; extra == …`.
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(?:\[(?P<extras>[^]]*)\])?\s*(?:>=\s*(?P<least>[\w.]+))?"
 )
@@ -224,16 +222,8 @@ def _address(url: str | None) -> str:
 
 
 def _schema(store: Any) -> str:
-    engine = getattr(store, "engine", None)
-    if engine is None:
-        return ""
-    from sqlalchemy import text
-
-    with engine.connect() as connection:
-        found = connection.execute(
-            text("SELECT value FROM muntin_meta WHERE key = 'version'")
-        ).scalar()
-    return f"version {found} of the tables, "
+    version = getattr(store, "version", None)
+    return "" if version is None else f"version {version} of the tables, "
 
 
 def _providers(models: Iterable[str]) -> Iterator[Check]:

@@ -50,7 +50,7 @@ def recording() -> Recording:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The strategy: what goes into the window, and who gives when it is full."""
+    """The strategy: what goes into the window, and what gives way when it is full."""
 
     policy: str
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
-from muntin.core.budget import DEFAULT_BUDGET, Budget
+from muntin.composer import Composer
+from muntin.core.budget import Budget
 from muntin.core.message import Input
-from muntin.core.planning.slots import Slots
+from muntin.core.model_name import ModelName
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidInput, MissingExtra, UnknownModel
+from muntin.core.profile import Profile
+from muntin.errors import InvalidInput
 from muntin.prompts.files import prompt_file
 from muntin.view.bar import bar
 
@@ -93,11 +95,12 @@ def _compose(
 ) -> Window:
     file = prompt_file(path)
     model = _model(provider, file.config.get("model"))
-    slots = Slots(
-        _budget(model, file.config.get("max_tokens")) if budget is None else budget,
+    output = file.config.get("max_tokens")
+    slots = Composer.of(
+        None if model is None else Profile.for_model(model).name,
+        budget=Budget.of(model, max_output_tokens=output) if budget is None else budget,
         tokenizer=tokenizer,
-        profile=model,
-    )
+    ).slots()
     rendered = file.render(values)
     slots.add("system", rendered.system, required=True)
     if rendered.user is not None:
@@ -107,18 +110,9 @@ def _compose(
 
 def _model(provider: str | None, own: str | None) -> str | None:
     """Return the model meant: a provider alone is that of the file's own model, if it fits."""
-    if provider is None or "/" in provider:
+    if provider is None or ModelName.parse(provider).provider is not None:
         return provider or own
-    return own if own and own.startswith(f"{provider}/") else f"{provider}/"
-
-
-def _budget(model: str | None, max_tokens: int | None) -> Budget | int:
-    if model is None:
-        return DEFAULT_BUDGET
-    try:
-        return Budget.for_model(model, max_output_tokens=max_tokens)
-    except (UnknownModel, MissingExtra):
-        return DEFAULT_BUDGET
+    return own if own and ModelName.parse(own).provider == provider else f"{provider}/"
 
 
 def _to_dict(window: Window) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
+
+import typer
 
 from muntin.cli.session_tables import info_to_dict, show_imported, show_list, show_session
 from muntin.cli.terminal import Advance, failing, many, print_json, progress, safe, say
@@ -16,119 +18,120 @@ from muntin.timeline.items import SessionInfo
 from muntin.timeline.lines import item_to_dict
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
-if TYPE_CHECKING:
-    from typer import Typer
-
 # How many sessions are read at once.
 PAGE = 500
 
 
-def register(parent: "Typer") -> None:
+command = typer.Typer(
+    no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
+)
+At = Annotated[
+    str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(parent: typer.Typer) -> None:
     """Add the commands, as a group of their own."""
-    import typer
-
-    command = typer.Typer(
-        no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
-    )
     parent.add_typer(command, name="sessions")
-    At = Annotated[  # noqa: N806 (a type)
-        str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
-    ]
-    AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]  # noqa: N806
 
-    @command.command("list")
-    def list_(
-        store: At = DEFAULT_URL,
-        limit: Annotated[int, typer.Option(min=0, help="How many at most.")] = 100,
-        as_json: AsJson = False,
-    ) -> None:
-        """List the sessions of a store, by id."""
-        with _existing(store) as opened:
-            infos = list(_all_sessions(opened, limit + 1))
-            if as_json:
-                print_json([info_to_dict(info) for info in infos[:limit]])
-            else:
-                show_list(infos[:limit], opened.name, more=len(infos) > limit)
 
-    @command.command()
-    def show(
-        id: Annotated[str, typer.Argument(help="The id of a session.")],
-        store: At = DEFAULT_URL,
-        limit: Annotated[int, typer.Option(min=0, help="How many items, the newest.")] = 50,
-        as_json: AsJson = False,
-    ) -> None:
-        """Show the newest items of a session, turn by turn."""
-        with _existing(store) as opened:
-            info = opened.session(id)
-            if info is None:
-                raise InvalidInput(
-                    f"{opened.name}: there is no session {id!r}; see `muntin sessions list`"
-                )
-            items = opened.read(id, newest=limit)
-            first = min((item.turn for item in items), default=1)
-            turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
-            if as_json:
-                shown = [{"turn": t.number, "status": t.status, "first": t.first} for t in turns]
-                listed = [item_to_dict(item) for item in items]
-                print_json({**info_to_dict(info), "shown": {"turns": shown, "items": listed}})
-            else:
-                show_session(info, turns, items)
+@command.command("list")
+def list_(
+    store: At = DEFAULT_URL,
+    limit: Annotated[int, typer.Option(min=0, help="How many at most.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions of a store, by id."""
+    with _existing(store) as opened:
+        infos = list(_all_sessions(opened, limit + 1))
+        if as_json:
+            print_json([info_to_dict(info) for info in infos[:limit]])
+        else:
+            show_list(infos[:limit], opened.name, more=len(infos) > limit)
 
-    @command.command()
-    def export(
-        id: Annotated[str | None, typer.Argument(help="The id of a session.")] = None,
-        output: Annotated[
-            Path | None, typer.Option("-o", "--output", help="A file; else it is printed.")
-        ] = None,
-        all_: Annotated[bool, typer.Option("--all", help="Every session, into one file.")] = False,
-        store: At = DEFAULT_URL,
-        as_json: AsJson = False,
-    ) -> None:
-        """Write a session as JSON Lines, without loss."""
-        with _existing(store) as opened:
-            if (id is None) != all_:
-                raise InvalidInput("give the id of a session, or --all")
-            ids = [id] if id is not None else (each.id for each in _all_sessions(opened))
-            done: list[dict[str, Any]] = []
-            lines = _export(opened, ids, done)
-            if output is None:
-                _print_lines(lines)
-                return
-            with progress(f"writing {output}") as advance:
-                _write_file(output, _told(lines, advance))
-            if as_json:
-                print_json({"file": str(output), "sessions": done})
-            else:
-                say(f"{many(len(done), 'session')} written to {output}")
 
-    @command.command("import")
-    def import_(
-        files: Annotated[
-            list[Path], typer.Argument(help="Exports, or chats as JSON; - reads the input.")
-        ],
-        rename: Annotated[
-            str | None, typer.Option("--as", help="Another id, for a single session.")
-        ] = None,
-        tokenizer: Annotated[
-            str | None, typer.Option(help="Count with: estimate, o200k_base, a model.")
-        ] = None,
-        store: At = DEFAULT_URL,
-        as_json: AsJson = False,
-    ) -> None:
-        """Read sessions in: exports of Muntin, or OpenAI-style chats as JSON or JSON Lines.
+@command.command()
+def show(
+    id: Annotated[str, typer.Argument(help="The id of a session.")],
+    store: At = DEFAULT_URL,
+    limit: Annotated[int, typer.Option(min=0, help="How many items, the newest.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest items of a session, turn by turn."""
+    with _existing(store) as opened:
+        info = opened.session(id)
+        if info is None:
+            raise InvalidInput(
+                f"{opened.name}: there is no session {id!r}; see `muntin sessions list`"
+            )
+        items = opened.read(id, newest=limit)
+        first = min((item.turn for item in items), default=1)
+        turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
+        if as_json:
+            shown = [{"turn": t.number, "status": t.status, "first": t.first} for t in turns]
+            listed = [item_to_dict(item) for item in items]
+            print_json({**info_to_dict(info), "shown": {"turns": shown, "items": listed}})
+        else:
+            show_session(info, turns, items)
 
-        A file is imported as a whole or not at all.
-        """
-        with failing(), _open(store, create=True) as opened:
-            if rename is not None and len(files) > 1:
-                raise InvalidInput("--as names one session; give one file")
-            done: list[Imported] = []
-            try:
-                for file in files:
-                    done += _import(opened, file, rename, tokenizer)
-            finally:
-                if done:  # what is in stays in, whatever comes after
-                    show_imported(done, opened.name, as_json)
+
+@command.command()
+def export(
+    id: Annotated[str | None, typer.Argument(help="The id of a session.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; else it is printed.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every session, into one file.")] = False,
+    store: At = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Write a session as JSON Lines, without loss."""
+    with _existing(store) as opened:
+        if (id is None) != all_:
+            raise InvalidInput("give the id of a session, or --all")
+        ids = [id] if id is not None else (each.id for each in _all_sessions(opened))
+        done: list[dict[str, Any]] = []
+        lines = _export(opened, ids, done)
+        if output is None:
+            _print_lines(lines)
+            return
+        with progress(f"writing {output}") as advance:
+            _write_file(output, _told(lines, advance))
+        if as_json:
+            print_json({"file": str(output), "sessions": done})
+        else:
+            say(f"{many(len(done), 'session')} written to {output}")
+
+
+@command.command("import")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(help="Exports, or chats as JSON; - reads the input.")
+    ],
+    rename: Annotated[
+        str | None, typer.Option("--as", help="Another id, for a single session.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Count with: estimate, o200k_base, a model.")
+    ] = None,
+    store: At = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Read sessions in: exports of Muntin, or OpenAI-style chats as JSON or JSON Lines.
+
+    A file is imported as a whole or not at all.
+    """
+    with failing(), _open(store, create=True) as opened:
+        if rename is not None and len(files) > 1:
+            raise InvalidInput("--as names one session; give one file")
+        done: list[Imported] = []
+        try:
+            for file in files:
+                done += _import(opened, file, rename, tokenizer)
+        finally:
+            if done:  # what is in stays in, whatever comes after
+                show_imported(done, opened.name, as_json)
 
 
 # Stores.

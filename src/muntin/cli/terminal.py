@@ -20,7 +20,7 @@ from muntin.errors import MuntinError
 if TYPE_CHECKING:
     from rich.console import Console
 
-# A bar is for those who wait: for something that takes longer than this.
+# Work that takes longer than this gets a progress bar.
 BAR_SECONDS = 0.5
 # Wider is hard to read.
 WIDEST = 100
@@ -38,7 +38,7 @@ def safe(text: str) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Do the same to a text of several lines, and leave its line ends and tabs."""
+    """Escape a text of several lines as `safe` does, but for its line ends and tabs."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else _escape(found), text)
 
 
@@ -53,7 +53,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line for the person in front, not for whoever reads the output."""
+    """Print one line beside the output, for the person at the terminal."""
     print(safe(text), file=sys.stderr, flush=True)
 
 
@@ -106,7 +106,7 @@ def failing() -> Iterator[None]:
     except MuntinError as error:
         fail(error)
     except BrokenPipeError:
-        raise  # whoever read the output has enough
+        raise  # the reader of the output has enough
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}")

@@ -8,7 +8,6 @@ from muntin.core.report import Decision, Report, SlotReport
 
 __all__ = [
     "Attachment",
-    "Breakpoint",
     "Budget",
     "Caching",
     "Decision",
@@ -22,7 +21,6 @@ __all__ = [
     "SlotReport",
     "Text",
     "ToolCall",
-    "Window",
     "assistant",
     "system",
     "tool",

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muntin.core.checks import check_size
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
-# Where nobody says how much a model takes.
+# The tokens of a window where the model's own window is not known.
 DEFAULT_BUDGET = 128_000
 
 
@@ -19,7 +20,7 @@ class Budget:
     """The tokens a window may have: a maximum for the input, less what is reserved.
 
     `reserved_tokens` is room kept free for what is not composed here; `max_output_tokens` is
-    what the reply may take, for those who send the request.
+    what the reply may take; it is for what sends the request.
     """
 
     max_input_tokens: int
@@ -69,12 +70,10 @@ class Budget:
         default: int = DEFAULT_BUDGET,
         max_output_tokens: int | None = None,
     ) -> Budget:
-        """Do what `for_model` does; a model of which nothing is known has the default."""
-        try:
-            if model is not None and "/" in model:
+        """Take what `for_model` takes, or `default` where the model's window is not known."""
+        if model is not None:
+            with suppress(UnknownModel, MissingExtra):
                 return cls.for_model(model, max_output_tokens=max_output_tokens)
-        except (UnknownModel, MissingExtra):
-            pass
         return cls(default)
 
 

@@ -1,12 +1,14 @@
-"""Checks that values share: each returns or refuses, naming what was wrong."""
+"""Checks that values share: each returns or refuses, naming what was wrong; and their digest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from copy import deepcopy
+from hashlib import blake2b
 from typing import Any
 
+from muntin.core.text import refuse_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 
@@ -15,15 +17,14 @@ def check_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidType(f"{what} must be a str, not {type(value).__name__}")
     if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidInput(
-                f"{what} has a lone surrogate (U+{ord(value[error.start]):04X}) at character "
-                f"{error.start}, which no provider can carry; clean the text first, for example "
-                'with text.encode("utf-8", "replace").decode()'
-            ) from None
+        refuse_surrogates(value, what)
     return value
+
+
+def digest(text: str, size: int) -> str:
+    """Return the name of a text by its content: so many bytes, written in hexadecimal."""
+    # As `keep_surrogates`; a call less, for this is done for every message of a window.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
 def check_size(value: object, what: str) -> int:

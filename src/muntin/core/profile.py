@@ -13,6 +13,7 @@ from muntin.core.checks import check_size
 from muntin.core.counting.exact import encoding_for_model
 from muntin.core.counting.images import image_formula_for_model
 from muntin.core.message import Message
+from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType
 
 # Stands in front where a provider wants a user message first and the window has none.
@@ -142,17 +143,23 @@ class Profile:
         """
         if not isinstance(model, str):
             raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {model!r}")
-        if "/" not in model:
-            model = f"{_provider_of(model)}/{model}"
-        provider = model.partition("/")[0]
+        named = ModelName.parse(model)
+        if named.provider is None:
+            named = ModelName(_provider_of(model), model)
+        name = str(named)
         return cls(
-            model,
-            user_first=provider in _USER_FIRST,
-            image_formula=image_formula_for_model(model),
-            tokenizer=model,
-            system_first=provider in _SYSTEM_FIRST,
-            caching=caching_of(model),
+            name,
+            user_first=named.provider in _USER_FIRST,
+            image_formula=image_formula_for_model(name),
+            tokenizer=name,
+            system_first=named.provider in _SYSTEM_FIRST,
+            caching=caching_of(name),
         )
+
+    @classmethod
+    def of(cls, model: str | None) -> Profile | None:
+        """Do what `for_model` does; a model whose name says no provider has no profile."""
+        return cls.for_model(model) if model is not None and "/" in model else None
 
 
 def _provider_of(model: str) -> str:

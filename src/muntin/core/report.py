@@ -1,12 +1,12 @@
 """The report: a receipt for every token, as values, as JSON and as a table.
 
-Owns how decisions are told. It takes none.
+Owns how decisions are told, and how a table is laid out as text. Takes no decision.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
@@ -18,6 +18,7 @@ Status: TypeAlias = Literal["kept", "trimmed", "dropped", "excluded", "empty"]
 # The columns of a report's table, and which of them hold numbers.
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
 NUMBERS = range(2, 8)
+NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Report:
         return data
 
     def __str__(self) -> str:
-        lines = [self._headline(), "", *_table(self._rows())]
+        lines = [self._headline(), "", *text_table([COLUMNS, *self.rows()], NUMBERS)]
         if self.not_carried:
             lines += ["", "not carried", *(_lost(entry) for entry in self.not_carried)]
         if self.prefix is not None:
@@ -160,36 +161,26 @@ class Report:
             lines += ["", *told] if told else []
         return "\n".join(lines)
 
-    def _headline(self) -> str:
-        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        ignored = self.fallback and any(slot.floor for slot in self.slots)
-        flags = ", over budget" * self.over_budget + ", floors ignored" * ignored
-        return (
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
-        )
+    @property
+    def floors_ignored(self) -> bool:
+        """Whether floors were declared and could not be kept."""
+        return self.fallback and any(slot.floor for slot in self.slots)
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [COLUMNS]
-        for slot in self.slots:
-            about = "~" if slot.asked_is_estimate else ""
-            rows.append(
-                (
-                    slot.name,
-                    slot.status,
-                    f"{slot.tokens_kept:,}",
-                    f"{about}{slot.tokens_asked:,}",
-                    f"{slot.messages_kept:,}/{slot.messages_asked:,}",
-                    str(slot.priority),
-                    f"{slot.floor:,}" if slot.floor else "-",
-                    "-" if slot.cap is None else f"{slot.cap:,}",
-                    _why(slot),
-                )
-            )
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells of the table, under `COLUMNS`: the slots, then what is no slot's."""
+        rows = [_row(slot) for slot in self.slots]
         for name in ("tools", "joined", "lead"):
             tokens = getattr(self, f"{name}_tokens")
             if tokens:
-                rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *["-"] * 5))
+                rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[NOTHING] * 5))
         return rows
+
+    def _headline(self) -> str:
+        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
+        flags = ", over budget" * self.over_budget + ", floors ignored" * self.floors_ignored
+        return (
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
+        )
 
 
 def _values(value: Any) -> dict[str, Any]:
@@ -227,6 +218,21 @@ def _prefix_lines(prefix: Prefix) -> Iterable[str]:
         yield _escape(warning)
 
 
+def _row(slot: SlotReport) -> tuple[str, ...]:
+    about = "~" if slot.asked_is_estimate else ""
+    return (
+        slot.name,
+        slot.status,
+        f"{slot.tokens_kept:,}",
+        f"{about}{slot.tokens_asked:,}",
+        f"{slot.messages_kept:,}/{slot.messages_asked:,}",
+        str(slot.priority),
+        f"{slot.floor:,}" if slot.floor else NOTHING,
+        NOTHING if slot.cap is None else f"{slot.cap:,}",
+        _why(slot),
+    )
+
+
 def _why(slot: SlotReport) -> str:
     """Say why a slot lost something, and what would have kept its next piece."""
     if slot.reason is None:
@@ -236,15 +242,15 @@ def _why(slot: SlotReport) -> str:
     return f"{words}, needs +{min(nearest):,} tokens or more" if nearest else words
 
 
-def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:
-    """Lay out rows in columns, numbers to the right."""
-    rows = [tuple([_escape(cell) for cell in row]) for row in rows]
-    widths = [max(_width(row[i]) for row in rows) for i in range(len(rows[0]))]
+def text_table(rows: Sequence[Sequence[str]], numbers: Container[int]) -> Iterable[str]:
+    """Lay out rows in columns under the first of them, the columns of `numbers` to the right."""
+    rows = [[_escape(cell) for cell in row] for row in rows]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
         cells = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
             blank = " " * (width - _width(cell))
-            cells.append(blank + cell if i in NUMBERS else cell + blank)
+            cells.append(blank + cell if i in numbers else cell + blank)
         yield "  ".join(cells).rstrip()
         if number == 0:
             yield "  ".join("-" * width for width in widths)

@@ -1,24 +1,25 @@
 """Comparing windows: with another budget, with another turn.
 
-Owns what came, what went, where two windows part and which slot parted them.
+Owns how it is told what came, what went and where two windows part. Where and why they part is
+the rule of `core.planning.prefix`, which the reports go by too.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
-from itertools import accumulate, takewhile
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.core.parts import compact_json
+from muntin.core.planning.breakpoints import wire_order
+from muntin.core.planning.prefix import REASONS, Parted, Pieces, parted, pieces
 from muntin.core.planning.window import Window
 from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
-from muntin.inspector.costs import price_of
-from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, window
+from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, key_of
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
@@ -136,20 +137,19 @@ def difference(
     """Return how a window differs from an earlier one, and where the two part."""
     planned = planned_of(plans, session, turn, step)
     earlier = planned_of(plans, session, other_turn, other_step)
-    sight, sight_before = plans.sight(planned), plans.sight(earlier)
-    now, before = sight.window, sight_before.window
-    same = _alike(now, before)
+    now, before = _Sent.of(plans, planned), _Sent.of(plans, earlier)
+    there = parted(now.pieces, before.pieces)
     return {
         "session": session,
         "turn": planned.key.turn,
         "step": planned.key.step,
         "other_turn": earlier.key.turn,
         "other_step": earlier.key.step,
-        "shared_messages": same,
-        "shared_tokens": _shared_tokens(planned, now, before),
-        "tokens": now.tokens,
-        "other_tokens": before.tokens,
-        "parted": _parted(sight, sight_before, same),
+        "shared_messages": len(before.messages) if there is None else there.message,
+        "shared_tokens": now.shared_tokens(there, len(before.messages)),
+        "tokens": now.window.tokens,
+        "other_tokens": before.window.tokens,
+        "parted": None if there is None else _parted(now, before, there),
         "prefix": bounded(planned.report.get("prefix")),
         "price": price_of(planned.written.get("profile")),
         "slots": _slots(planned.report, earlier.report),
@@ -158,87 +158,85 @@ def difference(
     }
 
 
-def _digest(message: Message) -> bytes:
-    """Return a hash of all that is sent of a message: its place on the timeline is not."""
-    data = {key: value for key, value in message.to_dict().items() if key != "at"}
-    text = compact_json(data).encode("utf-8", "surrogatepass")
-    return blake2b(text, digest_size=12).digest()
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A window as it was sent: `places` are those of its messages, in the order of the request."""
+
+    planned: Planned
+    sight: Sight
+    places: Sequence[int]
+    pieces: Pieces
+
+    @classmethod
+    def of(cls, plans: Plans, planned: Planned) -> _Sent:
+        sight = plans.sight(planned)
+        profile = planned.plan.declared.profile if planned.plan is not None else None
+        places = wire_order(sight.window.messages, profile is not None and profile.system_first)
+        return cls(planned, sight, places, pieces(sight.window.frontier))
+
+    @property
+    def window(self) -> Window:
+        return self.sight.window
+
+    @property
+    def messages(self) -> list[tuple[int | None, Message]]:
+        """The slot and the message of each place."""
+        window = self.window
+        return [(window.origins[place], window.messages[place]) for place in self.places]
+
+    def shared_tokens(self, there: Parted | None, length: int) -> int:
+        """Return the tokens before the place where this window parts from one of some length."""
+        if there is not None and there.place == 0:
+            return 0
+        same = length if there is None else there.message
+        if same == len(self.places):
+            return self.window.tokens
+        assert self.planned.plan is not None  # the window was planned again
+        count = self.planned.plan.declared.counter.message
+        tokens = sum(count(message) for _, message in self.messages[:same])
+        return min(self.window.tokens, tokens + int(self.planned.report["tools_tokens"]))
 
 
-def _alike(now: Window, before: Window) -> int:
-    """Return how many messages two windows begin with alike."""
-    pairs = zip(now.messages, before.messages, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: _digest(pair[0]) == _digest(pair[1]), pairs))
-
-
-def _sizes(planned: Planned, window: Window) -> list[int]:
-    assert planned.plan is not None  # it was planned again
-    return [planned.plan.declared.counter.message(message) for message in window.messages]
-
-
-def _shared_tokens(planned: Planned, now: Window, before: Window) -> int:
-    """Return the tokens of the beginning two windows share; tools come first on the wire."""
-    if _tools(now) != _tools(before):
-        return 0
-    same = _alike(now, before)
-    whole = same == len(now.messages)
-    sums = [*accumulate(_sizes(planned, now), initial=planned.report["tools_tokens"])]
-    return now.tokens if whole else min(now.tokens, sums[same])
-
-
-def _tools(window: Window) -> list[str]:
-    return [compact_json(dict(tool)) for tool in window.tools]
-
-
-def _parted(sight: Sight, sight_before: Sight, same: int) -> dict[str, Any] | None:
-    """Say where a window stops being like the one before; None if it only goes on."""
-    now, before = sight.window, sight_before.window
-    if _tools(now) != _tools(before):
-        return {"message": 0, "slot": None, "name": "(tools)", "how": "the tools changed"}
-    if same == len(before.messages):
-        return None
-    was = before.messages[same]
-    new = now.messages[same] if same < len(now.messages) else None
-    said = {_digest(message) for message in now.messages}
-    window, how = before, "what stood here is gone"
-    if _digest(was) in said:
-        window, how = now, "something was put in before what stood here"
-    elif any(_digest(message) in said for message in before.messages[same + 1 :]):
-        how = "what stood here was left out, and what stood behind it moved up"
-    origin = window.origins[same]
-    name = _name(window, origin)
-    if new is not None and window is before and _name(now, now.origins[same]) == name:
-        if origin is None:
-            name, how = _joined(sight, sight_before, same)
-        elif _count(now, now.origins[same]) == 1 == _count(before, origin):
-            how = "its text changed"
+def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
+    """Tell where a window stops being like the one before, in the words of its report."""
+    if there.place == 0:
+        return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
+    was = before.messages[there.message]
+    new = now.messages[there.message] if there.message < len(now.places) else None
+    name, how = there.slot, REASONS[_reported(now.planned, there) or there.reason]
+    if new is not None and was[0] is new[0] is None:
+        name, how = _joined(now, before, there.message)
     return {
-        "message": same,
-        "slot": origin,
+        "message": there.message,
+        "slot": was[0],
         "name": name,
         "how": how,
-        "was": _excerpt(before.origins[same], was),
-        "now": None if new is None else _excerpt(now.origins[same], new),
+        "was": _excerpt(*was),
+        "now": None if new is None else _excerpt(*new),
     }
 
 
-def _count(window: Window, slot: int | None) -> int:
-    return window.origins.count(slot)
+def _reported(planned: Planned, there: Parted) -> str | None:
+    """Return the reason of the kept report, which knows the decisions, if it means this place."""
+    moved = (planned.report.get("prefix") or {}).get("moved") or {}
+    same = (moved.get("message"), moved.get("slot")) == (there.message, there.slot)
+    return moved["reason"] if same and moved["reason"] in REASONS else None
 
 
-def _joined(sight: Sight, sight_before: Sight, place: int) -> tuple[str, str]:
+def _joined(now: _Sent, before: _Sent, message: int) -> tuple[str, str]:
     """Name the first slot by which two joined messages differ, and say how."""
 
-    def texts(lines: Sequence[Line]) -> dict[str, str | None]:
-        fates = next((line.joined for line in lines if line.place == place), ())
+    def texts(sent: _Sent) -> dict[str, str | None]:
+        place = sent.places[message]
+        fates = next((line.joined for line in sent.sight.lines if line.place == place), ())
         return {fate.slot.name: fate.shown.text if fate.shown else None for fate in fates}
 
-    was, new = texts(sight_before.lines), texts(sight.lines)
+    was, new = texts(before), texts(now)
     for name in [*was, *new]:
-        before, now = was.get(name), new.get(name)
-        if before != now:
-            how = "it was left out" if now is None else "it came in"
-            return name, how if before is None or now is None else "its text changed"
+        old, text = was.get(name), new.get(name)
+        if old != text:
+            how = "it was left out" if text is None else "it came in"
+            return name, how if old is None or text is None else REASONS["changed"]
     return "(joined)", "the texts were put together in another way"
 
 
@@ -268,19 +266,15 @@ def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, 
     ]
 
 
-def _gone(one: Window, other: Window) -> dict[str, Any]:
+def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
     """Return what one window has and the other has not."""
-    left: dict[bytes, int] = {}
-    for message in other.messages:
-        digest = _digest(message)
-        left[digest] = left.get(digest, 0) + 1
+    left = Counter(key for key, _ in other.pieces[1:])
     found = []
-    for message, origin in zip(one.messages, one.origins, strict=True):
-        digest = _digest(message)
-        if left.get(digest):
-            left[digest] -= 1
+    for (key, _), (origin, message) in zip(one.pieces[1:], one.messages, strict=True):
+        if left[key]:
+            left[key] -= 1
         else:
-            found.append({**_excerpt(origin, message), "name": _name(one, origin)[:NAMED]})
+            found.append({**_excerpt(origin, message), "name": _name(one.window, origin)[:NAMED]})
     return {"count": len(found), "lines": found[:NAMED]}
 
 
@@ -303,10 +297,10 @@ def _share(plans: Plans, session: str, before: Record | None, record: Record) ->
     if before is None:
         return {"shared_tokens": None, "why": "nothing before it is kept"}
     try:
-        planned = plans.planned(session, record)
-        earlier = plans.planned(session, before)
-        now, was = plans.sight(planned).window, plans.sight(earlier).window
+        now = _Sent.of(plans, plans.planned(session, record))
+        was = _Sent.of(plans, plans.planned(session, before))
     except InvalidInput as error:
         return {"shared_tokens": None, "why": str(error)}
     moved = prefix.get("moved") if isinstance(prefix, Mapping) else None
-    return {"shared_tokens": _shared_tokens(planned, now, was), "moved": bounded(moved)}
+    shared = now.shared_tokens(parted(now.pieces, was.pieces), len(was.places))
+    return {"shared_tokens": shared, "moved": bounded(moved)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from itertools import accumulate
@@ -15,10 +16,10 @@ from typing import Any
 
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
-from muntin.inspector.costs import price_of
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
+from muntin.providers.names import prices_of
 from muntin.timeline.items import Record, SessionInfo, check_session_id
-from muntin.view.lines import LONGEST, Piece, Shown, clip, show
+from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
 SCANNED = 5_000
@@ -29,6 +30,10 @@ MOST_TEXT = 400_000
 FEW = 3
 # How long a name or a reason may be.
 _NAME = 2_000
+# What a summary tells of a window.
+_TOTALS = ("tokens", "budget", "over_budget", "tools_tokens", "joined_tokens", "lead_tokens")
+# What a summary tells of a slot, beside its name.
+_SLOT_KEYS = ("index", "status", "tokens_kept", "tokens_asked")
 
 
 def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, Any]:
@@ -110,25 +115,20 @@ def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
         "time": _time(record.time),
         "title": _title(plans, session, plan),
         "model": plan.get("profile"),
-        "tokens": report["tokens"],
-        "budget": report["budget"],
-        "over_budget": report["over_budget"],
-        "tools_tokens": report["tools_tokens"],
-        "joined_tokens": report["joined_tokens"],
-        "lead_tokens": report["lead_tokens"],
+        **{key: report[key] for key in _TOTALS},
         "prefix": report.get("prefix"),
         "price": price_of(plan.get("profile")),
         "slots": [
-            {
-                "index": slot["index"],
-                "name": slot["name"][:_NAME],
-                "status": slot["status"],
-                "tokens_kept": slot["tokens_kept"],
-                "tokens_asked": slot["tokens_asked"],
-            }
+            {"name": slot["name"][:_NAME], **{key: slot[key] for key in _SLOT_KEYS}}
             for slot in report["slots"]
         ],
     }
+
+
+def price_of(model: str | None) -> dict[str, float] | None:
+    """Return what a million tokens of a model cost, plain and read from the cache, if known."""
+    prices = None if model is None else prices_of(model)
+    return None if prices is None else dict(zip(("input", "read"), prices, strict=True))
 
 
 def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": str(about.get("name", ""))[:_NAME],
         "description": str(about.get("description", ""))[:_NAME],
-        "schema": _piece(clip(json.dumps(schema, indent=1, ensure_ascii=False))),
+        "schema": asdict(clip(json.dumps(schema, indent=1, ensure_ascii=False))),
     }
 
 
@@ -311,19 +311,9 @@ def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:
         "name": shown.name and shown.name[:_NAME],
         "answers": shown.answers and shown.answers[:_NAME],
         "tokens": tokens,
-        "pieces": [_piece(each) for each in shown.pieces],
-        "calls": [{"name": name[:_NAME], "arguments": _piece(a)} for name, a in shown.calls],
-        "notes": [{"kind": kind, "text": _piece(text)} for kind, text in shown.notes],
-    }
-
-
-def _piece(piece: Piece) -> dict[str, Any]:
-    return {
-        "text": piece.text,
-        "cut": piece.cut,
-        "hidden": piece.hidden,
-        "end": piece.end,
-        "slot": piece.slot,
+        "pieces": [asdict(each) for each in shown.pieces],
+        "calls": [{"name": name[:_NAME], "arguments": asdict(a)} for name, a in shown.calls],
+        "notes": [{"kind": kind, "text": asdict(text)} for kind, text in shown.notes],
     }
 
 

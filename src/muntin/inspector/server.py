@@ -1,6 +1,6 @@
-"""The server of the inspector: who may ask, and what is answered.
+"""The server of the inspector: which requests are let through, and the answers.
 
-Owns the token, the checks of every request and the headers of every answer. It listens on this
+Owns the token, the checks of every request and the headers of every answer. Listens on this
 machine only, takes GET and HEAD only, and reads; what the answers hold is `data` and `changes`.
 """
 
@@ -17,6 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from muntin.core.text import keep_surrogates
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.inspector import changes, data
 from muntin.inspector.plans import Kept, Plans
@@ -71,7 +72,7 @@ def check_installed() -> None:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a token that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 
@@ -268,7 +269,7 @@ class _Guard:
         return None
 
     def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+        return hmac.compare_digest(keep_surrogates(given), self._token)
 
     def _has_cookie(self, request: Request) -> bool:
         for header in request.headers.getlist("cookie"):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from muntin.core.checks import check_text
+from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.contexts import PINNED
-from muntin.prompts.texts import Part, Resolved
+from muntin.prompts.gathered import Gathered, SystemPart
 from muntin.settings import check_settings
 
 
@@ -23,16 +23,16 @@ class Adaptation:
     append_prompt: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def apply(self, source: str, resolved: Resolved) -> Resolved:
-        """Return the texts with the changes, as parts of their own."""
+    def apply(self, source: str, gathered: Gathered) -> Gathered:
+        """Return what was gathered with the changes, the system texts as parts of their own."""
         before, after = (
-            [Part(source, text.strip("\n"), PINNED, True)] if text.strip("\n") else []
+            [SystemPart(source, text.strip("\n"))] if text.strip("\n") else []
             for text in (self.prepend_system, self.append_system)
         )
-        prompt = resolved.prompt
-        if prompt is not None:
-            prompt = f"{self.prepend_prompt}{prompt}{self.append_prompt}"
-        return replace(resolved, parts=(*before, *resolved.parts, *after), prompt=prompt)
+        user = gathered.user
+        if user is not None:
+            user = f"{self.prepend_prompt}{user}{self.append_prompt}"
+        return replace(gathered, parts=(*before, *gathered.parts, *after), user=user)
 
 
 _FIELDS = tuple(each.name for each in fields(Adaptation))
@@ -71,7 +71,7 @@ def choose(
     entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
 ) -> tuple[str, Adaptation]:
     """Return the one entry that applies: the provider's, the model's route, or `*`."""
-    route = model_id.partition("/")[0] if model_id and "/" in model_id else None
+    route = ModelName.parse(model_id).provider if model_id else None
     for key in (provider, route, "*"):
         if key is not None and key in entries:
             return key, entries[key]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity, check_plain
 from muntin.core.checks import check_optional_text, check_text
+from muntin.core.planning.slot import CONTEXT, SYSTEM
 from muntin.errors import InvalidInput, InvalidType
 from muntin.resolver_cache import CacheOptions, as_options
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MOST_NESTED = 32
-PINNED = 100
 
 Resolver: TypeAlias = str | Callable[..., Any] | None
 Predicate: TypeAlias = Callable[..., Any]
@@ -50,7 +50,7 @@ class Context:
     @property
     def pinned(self) -> bool:
         """Whether no budget can drop it."""
-        return self.required or self.priority >= PINNED
+        return self.required or self.priority >= SYSTEM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ def context(
     *,
     system: Resolver,
     id: str | None = None,
-    priority: int = 50,
+    priority: int = CONTEXT,
     required: bool = False,
     when: Predicate | None = None,
     input: type[BaseModel] | None = None,

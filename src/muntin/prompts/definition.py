@@ -1,33 +1,25 @@
 """Prompts: contexts put together under a budget.
 
-Resolves conditions, inputs and texts, and declares slots; the engine joins, counts and drops.
+Gathers texts, messages, tools and settings; the Composer makes them a window.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent.tools import ToolLike, as_tools, tool_name, tool_schema
+from muntin.agent.tools import ToolLike, as_tools, merge_tools
 from muntin.calls import sync_twin
+from muntin.composer import Composer
 from muntin.core.checks import check_optional_text, check_size
-from muntin.core.counting.counter import Counter, TokenizerLike
-from muntin.core.message import Message
-from muntin.core.planning.slot import Group, MessageLike
-from muntin.core.planning.slots import Slots
+from muntin.core.counting.counter import TokenizerLike
+from muntin.core.message import Message, as_message, user
+from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
-from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.adapt import (
-    Adaptation,
-    adaptations,
-    choose,
-    merge_settings,
-)
+from muntin.prompts.adapt import Adaptation, adaptations, choose, merge_settings
 from muntin.prompts.contexts import (
-    PINNED,
     Reached,
     Resolver,
     as_uses,
@@ -36,21 +28,14 @@ from muntin.prompts.contexts import (
     check_resolver,
     reach,
 )
+from muntin.prompts.gathered import Gathered, declare
 from muntin.prompts.inputs import as_mapping, check_fields, merge, validate
-from muntin.prompts.inspection import (
-    DroppedContext,
-    ExcludedContext,
-    Inspection,
-    SystemPart,
-    SystemText,
-)
-from muntin.prompts.texts import Excluded, Part, Resolved, activate, gather_tools, resolve_texts
+from muntin.prompts.inspection import Inspection, inspection_of
+from muntin.prompts.texts import activate, resolve_texts
 from muntin.settings import check_settings, defaults
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-SYSTEM = Group("system", join="\n\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +48,10 @@ class Resolution:
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
     window: Window = field(repr=False)
-    _made: _Made = field(repr=False, compare=False)
+    # What the window was made of and how.
+    gathered: Gathered = field(repr=False, compare=False)
+    composer: Composer = field(repr=False, compare=False)
+    token_budget: int | None = field(repr=False, compare=False)
 
     def compose(self, messages: Sequence[MessageLike]) -> Window:
         """Return the window with these messages behind the prompt's own: what was said since.
@@ -71,7 +59,10 @@ class Resolution:
         Texts are not resolved again, so the window begins with the same bytes. They are slot
         `run`, are not trimmed, and the budget, which is for the system text, is not theirs.
         """
-        return self._made.window_with(messages) if messages else self.window
+        if not messages:
+            return self.window
+        run = [as_message(each) for each in messages]
+        return _compose(self.composer, self.gathered, self.token_budget, run)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,17 +97,30 @@ class Prompt:
 
         `ctx` is what resolvers that take one are given: the runtime's, None outside of it.
         """
-        made = await self._make(
-            input, provider, model_id, token_budget, tokenizer, settings, tools, ctx
+        if token_budget is not None:
+            check_size(token_budget, "token_budget")
+        gathered = await self.gather(
+            input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
+        composer = Composer.of(
+            None if provider is None else f"{provider}/{model_id or ''}",
+            budget=0,  # each window has the room that its texts need
+            tokenizer=tokenizer,
+            tools=gathered.tools,
+            # Only where a context says so: one call may well be the last.
+            caching=any(part.breakpoint for part in gathered.parts),
+        )
+        window = _compose(composer, gathered, token_budget)
         return Resolution(
-            system=made.system_text,
-            prompt=made.resolved.prompt,
-            messages=made.window.messages,
-            tools=made.tools,
-            settings=made.settings,
-            window=made.window,
-            _made=made,
+            system=_system_text(window),
+            prompt=gathered.user,
+            messages=window.messages,
+            tools=gathered.tools,
+            settings=gathered.settings,
+            window=window,
+            gathered=gathered,
+            composer=composer,
+            token_budget=token_budget,
         )
 
     async def inspect(
@@ -131,25 +135,31 @@ class Prompt:
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
         """Show what `resolve` would make: every part, what was dropped or excluded, and why."""
-        made = await self._make(input, provider, model_id, token_budget, tokenizer, settings, tools)
-        return made.inspection()
+        made = await self.resolve(
+            input,
+            provider=provider,
+            model_id=model_id,
+            token_budget=token_budget,
+            tokenizer=tokenizer,
+            settings=settings,
+            tools=tools,
+        )
+        return inspection_of(made)
 
     resolve_sync = sync_twin(resolve)
     inspect_sync = sync_twin(inspect)
 
-    async def _make(
+    async def gather(
         self,
-        input: Any,
-        provider: str | None,
-        model_id: str | None,
-        token_budget: int | None,
-        tokenizer: TokenizerLike | None,
-        settings: Mapping[str, Any] | None,
-        tools: Sequence[ToolLike],
+        input: Any = None,
         ctx: Any = None,
-    ) -> _Made:
-        if token_budget is not None:
-            check_size(token_budget, "token_budget")
+        *,
+        provider: str | None = None,
+        model_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Sequence[ToolLike] = (),
+    ) -> Gathered:
+        """Resolve texts, tools and settings for this input; nothing is counted or planned."""
         check_optional_text(provider, "provider")
         check_optional_text(model_id, "model_id")
         check_settings(settings, "call")
@@ -159,25 +169,15 @@ class Prompt:
             given.update(dict(own))
         merged, inputs = merge(given, own, self.reached)
         active, excluded = activate(self.use, given, merged, inputs, ctx)
-        chosen = gather_tools(self.tools, active, as_tools(tools, "call"))
+        offers = [("prompt", self.tools), *((each.source, each.context.tools) for each in active)]
+        chosen = merge_tools(offers, winners=as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
-        resolved = await resolve_texts(self, own if own is not None else merged, active, ctx)
-        resolved = adaptation.apply(f"adaptation:{key}", resolved)
-        force = defaults()
-        counter = Counter(force.tokenizer if tokenizer is None else tokenizer)
-        # Providers are asked to cache only where a context says so: one call may well be the last.
-        asked = provider is not None and any(part.mark for part in resolved.parts)
-        profile = Profile.for_model(f"{provider}/{model_id or ''}") if asked else None
-        return _Made(
-            resolved=resolved,
-            excluded=excluded,
-            tools=chosen,
-            settings=merge_settings(force.settings, self.settings, adaptation.settings, settings),
-            token_budget=token_budget,
-            counter=counter,
-            profile=profile,
-            window=_compose(resolved, excluded, chosen, counter, profile, token_budget),
+        parts, said, messages = await resolve_texts(
+            self, own if own is not None else merged, active, ctx
         )
+        layers = (defaults().settings, self.settings, adaptation.settings, settings)
+        made = Gathered(parts, said, messages, chosen, merge_settings(*layers), tuple(excluded))
+        return adaptation.apply(f"adaptation:{key}", made)
 
 
 def prompt(
@@ -234,150 +234,44 @@ def _check_contexts(made: Prompt, what: str) -> None:
         if known is not None and ids.setdefault(known, each.context) is not each.context:
             raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
     check_fields(made.reached, made.input)
-    owners = {tool_name(tool): "prompt" for tool in made.tools}
-    for each in made.reached:
-        for tool in () if each.conditional else each.context.tools:
-            owner = owners.setdefault(tool_name(tool), each.source)
-            if owner != each.source:
-                raise InvalidInput(
-                    f"{what}: tool {tool_name(tool)!r} is contributed by {owner} and by "
-                    f"{each.source}"
-                )
+    offers = [(each.source, each.context.tools) for each in made.reached if not each.conditional]
+    merge_tools([("prompt", made.tools), *offers], what=f"{what}: ")
 
 
-def declare_parts(slots: Slots, parts: Sequence[Part]) -> None:
-    """Declare the parts of a system text: joined, each kept whole or dropped."""
-    for part in parts:
-        slots.add(
-            part.source,
-            part.text,
-            role="system",
-            priority=part.priority,
-            required=part.pinned,
-            trim_behavior="slot",
-            group=SYSTEM,
-            breakpoint=part.mark,
-        )
+async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
+    """Return what one context, `when()` or `match()` gives: `system` is its text.
+
+    The tools it brings and the contexts that were left out are there too.
+    """
+    return await prompt(use=[context]).gather(input, ctx)
 
 
 def _compose(
-    resolved: Resolved,
-    excluded: Sequence[Excluded],
-    tools: Sequence[ToolLike],
-    counter: Counter,
-    profile: Profile | None,
+    composer: Composer,
+    gathered: Gathered,
     token_budget: int | None,
-    since: Sequence[MessageLike] = (),
+    run: Sequence[Message] = (),
 ) -> Window:
-    """Declare the slots and render them. The budget is for the system text alone: the rest, which
-    may not be dropped, gets the room it needs beside it."""
-    schemas = [tool_schema(tool) for tool in tools]
-
-    def slots(budget: int) -> Slots:
-        made = Slots(budget, tokenizer=counter.tokenizer, tools=schemas, profile=profile)
-        declare_parts(made, resolved.parts)
-        for source, reason, detail in excluded:
-            made.exclude(source, reason=reason, detail=detail)
-        made.add("user", resolved.prompt or None, role="user", required=True, priority=PINNED)
-        made.add("messages", resolved.messages, required=True, priority=PINNED)
-        if since:
-            made.add("run", since, required=True, priority=PINNED)
-        return made
-
+    """Compose a window. The budget is for the system text alone: the rest, which may not be
+    dropped, gets the room it needs beside it."""
+    counter, text = composer.counter, gathered.system
     if token_budget is None:
-        return slots(slots(sys.maxsize).render().tokens).render()
-    rest = counter.tools(schemas)
-    if resolved.prompt or resolved.messages or since:
-        conversation = Slots(sys.maxsize, tokenizer=counter.tokenizer, profile=profile)
-        conversation.add("user", resolved.prompt or None, role="user")
-        conversation.add("messages", resolved.messages)
-        conversation.add("run", since)
-        rest += conversation.render().tokens
-    return slots(token_budget + counter.overhead + rest).render()
+        own = counter.overhead + counter.text(text) if text else 0
+    else:
+        own = counter.overhead + token_budget
+    said = [user(gathered.user)] if gathered.user else []
+    beside = composer.size_of([*said, *gathered.messages, *run])
+    composer = composer.within(own + beside + counter.tools(composer.tools))
+    slots = composer.slots()
+    declare(slots, gathered)
+    if run:
+        slots = composer.declared(slots.declared, run=run, required=True)
+    return slots.render()
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A prompt composed, with all that an inspection tells."""
-
-    resolved: Resolved
-    excluded: Sequence[Excluded]
-    tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
-    token_budget: int | None
-    counter: Counter
-    profile: Profile | None
-    window: Window
-
-    def window_with(self, messages: Sequence[MessageLike]) -> Window:
-        """Compose again, with more messages behind the others."""
-        return _compose(
-            self.resolved,
-            self.excluded,
-            self.tools,
-            self.counter,
-            self.profile,
-            self.token_budget,
-            messages,
-        )
-
-    @property
-    def system_text(self) -> str:
-        """The joined system text, or nothing."""
-        for message, origin in zip(self.window.messages, self.window.origins, strict=True):
-            if origin is None:
-                return message.text
-        return ""
-
-    def inspection(self) -> Inspection:
-        """Tell everything."""
-        report = self.window.report
-        rows = {slot.index: slot for slot in report.slots}
-        parts: list[SystemPart] = []
-        dropped: list[DroppedContext] = []
-        for index, part in enumerate(self.resolved.parts):
-            row = rows[index]
-            if row.status != "empty":
-                answer = part.answer
-                parts.append(
-                    SystemPart(
-                        source=part.source,
-                        text=part.text,
-                        tokens=row.tokens_asked,
-                        status=row.status,
-                        cache=answer.outcome if answer else None,
-                        age=answer.age if answer else None,
-                    )
-                )
-            if row.status == "dropped":
-                dropped.append(_dropped(part, row.tokens_asked, row.reason, row.decisions[0].rank))
-        counter = self.counter
-        total = counter.text(self.system_text) if self.system_text else 0
-        return Inspection(
-            system=SystemText(self.system_text, tuple(parts)),
-            prompt=self.resolved.prompt,
-            tools=tuple(tool_name(tool) for tool in self.tools),
-            total_tokens=total,
-            prompt_tokens=counter.text(self.resolved.prompt) if self.resolved.prompt else 0,
-            tool_tokens=report.tools_tokens,
-            token_budget=self.token_budget,
-            over_budget=self.window.over_budget,
-            settings=self.settings,
-            dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
-            excluded_contexts=tuple(
-                ExcludedContext(source, f"{reason}: {detail}")
-                for source, reason, detail in self.excluded
-            ),
-            report=report,
-        )
-
-
-def _dropped(part: Part, tokens: int, reason: str | None, rank: int | None) -> DroppedContext:
-    return DroppedContext(
-        source=part.source,
-        text=part.text,
-        tokens=tokens,
-        priority=part.priority,
-        reason=reason or "over_budget",
-        rank=rank or 0,
-    )
+def _system_text(window: Window) -> str:
+    """Return the joined system text of a window, or nothing."""
+    for message, origin in zip(window.messages, window.origins, strict=True):
+        if origin is None:
+            return message.text
+    return ""

@@ -1,6 +1,6 @@
-"""Inputs: what the caller gives, divided among those who declared it.
+"""Inputs: what the caller gives, divided among the contexts that declared it.
 
-Each context gets an instance of its own model with nothing else in it; whoever declared no model
+Each context gets an instance of its own model with nothing else in it; a context without a model
 sees the merged input.
 """
 
@@ -87,16 +87,21 @@ def _keys(name: str, info: Any) -> set[str]:
 
 def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> BaseModel:
     """Return an instance of the model with only its own fields in it."""
-    from pydantic import ValidationError
-
     mine = {
         key: given[key]
         for name, info in model.model_fields.items()
         for key in _keys(name, info)
         if key in given
     }
+    return validate_value(model, mine, what)
+
+
+def validate_value(model: type[BaseModel], value: Any, what: str) -> BaseModel:
+    """Return a value as an instance of the model, or say what is wrong with it."""
+    from pydantic import ValidationError
+
     try:
-        return model.model_validate(mine)
+        return model.model_validate(value)
     except ValidationError as error:
         raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
 

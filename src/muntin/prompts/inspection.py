@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from muntin.core.report import Report, Status
+from muntin.agent.tools import tool_name
+from muntin.core.report import Report, SlotReport
+from muntin.prompts.gathered import SystemPart
 
-
-@dataclass(frozen=True, slots=True)
-class SystemPart:
-    """One contribution to the system text; `cache` says whether it came from the cache."""
-
-    source: str
-    text: str
-    tokens: int
-    status: Status
-    cache: str | None = None
-    age: float | None = None
+if TYPE_CHECKING:
+    from muntin.prompts.definition import Resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +70,45 @@ class Inspection:
         ]
         lines += [f"  excluded {out.source}: {out.reason}" for out in self.excluded_contexts]
         return "\n".join(lines)
+
+
+def inspection_of(made: Resolution) -> Inspection:
+    """Tell everything of a prompt that was resolved."""
+    report, gathered, counter = made.window.report, made.gathered, made.composer.counter
+    rows = {row.index: row for row in report.slots}
+    # The parts are declared first.
+    planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
+    dropped = [_dropped(part, row) for part, row in planned if row.status == "dropped"]
+    parts = tuple(
+        replace(part, tokens=row.tokens_asked, status=row.status)
+        for part, row in planned
+        if row.status != "empty"
+    )
+    return Inspection(
+        system=SystemText(made.system, parts),
+        prompt=gathered.user,
+        tools=tuple(tool_name(tool) for tool in gathered.tools),
+        total_tokens=counter.text(made.system) if made.system else 0,
+        prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
+        tool_tokens=report.tools_tokens,
+        token_budget=made.token_budget,
+        over_budget=made.window.over_budget,
+        settings=gathered.settings,
+        dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
+        excluded_contexts=tuple(
+            ExcludedContext(source, f"{reason}: {detail}")
+            for source, reason, detail in gathered.excluded
+        ),
+        report=report,
+    )
+
+
+def _dropped(part: SystemPart, row: SlotReport) -> DroppedContext:
+    return DroppedContext(
+        source=part.source,
+        text=part.text,
+        tokens=row.tokens_asked,
+        priority=part.priority,
+        reason=row.reason or "over_budget",
+        rank=row.decisions[0].rank or 0,
+    )

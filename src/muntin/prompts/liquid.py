@@ -1,8 +1,8 @@
 """Templates: the sandbox in which the Liquid of a prompt file runs.
 
 Owns what a template may see (fields, never attributes or calls), where it may read (the files
-beside it, at load), what it may cost, and that every error names file and line. It imports
-python-liquid at the top, so whoever needs it imports it late.
+beside it, at load), what it may cost, and that every error names file and line. Imports
+python-liquid at the top, so this module is imported late.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 from uuid import UUID
 
-from liquid import BoundTemplate, Environment, RenderContext, StrictUndefined, Token
-from liquid.ast import ConditionalBlockNode, Node
-from liquid.builtin.expressions import FilteredExpression, StringLiteral
+from liquid import (
+    BoundTemplate,
+    Environment,
+    Expression,
+    Node,
+    RenderContext,
+    StrictUndefined,
+    Tag,
+    Token,
+    TokenStream,
+)
+from liquid.builtin.expressions import BooleanExpression, FilteredExpression, StringLiteral
 from liquid.builtin.expressions import Path as Variable
 from liquid.builtin.expressions.primitive import RangeLiteral
-from liquid.builtin.tags.if_tag import IfNode
-from liquid.builtin.tags.include_tag import IncludeNode
-from liquid.builtin.tags.render_tag import RenderNode
-from liquid.builtin.tags.unless_tag import UnlessNode
 from liquid.exceptions import FilterError, LiquidError, ResourceLimitError, UndefinedError
-from liquid.expression import Expression
-from liquid.stream import TokenStream
-from liquid.tag import Tag
-from liquid.undefined import UNDEFINED
 from liquid.utils import ReadOnlyChainMap
 from pydantic import BaseModel
 
@@ -74,10 +75,11 @@ class Sandbox(Environment):
         try:
             template = self.from_string(source, name=file.name)
             for node in _nodes(template):
-                for expression in _expressions(node):
-                    self._check(expression, isinstance(node, _CONDITIONS))
-                if isinstance(node, IncludeNode | RenderNode):
-                    self._load_partial(node)
+                for top in node.expressions():
+                    for expression in _inside(top):
+                        self._check(expression, isinstance(top, BooleanExpression))
+                if node.partial_scope() is not None:
+                    self._load_partial(getattr(node, "name", None), node.token)
         except LiquidError as error:
             raise self.located(error, file, line) from error
         return template
@@ -117,8 +119,7 @@ class Sandbox(Environment):
     def _check(self, expression: Expression, condition: bool) -> None:
         """Excuse what may be undefined, bound ranges, and refuse unknown filters."""
         if isinstance(expression, RangeLiteral):
-            # The parser makes them itself and leaves no other place to bound them.
-            expression.__class__ = _Range
+            expression.stop = _Stop(expression)
         if condition and isinstance(expression, Variable):
             self.excused.add(expression.token)
         if isinstance(expression, FilteredExpression) and expression.filters:
@@ -127,15 +128,15 @@ class Sandbox(Environment):
             for used in expression.filters:
                 used.validate_filter_arguments(self)
 
-    def _load_partial(self, node: IncludeNode | RenderNode) -> None:
-        if not isinstance(node.name, StringLiteral):
-            raise LiquidError("the name of a partial must be a quoted text", token=node.token)
-        name = node.name.value
+    def _load_partial(self, quoted: Expression | None, token: Token) -> None:
+        if not isinstance(quoted, StringLiteral):
+            raise LiquidError("the name of a partial must be a quoted text", token=token)
+        name = quoted.value
         if name in self.partials:
             return
         file = self._find(name)
         if file is None:
-            raise LiquidError(f"no partial {name!r} beside this file", token=node.name.token)
+            raise LiquidError(f"no partial {name!r} beside this file", token=quoted.token)
         source = read(file).rstrip("\n")
         # Known before it is parsed: a partial may name itself.
         self.partials[name] = BoundTemplate(self, [], name=file.name)
@@ -185,16 +186,24 @@ class _Located(Tag):
         return self.tag.parse(stream)
 
 
-class _Range(RangeLiteral):
-    """A range that cannot be longer than a loop may be."""
+class _Stop(Expression):
+    """The end of a range, which cannot be longer than a loop may be.
 
-    __slots__ = ()
+    No limit of python-liquid's holds for a range that is searched, reversed or entered far behind.
+    """
 
-    def evaluate(self, context: RenderContext) -> range:
-        made = super().evaluate(context)
+    def __init__(self, made: RangeLiteral) -> None:
+        super().__init__(made.token)
+        self.range = RangeLiteral(made.token, made.start, made.stop)
+
+    def evaluate(self, context: RenderContext) -> object:
+        made = self.range.evaluate(context)
         if made.stop - made.start > LOOPS:
             raise ResourceLimitError(f"a range is longer than {LOOPS:,}", token=self.token)
-        return made
+        return self.range.stop.evaluate(context)
+
+    def children(self) -> list[Expression]:
+        return [self.range.stop]
 
 
 class _Context(RenderContext):
@@ -227,7 +236,7 @@ class _Context(RenderContext):
     def get_buffer(self, buf: TextIO | None = None) -> StringIO:
         return _Output(self)
 
-    def get(self, path: list[object], *, token: Token | None, default: object = UNDEFINED) -> Any:
+    def get(self, path: list[object], *, token: Token | None, default: object = None) -> Any:
         try:
             value = self.scope[cast(str, path[0])]
             for key in path[1:]:
@@ -310,9 +319,6 @@ class Tags(Fields):
         return super().__getitem__(normalize_tag_name(key) if isinstance(key, str) else key)
 
 
-_CONDITIONS = (IfNode, UnlessNode, ConditionalBlockNode)
-
-
 def _view(value: object) -> object:
     """Return what a template may see of a value; what it may not is an error."""
     if isinstance(value, Enum):
@@ -349,8 +355,8 @@ def _nodes(template: BoundTemplate) -> Iterator[Node]:
         waiting.extend(node.children(context, include_partials=False))
 
 
-def _expressions(node: Node) -> Iterator[Expression]:
-    waiting = list(node.expressions())
+def _inside(expression: Expression) -> Iterator[Expression]:
+    waiting = [expression]
     while waiting:
         expression = waiting.pop()
         yield expression

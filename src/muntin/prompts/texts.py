@@ -5,49 +5,23 @@ Conditions come first; an excluded context is never resolved and contributes not
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from muntin.agent.tools import ToolLike, tool_name
-from muntin.calls import arity, call, note, refuse_awaitable
+from muntin.calls import arity, call, note, refuse_awaitable, together
 from muntin.core.checks import check_text
-from muntin.core.planning.slot import MessageLike
+from muntin.core.message import Message, as_message
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.contexts import PINNED, Context, Match, Use, When, source_of, target_of
+from muntin.prompts.contexts import Context, Match, Use, When, source_of, target_of
+from muntin.prompts.gathered import Excluded, SystemPart
 from muntin.prompts.inputs import MergedInput, Seen, missing_fields
 from muntin.resolver_cache import Answer, freeze, identity
 from muntin.settings import defaults
 
 if TYPE_CHECKING:
     from muntin.prompts.definition import Prompt
-
-
-# Who was left out, why in one word, and what exactly failed.
-Excluded: TypeAlias = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One piece of the system text; with `mark`, providers are asked to cache up to its end."""
-
-    source: str
-    text: str
-    priority: int
-    pinned: bool
-    answer: Answer | None = field(default=None)
-    mark: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """All texts of a prompt: parts of the system text in order, the user's text, messages."""
-
-    parts: tuple[Part, ...]
-    prompt: str | None
-    messages: Sequence[MessageLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +82,7 @@ class _Walk:
             self.all(case, f"{source}.")
 
     def context(self, use: Context, source: str) -> None:
-        """Take a context in, those nested in it first, or exclude it."""
+        """Take a context in, the contexts nested in it first, or exclude it."""
         if id(use) in self.seen:
             return
         seen: Any = self.merged
@@ -130,7 +104,7 @@ class _Walk:
         self.active.append(Active(use, source, seen))
 
     def exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
-        """Note who is left out, unless he is there by another way."""
+        """Note a context that is left out, unless it is there by another way."""
         if use is None or id(use) not in self.seen:
             self.excluded.setdefault(source if use is None else id(use), (source, reason, detail))
 
@@ -163,32 +137,13 @@ def activate(
     return walk.active, list(walk.excluded.values())
 
 
-def gather_tools(
-    own: Sequence[ToolLike], active: Sequence[Active], called: Sequence[ToolLike]
-) -> tuple[ToolLike, ...]:
-    """Return all tools, each name once; those passed at the call win."""
-    owners: dict[str, str] = {}
-    tools: dict[str, ToolLike] = {}
-    winners = {tool_name(tool): tool for tool in called}
-    for source, offered in [
-        ("prompt", own),
-        *((each.source, each.context.tools) for each in active),
-    ]:
-        for tool in offered:
-            name = tool_name(tool)
-            if name in owners:
-                raise InvalidInput(
-                    f"tool {name!r} is contributed by {owners[name]} and by {source}"
-                )
-            owners[name] = source
-            tools[name] = tool
-    return tuple({**tools, **winners}.values())
-
-
 async def resolve_texts(
     prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any = None
-) -> Resolved:
-    """Ask everyone for his text; those who take their time are waited for together."""
+) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
+    """Return the parts of the system text in order, the text of the prompt, and its messages.
+
+    All resolvers are asked; the async ones are awaited together.
+    """
     asked: list[tuple[str, Any]] = []
     try:
         for what, resolver in (
@@ -205,18 +160,29 @@ async def resolve_texts(
             if inspect.iscoroutine(value):
                 value.close()
         raise
-    system, said, messages, *texts = await _together(asked)
-    parts = [Part("prompt", _text(system, "the system text of the prompt"), PINNED, True)]
-    for each, answer in zip(active, texts, strict=True):
-        known = answer if isinstance(answer, Answer) else None
-        text = _text(known.text if known else answer, f"the system text of {each.source}")
-        context = each.context
-        mark = context.cache is not None and context.cache.provider
-        parts.append(Part(each.source, text, context.priority, context.pinned, known, mark))
-    return Resolved(
-        parts=tuple(parts),
-        prompt=None if prompt.prompt is None else _text(said, "the prompt text"),
-        messages=() if messages is None else _messages(messages, "the messages of the prompt"),
+    names, values = zip(*asked, strict=True)
+    system, said, messages, *texts = await together(values, names)
+    parts = [SystemPart("prompt", _text(system, "the system text of the prompt"))]
+    parts += [_part(each, answer) for each, answer in zip(active, texts, strict=True)]
+    return (
+        tuple(parts),
+        None if prompt.prompt is None else _text(said, "the prompt text"),
+        () if messages is None else _messages(messages, "the messages of the prompt"),
+    )
+
+
+def _part(each: Active, answer: Any) -> SystemPart:
+    """Return what a context resolved to, as a part of the system text."""
+    use = each.context
+    known = answer if isinstance(answer, Answer) else None
+    return SystemPart(
+        each.source,
+        _text(known.text if known else answer, f"the system text of {each.source}"),
+        use.priority,
+        use.pinned,
+        use.cache is not None and use.cache.provider,
+        known.outcome if known else None,
+        known.age if known else None,
     )
 
 
@@ -252,24 +218,14 @@ async def _later(text: Awaitable[Any], what: str) -> str:
         raise
 
 
-async def _together(asked: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Await all that must be awaited, at once; the first to fail, in order, is heard."""
-    waiting = [n for n, (_, value) in enumerate(asked) if inspect.isawaitable(value)]
-    answers = await asyncio.gather(*(asked[n][1] for n in waiting), return_exceptions=True)
-    values = [value for _, value in asked]
-    for n, answer in zip(waiting, answers, strict=True):
-        if isinstance(answer, BaseException):
-            note(answer, asked[n][0])
-            raise answer
-        values[n] = answer
-    return values
-
-
-def _messages(value: Any, what: str) -> Sequence[MessageLike]:
-    """Return `value` if it is a list of messages, or any other sequence but a text."""
+def _messages(value: Any, what: str) -> tuple[Message, ...]:
+    """Return a list of messages, or any other sequence but a text, as messages."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
-    return value
+    try:
+        return tuple(as_message(each) for each in value)
+    except InvalidInput as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 def _text(value: Any, what: str) -> str:

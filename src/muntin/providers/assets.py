@@ -24,12 +24,14 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-from muntin.calls import in_thread, settle
+from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_text
+from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
 from muntin.core.planning.window import Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderError, UnknownAsset
 from muntin.providers.model import Event, Reply
+from muntin.threads import in_thread
 
 # A file of at most so many bytes is inlined: that costs less than a request of its own.
 INLINE_BYTES = 32_768
@@ -274,7 +276,7 @@ async def _read(assets: Assets, id: str) -> bytes:
     return await settle(await in_thread(partial(assets.read, id)))
 
 
-# Uploads under way: whoever wants the same file in the same place waits for the same one.
+# Uploads under way: all that need the same file in the same place wait for one upload.
 _flights: dict[tuple[Any, ...], asyncio.Task[str | None]] = {}
 
 
@@ -290,7 +292,7 @@ async def _upload_once(
         flight = asyncio.create_task(_upload(item, provider, uploader, assets))
         _flights[key] = flight
         flight.add_done_callback(lambda _: _flights.pop(key, None))
-    # One who gives up waiting does not take the file from the others.
+    # A wait that is cancelled does not take the file from the others.
     return await asyncio.shield(flight)
 
 
@@ -313,7 +315,7 @@ class WithAssets:
     def __init__(self, model: FileModel, assets: Assets) -> None:
         self._model = model
         self._assets = assets
-        self._provider = model.name.partition("/")[0]
+        self._provider = ModelName.parse(model.name).provider or model.name
         self._uploader: Any = model if callable(getattr(model, "upload", None)) else None
 
     def __repr__(self) -> str:

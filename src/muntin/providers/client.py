@@ -173,7 +173,7 @@ class Client:
                 del self._sessions[closed]
             client = self._open(elsewhere)
             session = _session(client, self._api.close)
-            await anext(session)  # does not wait, so nobody else opens one meanwhile
+            await anext(session)  # does not wait, so no other task opens one meanwhile
             self._sessions[loop] = session, client, environment
         return api, client
 
@@ -220,7 +220,7 @@ async def _session(
     client: Any, end: Callable[[Any], Awaitable[None]]
 ) -> AsyncGenerator[None, None]:
     # A generator, because an event loop that ends closes those that it has seen, and one that is
-    # forgotten is closed too: nobody has to remember to.
+    # forgotten is closed too.
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What an SDK raises, as our errors: split by who must act, the SDK's own as the cause.
+"""What an SDK raises, as our errors: split by what must be done, the SDK's own as the cause.
 
 Knows the vendors' statuses and words, and no SDK: errors are told apart by what they carry.
 """

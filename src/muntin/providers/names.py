@@ -6,11 +6,13 @@ package's own snapshot is read, never its updater.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from muntin.core.model_name import ModelName
 from muntin.core.profile import Caching, Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
@@ -47,24 +49,50 @@ def as_model(
 
 
 @lru_cache(maxsize=32)
-def _named(
-    model: str,
-    api: str | None,
-    base_url: str | None,
-    api_key: str | None,
-    timeout: float | None,
-    max_retries: int | None,
-) -> Model:
+def _named(model: str, *options: Any) -> Model:
     from muntin.providers.client import Client
 
-    return Client(
-        model,
-        api=api,
-        base_url=base_url,
-        api_key=api_key,
-        timeout=timeout,
-        max_retries=max_retries,
-    )
+    names = ("api", "base_url", "api_key", "timeout", "max_retries")
+    return Client(model, **dict(zip(names, options, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a model: its window in tokens, and what a million tokens cost in US dollars.
+
+    The prices are those of plain input, of what is read from the cache and of what is written to
+    it; of a price that grows with the prompt, that of the shortest prompts.
+    """
+
+    window: int | None
+    input: Decimal | None = None
+    read: Decimal | None = None
+    write: Decimal | None = None
+
+
+def facts(model: str) -> Facts:
+    """Return what is known today of `model`, written `provider/model` or just `model`.
+
+    A model that is not known is an `UnknownModel`; without `genai-prices` none is.
+    """
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError as error:
+        raise MissingExtra(
+            "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
+            "or pass a Budget with the tokens you want"
+        ) from error
+    named = ModelName.parse(model)
+    try:
+        info = get_snapshot().find_provider_model(named.model, None, named.provider, None)[1]
+    except LookupError:
+        raise UnknownModel(
+            f"no model {model!r} is known; check the name, "
+            "or pass a Budget, for example Budget(128_000)"
+        ) from None
+    prices = info.get_prices(datetime.now(UTC))
+    kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok")
+    return Facts(info.context_window, *(_price(prices, kind) for kind in kinds))
 
 
 def context_window(model: str) -> int:
@@ -73,58 +101,44 @@ def context_window(model: str) -> int:
         raise InvalidType(
             f"a model must be a str like 'anthropic/claude-sonnet-4-5', not {model!r}"
         )
-    try:
-        info = _find(model)
-    except ImportError as error:
-        raise MissingExtra(
-            "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
-            "or pass a Budget with the tokens you want"
-        ) from error
-    except LookupError:
-        raise UnknownModel(
-            f"no model {model!r} is known; check the name, "
-            "or pass a Budget, for example Budget(128_000)"
-        ) from None
-    if info.context_window is None:
+    window = facts(model).window
+    if window is None:
         raise UnknownModel(
             f"the context window of {model!r} is not known; "
             "pass a Budget, for example Budget(128_000)"
         )
-    return int(info.context_window)
+    return window
+
+
+def prices_of(model: str) -> tuple[float, float] | None:
+    """Return what a million tokens cost, plain and read from the cache; None if it is not known."""
+    try:
+        known = facts(model)
+    except (MissingExtra, UnknownModel):
+        return None
+    if known.input is None:
+        return None
+    return float(known.input), float(known.input if known.read is None else known.read)
 
 
 def caching_for(model: str) -> Caching | None:
     """Return the caching rules of `model`, with the prices of `genai-prices` where it is installed
     and knows them, else with those of Muntin's own table."""
     profile = Profile.for_model(model)
-    name, rules = profile.name, profile.caching
+    rules = profile.caching
     if rules is None:
         return None
     try:
-        prices = _find(name).prices
-    except (ImportError, LookupError):
+        known = facts(profile.name)
+    except (MissingExtra, UnknownModel):
         return rules
-    if isinstance(prices, list):  # prices that changed with time, the present one last
-        prices = prices[-1].prices
-    plain = _price(prices, "input_mtok")
-    read = _price(prices, "cache_read_mtok")
-    write = _price(prices, "cache_write_mtok")
-    if not plain:
+    if not known.input:
         return rules
     return replace(
         rules,
-        read=rules.read if read is None else float(read / plain),
-        write=rules.write if write is None else float(write / plain),
+        read=rules.read if known.read is None else float(known.read / known.input),
+        write=rules.write if known.write is None else float(known.write / known.input),
     )
-
-
-def _find(model: str) -> Any:
-    """Return what the snapshot knows of a model."""
-    from genai_prices.data_snapshot import get_snapshot
-
-    # "openrouter/anthropic/claude" is provider openrouter: the first slash splits.
-    provider, _, name = model.partition("/") if "/" in model else (None, "", model)
-    return get_snapshot().find_provider_model(name, None, provider, None)[1]
 
 
 def _price(prices: object, name: str) -> Decimal | None:

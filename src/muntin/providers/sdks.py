@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from muntin.core.checks import copy_json
+from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 from muntin.providers.uploads import (
     upload_anthropic,
@@ -85,7 +86,7 @@ class Api:
             ) from error
 
     def elsewhere(self, base_url: str | None) -> bool:
-        """Say whether requests go to somebody other than the vendor."""
+        """Say whether requests go to another server than the vendor's."""
         address = base_url or os.environ.get(self.address)
         if not address:
             return False
@@ -101,7 +102,8 @@ class Api:
 
 def find_api(name: str, api: str | None) -> tuple[Api, str]:
     """Return the API of `provider/model`, and the model's own name."""
-    provider, _, model = name.partition("/")
+    named = ModelName.parse(name)
+    provider, model = (name, "") if named.provider is None else (named.provider, named.model)
     known = [spec for spec in APIS if spec[0] == provider]
     if not known:
         providers = ", ".join(sorted({each for each, _ in APIS}))
@@ -312,7 +314,7 @@ async def _google_stream(chunks: Any) -> AsyncIterator[Any]:
     try:
         more = True
         while more:
-            # Set only while the SDK works, so that nobody else sees it.
+            # Set only while the SDK works, so that no other code sees it.
             token = _responses.set(seen)
             try:
                 chunk = await anext(chunks, None)

@@ -8,37 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply, to_the_end
-from muntin.agent.tools import ToolLike, as_tools, tool_schema
-from muntin.calls import in_thread, settle
+from muntin.agent.tools import ToolLike, as_tools
+from muntin.calls import settle
+from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
-from muntin.core.message import Input, Message, as_message, role_of, user
+from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
-from muntin.core.planning.slot import Exact, MessageLike, Slot, Trimming
+from muntin.core.planning.plan import Plan
+from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidType, StrategyError
 from muntin.prompts.adapt import merge_settings
 from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.recorded_run import Work, in_store, queue
-from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
+from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.settings import check_settings
+from muntin.threads import in_thread
 from muntin.timeline.items import draft_of
-from muntin.timeline.past import TimelineMessages
-from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
 
 TIMEOUT = 30.0
-# How many of the newest messages of a slot are looked at for a copy of the input.
-_NEAR = 100
+# The hooks of a strategy.
+_HOOKS = ("on_init", "on_context_build", "on_turn_end", "on_error")
 
 
 class Conversation:
@@ -47,7 +47,7 @@ class Conversation:
     def __init__(
         self,
         app: App,
-        session: Session,
+        id: str,
         *,
         strategy: Any,
         model: str | Model | None,
@@ -64,16 +64,22 @@ class Conversation:
             )
         check_settings(settings, "conversation")
         self._app = app
-        self.session = session
         self._strategy = strategy
-        self._model = model_for(app, model, "conversation")
+        self._model = app.answering(model, "conversation")
         self._tools = as_tools(tools, "conversation")
         self._settings = settings
-        self._budget = budget_for(app, self._model, budget)
-        self._trimming = trimming
+        self._composer = app.composer(
+            self._model, budget=budget, trimming=trimming, tools=self._tools
+        )
+        self.session = app.session(id, counter=self._composer.counter)
         self._timeout = timeout
         self._max_steps = max_steps
         self._ready = False
+
+    @property
+    def budget(self) -> Budget:
+        """How many tokens its windows may have."""
+        return self._composer.budget
 
     def __repr__(self) -> str:
         return f"<Conversation {self.session.id!r} with {self._model.name}>"
@@ -104,24 +110,21 @@ class Conversation:
         self, given: Input, settings: Mapping[str, Any] | None, streaming: bool
     ) -> AsyncGenerator[Event, None]:
         check_settings(settings, "conversation")
-        work = await self._record(given)
-        ctx = Ctx(
-            work,
-            door="a strategy",
-            input=given,
-            message=given,
-            budget=self._budget,
-            slots=self._slots(),
-        )
+        message = user(given.text, attachments=given.attachments)
+        turn = await ActiveTurn.queue(self._app, self.session, draft_of(message))
+        asked = Asked((message,), (turn.first,))
+        ctx = Ctx(turn, door="a strategy", input=given, message=given, budget=self.budget)
         try:
-            async with work.held():
-                await work.wait()
+            async with turn.held():
+                await turn.wait(lambda: self._load(ctx))
+                ctx.give(slots=self._slots(turn, asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
-                base = await self._compose(ctx)
-                events = work.events(
-                    lambda run: _with_run(base(), run),
+                events = recorded_run(
+                    turn,
+                    self._composer,
+                    await self._declare(ctx, asked),
                     self._model,
                     tools=self._tools,
                     settings=merge_settings(self._settings, settings),
@@ -132,42 +135,48 @@ class Conversation:
                     async for event in events:
                         if isinstance(event, Finished):
                             await self._call("on_turn_end", ctx)
-                            await work.finish("completed")
+                            await turn.finish("completed")
                         yield event
         except (asyncio.CancelledError, GeneratorExit):
-            await to_the_end(work.finish("failed"))
+            await to_the_end(turn.finish("failed"))
             raise
         except Exception as error:
-            await work.finish("failed")
+            await turn.finish("failed")
             try:
                 await self._call("on_error", ctx, error)
             except StrategyError as another:
                 error.add_note(f"and {another}")
             raise
 
-    async def _record(self, given: Input) -> Work:
-        """Record the user's message, as a turn that waits for those before it."""
-        message = user(given.text, attachments=given.attachments)
-        return await queue(self._app, self.session, draft_of(message))
-
-    def _slots(self) -> Slots:
-        return Slots(
-            self._budget,
-            tokenizer=self.session.counter.tokenizer,
-            tools=[tool_schema(tool) for tool in self._tools],
-            profile=profile_for(self._model),
-            trimming=self._trimming or self._app.trimming or Exact(),
+    def _load(self, ctx: Ctx) -> None:
+        """Read what the window and the hooks need, in the visit that takes the turn."""
+        ctx.turn.receipts.load("window")
+        hooks = [getattr(self._strategy, name, None) for name in _HOOKS]
+        ctx.load(
+            timeline=self.budget.remaining_input_tokens,
+            history=any(inspect.iscoroutinefunction(hook) for hook in hooks),
         )
 
-    async def _compose(self, ctx: Ctx) -> Callable[[], Slots]:
-        """Ask the strategy, and return a function that makes the slots it meant."""
+    def _slots(self, turn: ActiveTurn, asked: Asked) -> TurnSlots:
+        return self._composer.after(turn.receipts.load("window")).turn_slots(asked)
+
+    async def _declare(self, ctx: Ctx, asked: Asked) -> DeclareStep:
+        """Ask the strategy, and return how each step is declared."""
+        slots: TurnSlots = ctx.slots
+        given = None
         if self._strategy is None:
-            trimming = trimming_for(self._app, self._trimming, profile_for(self._model))
-            ctx.slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
-            given = None
+            trimming = self._composer.history_trimming
+            slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
         else:
             given = await self._call("on_context_build", ctx)
-        return await in_store(self.session, lambda: base_slots(given, ctx, self._slots))
+        declared, window = _meant(given, slots, asked, self._composer)
+
+        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
+            if window is not None and not run:
+                return window
+            return composer.declared(declared, asked, run)
+
+        return declare
 
     async def _call(self, name: str, ctx: Ctx, *more: Any) -> Any:
         """Call a hook of the strategy, if it has it; a slow or failing one is an error."""
@@ -189,83 +198,32 @@ def _input(text: str, attachments: Sequence[Attachment]) -> Input:
     return Input(text, tuple(attachments))
 
 
-def base_slots(given: Any, ctx: Ctx, fresh: Callable[[], Slots]) -> Callable[[], Slots]:
-    """Return a function that makes new slots with what a strategy returned, the input once."""
+def _meant(
+    given: Any, slots: TurnSlots, asked: Asked, composer: Composer
+) -> tuple[Sequence[Slot], Window | None]:
+    """Return the slots that a strategy meant, and the window if it has rendered one."""
     messages: Any = given
     if isinstance(given, Window):
         # The seed's own ending: `return ctx.slots.render()`.
-        messages = None if given == ctx.slots.render() else given.messages
+        if given is slots.rendered:
+            return slots.declared, given
+        # A window of slots of its own.
+        if isinstance(given.explained, Plan) and sum(map(asked.holds, given.messages)) == 1:
+            return given.explained.declared.slots, given
+        messages = given.messages
     elif isinstance(given, Mapping):
         if given.get("messages") is None:
             raise StrategyError("on_context_build", 'returned a dict without "messages"')
         messages = given["messages"]
     if messages is None:
-        declared = [_without_input(slot, ctx) for slot in ctx.slots.declared]
-        return lambda: _from_slots(fresh(), declared, ctx)
+        return slots.declared, None
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
     shown = [as_message(message) for message in messages]
-    asked = max((n for n, each in enumerate(shown) if _is_input(each, ctx)), default=len(shown))
-    before = [each for each in shown[:asked] if not _is_input(each, ctx)]
-    after = shown[asked + 1 :]
-
-    def make() -> Slots:
-        slots = fresh()
-        slots.add("messages", before)
-        slots.add("input", ctx.message)
-        slots.add("messages", after)
-        return slots
-
-    return make
-
-
-def _is_input(message: MessageLike, ctx: Ctx) -> bool:
-    """Say whether a message is the current input; what history has of the same text is dated."""
-    if role_of(message) != "user":
-        return False
-    each = as_message(message)
-    if each.at is not None:
-        return each.at >= ctx._work.first
-    return ctx.message is not None and each.text == ctx.message.text
-
-
-def _without_input(slot: Slot, ctx: Ctx) -> Slot:
-    """Return a slot without the current input, unless that is all there is in it."""
-    messages = slot.messages
-    if isinstance(messages, TimelineMessages):
-        messages = messages.newest(ctx.budget.remaining_input_tokens if ctx.budget else 0)
-    elif slot.is_input or len(messages) < 2:
-        return slot
-    # A copy of the input can only stand among the newest.
-    near = max(0, len(messages) - _NEAR)
-    if not any(_is_input(each, ctx) for each in messages[near:]):
-        return replace(slot, messages=messages)
-    kept = [*messages[:near], *(each for each in messages[near:] if not _is_input(each, ctx))]
-    return replace(slot, messages=kept)
-
-
-def _from_slots(slots: Slots, declared: Sequence[Slot], ctx: Ctx) -> Slots:
-    """Take over the declared slots; the input once, at the end if the strategy left it out."""
-    seen = False
-    for slot in declared:
-        asks = slot.is_input or (len(slot.messages) == 1 and _is_input(slot.messages[0], ctx))
-        if asks and seen:
-            slots.exclude(slot.name, reason="duplicate", detail="the input is there already")
-            continue
-        seen = seen or asks
-        slots.take(slot)
-    if not seen:
-        slots.add("input", ctx.message)
-    return slots
-
-
-def _with_run(slots: Slots, run: Sequence[Message]) -> Slots:
-    if run:
-        # As well protected as anything but the system's: or it would be the first to go.
-        others = [
-            slot.priority
-            for slot in slots.declared
-            if slot.messages and role_of(slot.messages[0]) != "system"
-        ]
-        slots.add("run", list(run), priority=max(others, default=0))
-    return slots
+    last = max((n for n, each in enumerate(shown) if asked.holds(each)), default=len(shown))
+    before = [each for each in shown[:last] if not asked.holds(each)]
+    own = composer.slots()
+    own.add("messages", before)
+    own.add("input", list(asked.messages))
+    own.add("messages", shown[last + 1 :])
+    return own.declared, None

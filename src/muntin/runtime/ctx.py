@@ -5,6 +5,7 @@ Each door fills in what it has; asking for anything else is an error that says w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,17 +17,19 @@ from muntin.core.message import Input
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
 from muntin.errors import MuntinError
+from muntin.runtime.in_store import in_store
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import History
 from muntin.timeline.items import Draft, Item
-from muntin.timeline.past import TimelineMessages
+from muntin.timeline.past import Read, TimelineMessages
 from muntin.timeline.project import Projection
 from muntin.timeline.session import Session
+from muntin.timeline.store.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
-    from muntin.runtime.recorded_run import Work
     from muntin.runtime.wakes import Wake
 
 _DOORS = {
@@ -45,7 +48,7 @@ class Ctx:
 
     def __init__(
         self,
-        work: Work,
+        turn: ActiveTurn,
         *,
         door: str,
         input: Any = None,
@@ -56,7 +59,7 @@ class Ctx:
         events: Sequence[Item] = (),
         cap: Mapping[str, Any] | None = None,
     ) -> None:
-        self._work = work
+        self.turn = turn
         self._door = door
         self.input = input
         # What this door has of the rest; see `_DOORS`.
@@ -69,7 +72,10 @@ class Ctx:
         if cap is not None:
             self._has["cap"] = SimpleNamespace(**cap)
         self.sources: Sources | None = None
+        # What was read for hooks that run on the event loop; None: read when it is looked at.
         self._history: History | None = None
+        self._entries: dict[str, ContextEntry] | None = None
+        self._ahead: Read | None = None
 
     def __getattr__(self, name: str) -> Any:
         has = self.__dict__.get("_has", {})
@@ -80,21 +86,38 @@ class Ctx:
         raise AttributeError(f"ctx has no {name!r}")
 
     def __repr__(self) -> str:
-        return f"<ctx of {self._door}, turn {self._work.turn} of {self.session.id!r}>"
+        return f"<ctx of {self._door}, turn {self.turn.number} of {self.session.id!r}>"
 
     @property
     def session(self) -> Session:
         """The session of this turn, with its items."""
-        return self._work.session
+        return self.turn.session
 
     @property
     def history(self) -> History:
         """The conversation before the current turn."""
         if self._history is None:
-            items = [i for i in self.session.items.history() if i.turn < self._work.turn]
-            messages = self.session._project(items, None, entries=False)
-            self._history = History(messages, tokenizer=self.session.counter.tokenizer)
+            items = [i for i in self.session.items.history() if i.turn < self.turn.number]
+            self._history = History(self.session.project(items), counter=self.session.counter)
         return self._history
+
+    def load(self, *, timeline: int | None = None, history: bool = True) -> None:
+        """Read, in a thread, what code on the event loop may look at: the history and the entries,
+        and of the timeline the newest of so many tokens."""
+        if timeline is not None:
+            past = TimelineMessages(self.session, self.turn.number)
+            self._ahead = past.read_newest(timeline)
+        if history:
+            self._entries = {entry.id: entry for entry in self.session.list_context()}
+            _ = self.history
+
+    def give(self, **parts: Any) -> None:
+        """Fill in what this door has."""
+        self._has.update(parts)
+
+    def get(self, name: str) -> Any:
+        """Return what this door has under a name, or None."""
+        return self._has.get(name)
 
     @property
     def tools(self) -> tuple[ToolLike, ...]:
@@ -108,35 +131,77 @@ class Ctx:
     ) -> TimelineMessages:
         """Return the timeline as messages; it is read when it is looked at."""
         return TimelineMessages(
-            self.session, self._work.turn, since, projection, entries=self.sources is None
+            self.session,
+            self.turn.number,
+            since,
+            projection,
+            entries=self.sources is None,
+            ahead=self._ahead,
         )
 
-    # Context entries: written at once, so that they are there in this turn and durable.
+    # Context entries: visible at once, durable at the latest before the next step. Code on the
+    # event loop may await them; a write in a thread is durable when it returns.
 
     def insert_context(
         self, id: str, *, name: str, content: str, attrs: Mapping[str, Any] | None = None
     ) -> ContextEntry:
         """Insert a context entry, or replace the one with this id.
 
-        `attrs` are shown as attributes of its tag: numbers and booleans become texts.
+        `attrs` are shown as attributes of its tag: numbers and booleans become texts. In async
+        code `await ctx.insert_context(...)` returns when the entry is durable.
         """
-        return entry_of(self._append(inserted(id, name, content, attrs)))
+        draft = inserted(id, name, content, attrs)
+        item = self._append(draft)
+        if item is not None:
+            entry = entry_of(item)
+        else:
+            entry = ContextEntry(**draft.payload, written=lambda: self._written(id))
+            item = Item(self._next(), draft.kind, self.turn.number, payload=draft.payload)
+        if self._entries is not None:
+            self._entries.pop(id, None)
+            self._entries[id] = entry
+        if self._ahead is not None:
+            self._ahead = self._ahead.with_entry(item)
+        return entry
 
     def remove_context(self, id: str) -> None:
         """Remove a context entry; an unknown id does nothing."""
-        if self.get_context(id) is not None:
-            self._append(removed(id))
+        if self.get_context(id) is None:
+            return
+        self._append(removed(id))
+        if self._entries is not None:
+            del self._entries[id]
+        if self._ahead is not None:
+            self._ahead = self._ahead.without_entry(id)
+
+    def _append(self, draft: Draft) -> Item | None:
+        """Append to the turn at once where that blocks nobody, else with the next append."""
+        if isinstance(self.session.store, MemoryStore) or not _on_loop():
+            return self.turn.write(draft)
+        self.turn.stage(draft)
+        return None
+
+    async def _written(self, id: str) -> ContextEntry:
+        await self.turn.flush()
+        found = await in_store(self.session, lambda: self.session.get_context(id))
+        if found is None:
+            raise MuntinError(f"the context entry {id!r} was removed before it was written")
+        if self._entries is not None:
+            self._entries[id] = found
+        return found
+
+    def _next(self) -> int:
+        """Return where an entry that is not written yet will stand, as far as is known."""
+        newest = self._ahead.items[-1].position if self._ahead and self._ahead.items else 0
+        return max(newest, self.turn.first) + 1
 
     def get_context(self, id: str) -> ContextEntry | None:
         """Return the live context entry with this id, or None."""
-        return self.session.get_context(id)
+        return next((entry for entry in self.list_context() if entry.id == id), None)
 
     def list_context(self) -> list[ContextEntry]:
         """Return the live context entries in the order in which they were inserted."""
-        return self.session.list_context()
-
-    def _append(self, draft: Draft) -> Item:
-        return self._work.append_now(draft)
+        return self.session.list_context() if self._entries is None else [*self._entries.values()]
 
     # Entities.
 
@@ -181,4 +246,13 @@ class Ctx:
 
     async def run(self, generator: Any, input: Any = None) -> Any:
         """Run a generator inside of this turn, and return its reply."""
-        return await generator._run_in(self._work, input)
+        return await generator.run_in(self.turn, input)
+
+
+def _on_loop() -> bool:
+    """Say whether this code runs on an event loop, which must not wait for a store."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import MAX_STEPS, last_reply
-from muntin.agent.tools import ToolLike, as_tools, tool_name, tool_schema
+from muntin.agent.tools import ToolLike, as_tools, tool_name
+from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
-from muntin.core.planning.slot import Trimming
+from muntin.core.planning.slot import HISTORY, INPUT, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.recorded_run import in_store
+from muntin.runtime.in_store import in_store
+from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import keep_originals, recovery_tools
-from muntin.runtime.sources import Loaded, Sources, declare, load_sources
-from muntin.runtime.window import budget_for, model_for, profile_for, trimming_for
+from muntin.runtime.sources import Loaded, Sources, declare_sources, load_sources
 from muntin.settings import check_settings
+from muntin.timeline.entries import ContextEntry
 
 if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
-
-
-Schema: TypeAlias = Mapping[str, Any]
 
 
 class Agent:
@@ -41,56 +40,57 @@ class Agent:
     ) -> None:
         check_settings(settings, "use_agent")
         self._ctx = ctx
+        self._turn = ctx.turn
         self._system = system(system_prompt) if system_prompt else None
-        self._model = model_for(ctx._work.app, model, "use_agent")
+        self._model = ctx.turn.app.answering(model, "use_agent")
         self._tools = as_tools(tools, "use_agent")
         self._settings = settings
-        self._budget = budget_for(ctx._work.app, self._model, budget)
+        self._composer = ctx.turn.app.composer(self._model, budget=budget)
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
 
     async def run(self) -> Reply:
         """Ask the model, run its tools, and return its answer; every step is recorded."""
         reply = await last_reply(self._events(streaming=False))
-        self._ctx._work.replies.append(reply)
+        self._turn.replies.append(reply)
         return reply
 
     async def stream(self) -> AsyncGenerator[Event, None]:
         """Do what `run` does, and yield what happens."""
         async for event in self._events(streaming=True):
             if isinstance(event, Finished):
-                self._ctx._work.replies.append(event.reply)
+                self._turn.replies.append(event.reply)
             yield event
 
     async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
-        ctx = self._ctx
-        tools = self._tools
-        if ctx.sources is not None:
+        ctx, sources, tools = self._ctx, self._ctx.sources, self._tools
+        loaded: list[Loaded] = []
+        await self._turn.flush()
+        if sources is not None:
             known = {tool_name(tool) for tool in tools}
             tools += tuple(t for t in recovery_tools(ctx.session) if tool_name(t) not in known)
-        loaded: list[Loaded] | None = None
-        if ctx.sources is not None:
-            loaded = await load_sources(ctx.sources, ctx.input, ctx)
-            await keep_originals(ctx._work, loaded)
+            loaded = await load_sources(sources, ctx.input, ctx)
+            await keep_originals(self._turn, loaded)
         timeline = await in_store(ctx.session, self._timeline)
-        asked = self._asked()
-        last_at = max((message.at or 0 for message in asked), default=0)
-        # What this turn did before, in other runs, stands behind what it was asked.
-        # A run that an earlier attempt has begun goes on, and tells of itself.
-        begun = ctx._work.begun
-        later = tuple(
-            m for m in timeline if m.at is not None and m.at > last_at and m.at not in begun
-        )
+        woken = ctx.session.project(ctx.events)
+        asked = Asked(tuple(woken), [message.at or 0 for message in woken])
+        first, last = min(asked.positions, default=0), max(asked.positions, default=0)
+        past = [message for message in timeline if (message.at or 0) < first]
+        # What this turn did before, in other runs, stands behind what it was asked. A run that
+        # an earlier attempt has begun goes on, and tells of itself.
+        resuming = self._turn.resuming
+        later = [m for m in timeline if (m.at or 0) > last and m.at not in resuming]
 
-        schemas = [tool_schema(tool) for tool in tools]
-
-        def compose(run: tuple[Message, ...]) -> Slots:
+        async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)
-            if loaded is None or ctx.sources is None:
-                return self._whole(timeline, asked, since, schemas)
-            return self._chosen(ctx.sources, loaded, asked, since, schemas)
+            if sources is None:
+                return self._whole(composer, past, asked, since)
+            entries = await in_store(ctx.session, ctx.session.list_context)
+            return self._chosen(composer, sources, loaded, entries, asked, since)
 
-        events = ctx._work.events(
-            compose,
+        events = recorded_run(
+            self._turn,
+            self._composer.offering(tools),
+            declare,
             self._model,
             tools=tools,
             settings=self._settings,
@@ -104,69 +104,59 @@ class Agent:
         """Read as much of the timeline as fits; with sources, only what this turn did."""
         ctx = self._ctx
         if ctx.sources is None:
-            return ctx.timeline_messages().newest(self._budget.remaining_input_tokens)
-        read, turn = ctx.session.store.read, ctx._work.turn
+            return ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
+        read, turn = ctx.session.store.read, self._turn.number
         items = read(ctx.session.id, view="history", first_turn=turn, last_turn=turn)
-        return ctx.session._project(items, None, entries=False)
+        return ctx.session.project(items)
 
-    def _asked(self) -> list[Message]:
-        """Return the messages that woke the entity."""
-        return self._ctx.session._project(self._ctx.events, None, entries=False)
-
-    def _slots(self, budget: Budget | int, tools: Sequence[Schema]) -> Slots:
-        slots = Slots(
-            budget,
-            tokenizer=self._ctx.session.counter.tokenizer,
-            tools=tools,
-            profile=profile_for(self._model),
-        )
+    def _base(self, composer: Composer) -> Slots:
+        slots = composer.slots()
         if self._system is not None:
-            slots.add("system", [self._system], tier="pinned", required=True, priority=9)
+            slots.add("system", [self._system], tier="pinned", required=True, priority=SYSTEM)
         return slots
-
-    def _trimming(self, given: Trimming | None) -> Trimming:
-        return trimming_for(self._ctx._work.app, given, profile_for(self._model))
 
     def _whole(
         self,
-        timeline: Sequence[Message],
-        asked: Sequence[Message],
+        composer: Composer,
+        past: Sequence[Message],
+        asked: Asked,
         since: Sequence[Message],
-        tools: Sequence[Schema],
     ) -> Slots:
         """The default: the whole timeline, the newest kept."""
-        before = min((message.at or 0 for message in asked), default=float("inf"))
-        slots = self._slots(self._budget, tools)
-        past = [message for message in timeline if (message.at or 0) < before]
-        slots.add("timeline", past, priority=1, trimming=self._trimming(None))
-        slots.add("input", list(asked), priority=8)
-        slots.add("run", list(since), priority=7)
-        return slots
+        slots = self._base(composer)
+        slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
+        return composer.declared(slots.declared, asked, since, priority=INPUT)
 
     def _chosen(
         self,
+        composer: Composer,
         sources: Sources,
         loaded: Sequence[Loaded],
-        asked: Sequence[Message],
+        entries: Sequence[ContextEntry],
+        asked: Asked,
         since: Sequence[Message],
-        tools: Sequence[Schema],
     ) -> Slots:
         """The sources within their budget; system prompt, tools and the run come on top."""
-        counter = self._ctx.session.counter
-        fixed = counter.tools(tools)
+        counter = composer.counter
+        fixed = counter.tools(composer.tools)
         fixed += counter.message(self._system) if self._system is not None else 0
-        room = self._budget.remaining_input_tokens - sources.budget - fixed
+        whole = composer.budget.remaining_input_tokens
+        room = whole - sources.budget - fixed
         if room < 0:
             raise InvalidInput(
                 f"source_budget {sources.budget:,} and {fixed:,} tokens of system prompt and tools "
-                f"do not fit the model's {self._budget.remaining_input_tokens:,}"
+                f"do not fit the model's {whole:,}"
             )
         run = min(room, sum(counter.message(message) for message in since))
-        slots = self._slots(sources.budget + fixed + run, tools)
-        before = min((message.at or 0 for message in asked), default=2.0**53)
-        entries = "\n".join(entry.render() for entry in self._ctx.list_context())
-        trimming = self._trimming(sources.trimming)
-        declare(slots, loaded, entries, before=before, trimming=trimming)
-        slots.add("input", list(asked), tier="volatile", priority=8)
-        slots.add("run", list(since), tier="volatile", priority=7, max_tokens=run)
-        return slots
+        composer = composer.within(sources.budget + fixed + run)
+        slots = self._base(composer)
+        declare_sources(
+            slots,
+            loaded,
+            "\n".join(entry.render() for entry in entries),
+            before=min(asked.positions, default=2.0**53),
+            trimming=sources.trimming or composer.history_trimming,
+        )
+        return composer.declared(
+            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run
+        )

@@ -12,21 +12,22 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async
 from muntin.core.checks import check_text
 from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import check_model
 from muntin.providers.model import Event
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
-from muntin.runtime.recorded_run import Work, queue, settling
+from muntin.runtime.in_store import in_store
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
-from muntin.timeline.session import DEFAULT_WINDOW
+from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -86,12 +87,12 @@ class Flow:
         Without an app the session is kept in memory.
         """
         chosen, valid = self._checked(action, input)
-        work = await self._begin(action, chosen, valid, session, app)
+        turn = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
-        async with work.settled():
+        async with turn.settled():
             if isinstance(block, Generator):
-                return await block._run_in(work, valid)
-            return await ask(block, self._what(action), valid, await self._ctx(work, valid))
+                return await block.run_in(turn, valid)
+            return await call_async(block, self._what(action), valid, await self._ctx(turn, valid))
 
     async def stream(
         self,
@@ -106,9 +107,9 @@ class Flow:
         block = chosen.block
         if not isinstance(block, Generator):
             raise InvalidInput(f"{self._what(action)} is a function: only generators can stream")
-        work = await self._begin(action, chosen, valid, session, app)
-        events = block._events(work, block.validate(valid), streaming=True)
-        async with aclosing(settling(work, events)) as settled:
+        turn = await self._begin(action, chosen, valid, session, app)
+        events = block.events(turn, block.validate(valid), streaming=True)
+        async with aclosing(turn.settling(events)) as settled:
             async for event in settled:
                 yield event
 
@@ -126,7 +127,7 @@ class Flow:
 
     async def _begin(
         self, name: str, action: Action, valid: Any, session: str | None, app: App | None
-    ) -> Work:
+    ) -> ActiveTurn:
         """Begin a turn with the user's message, where there is one."""
         message = await self._user_message(name, action, valid)
         meta = {"flow": self.kind, "action": name}
@@ -136,28 +137,30 @@ class Flow:
         else:
             draft = draft_of(message, meta=meta)
         place = home(app, session, self.kind, self._memory, self.history_window)
-        work = await queue(*place, draft)
-        work.trimming = self.trimming
-        return work
+        turn = await ActiveTurn.queue(*place, draft)
+        turn.trimming = self.trimming
+        return turn
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
         if action.user_message is None:
             return None
         what = f"user_message of {self._what(name)}"
-        messages = messages_of(await ask(action.user_message, what, valid), what)
+        messages = messages_of(await call_async(action.user_message, what, valid), what)
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
         return messages[0] if messages else None
 
-    async def _ctx(self, work: Work, valid: Any) -> Ctx:
-        items = await work.items()
+    async def _ctx(self, turn: ActiveTurn, valid: Any) -> Ctx:
+        items = await turn.items()
         asked = items[0].message
-        return Ctx(
-            work,
+        ctx = Ctx(
+            turn,
             door=f"flow {self.kind!r}",
             input=valid,
             message=Input(asked.text, asked.attachments) if asked else None,
         )
+        await in_store(turn.session, ctx.load)
+        return ctx
 
     def _what(self, action: str) -> str:
         return f"action {action!r} of flow {self.kind!r}"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from muntin.agent.tools import ToolLike
 from muntin.core.parts import compact_json
-from muntin.runtime.recorded_run import in_store
+from muntin.runtime.in_store import in_store
 
 if TYPE_CHECKING:
-    from muntin.runtime.recorded_run import Work
+    from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.sources import Loaded
     from muntin.timeline.session import Session
 
@@ -23,8 +23,6 @@ MOST_ITEMS = 200
 # Originals are kept for so many turns; larger ones are not.
 KEPT_TURNS = 100
 MOST_KEPT = 5_000_000
-# Originals stand beside the contents of reports, under names of their own.
-_ORIGINAL = "source:"
 
 
 def recovery_tools(session: Session) -> tuple[ToolLike, ...]:
@@ -60,7 +58,7 @@ class _Reader:
                 lambda: read(self._session.id, view="history", after=last, oldest=MOST_ITEMS),
             )
             items += [item for item in behind if item.run in runs]
-        messages = self._session._project(items, None, entries=False)
+        messages = self._session.project(items)
         lines = [compact_json(m.to_dict()) for m in messages]
         text = "\n".join(lines) or "(nothing is there)"
         return _bounded(text, f"load_timeline_range from {last + 1} on" if last < end else None)
@@ -71,7 +69,7 @@ class _Reader:
             return "Error: start must be at least 0 and not after end."
         content = self._session.store.content
         whole = await in_store(
-            self._session, lambda: content(self._session.id, f"{_ORIGINAL}{snapshot}")
+            self._session, lambda: content(self._session.id, snapshot, kind="source")
         )
         if whole is None:
             return f"Error: no snapshot {snapshot!r} of source {name!r} is kept."
@@ -100,16 +98,16 @@ def _bounded(text: str, more: str | None) -> str:
     return f"{text}\n[more: {more}]" if more else text
 
 
-async def keep_originals(work: Work, loaded: Sequence[Loaded]) -> None:
+async def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
     """Keep the originals of the sources whose text may be cut, once for each content."""
     contents = {
-        f"{_ORIGINAL}{each.snapshot}": each.original
+        each.snapshot: each.original
         for each in loaded
         if each.original is not None and _may_be_cut(each)
     }
     if contents:
-        put = partial(work.session.store.put_contents, work.session.id, work.turn, contents)
-        await in_store(work.session, partial(put, forget=work.turn - KEPT_TURNS))
+        put = partial(turn.session.store.put_contents, turn.session.id, turn.number, contents)
+        await in_store(turn.session, partial(put, forget=turn.number - KEPT_TURNS))
 
 
 def _may_be_cut(each: Loaded) -> bool:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import arity, in_thread
-from muntin.core.checks import check_text
+from muntin.calls import arity
+from muntin.core.checks import check_text, digest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.markers import Earlier, Rest
-from muntin.core.planning.slot import TIERS, Group, Slot, Tier, Trimming
+from muntin.core.planning.slot import CONTEXT, HISTORY, TIERS, Group, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context
-from muntin.prompts.definition import prompt
+from muntin.prompts.definition import text_of
+from muntin.threads import in_thread
 from muntin.timeline.past import TimelineMessages
 
 Place: TypeAlias = Literal["wake", "before"]
@@ -156,7 +156,7 @@ async def _resolve(
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
-        return (await prompt(use=[content]).resolve(given, ctx=ctx)).system, None
+        return (await text_of(content, given, ctx)).system, None
     if isinstance(content, TimelineMessages):
         return await in_thread(lambda: _read(content, most))
     if not callable(content):
@@ -225,10 +225,10 @@ def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
 
 
 def _hash(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest(text, 8)
 
 
-def declare(
+def declare_sources(
     slots: Slots, loaded: Sequence[Loaded], entries: str, *, before: float, trimming: Trimming
 ) -> None:
     """Declare the slots of the sources and of the entries.
@@ -241,7 +241,7 @@ def declare(
             _declare(slots, each, before, trimming)
     if entries:
         slots.add(
-            "entries", entries, role="system", tier="slow-changing", required=True, priority=4
+            "entries", entries, role="system", tier="slow-changing", required=True, priority=CONTEXT
         )
     for each in loaded:
         if each.source.cache == "volatile":
@@ -253,7 +253,7 @@ def _declare(slots: Slots, each: Loaded, before: float, trimming: Trimming) -> N
     volatile = source.cache == "volatile"
     options: dict[str, Any] = {
         "tier": source.cache,
-        "priority": 1 if volatile else 3,
+        "priority": HISTORY if volatile else CONTEXT,
         "max_tokens": source.max,
         "group": _VOLATILE if volatile else None,
     }
@@ -278,10 +278,9 @@ def _declare(slots: Slots, each: Loaded, before: float, trimming: Trimming) -> N
             options["trimming"] = trimming
         slots.add(each.name, messages, marker=marker, **options)
     elif each.text:
-        # Made by us, as by `add`, but dated: so it finds its place among the others.
-        made = Message("system", each.text, at=at if volatile else None)
         rest = Rest(each.name, each.size, len(each.text), source.keep, each.snapshot)
         options.update(trim_behavior="char", keep=source.keep, marker=rest)
-        slots.take(Slot(each.name, 0, (made,), made=True, role="system", **options))
+        # Dated, so that it finds its place among the others.
+        slots.add(each.name, each.text, role="system", at=at if volatile else None, **options)
     else:
         slots.add(each.name, None, **options)

@@ -2,16 +2,16 @@
 
 from muntin.simulator.cache import Block, Cache, Request, Usage
 from muntin.simulator.replay import trace_of
-from muntin.simulator.result import Run, Simulation, Step
+from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 from muntin.simulator.run import simulate, simulate_trace
 
 __all__ = [
     "Block",
     "Cache",
+    "PolicyRun",
     "Request",
-    "Run",
+    "RequestCost",
     "Simulation",
-    "Step",
     "Usage",
     "simulate",
     "simulate_trace",

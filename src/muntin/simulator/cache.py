@@ -1,6 +1,6 @@
 """The cache model: what a provider reads from its cache, writes to it, and charges.
 
-A model of the published rules. It knows blocks, tokens and times that it is given; no messages, no
+A model of the published rules. Knows the blocks, tokens and times of requests; no messages, no
 windows, no clock. https://platform.claude.com/docs/en/build-with-claude/prompt-caching and
 https://developers.openai.com/api/docs/guides/prompt-caching are what it models.
 """

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muntin.simulator.result import Run, Simulation, Step
+    from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 _WIDTH, _HEIGHT = 720, 120
 _COLUMNS = 360
@@ -66,7 +66,7 @@ def _key(colours: dict[str, str]) -> str:
     )
 
 
-def _chart(run: Run, highest: int) -> str:
+def _chart(run: PolicyRun, highest: int) -> str:
     """Stack what was read, written and uncached, as areas over the requests."""
     columns = list(_columns(run.steps))
     floor = [0.0] * len(columns)
@@ -83,7 +83,7 @@ def _chart(run: Run, highest: int) -> str:
     return f"<h2>{escape(run.policy)}</h2>\n{_drawing(areas, f'{run.policy}: {most}')}"
 
 
-def _costs(runs: Sequence[Run], colours: dict[str, str]) -> str:
+def _costs(runs: Sequence[PolicyRun], colours: dict[str, str]) -> str:
     highest = max((run.cost for run in runs), default=0.0)
     lines = []
     for run in runs:
@@ -103,7 +103,7 @@ def _drawing(shapes: Sequence[str], label: str) -> str:
     )
 
 
-def _columns(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+def _columns(steps: Sequence[RequestCost]) -> Iterator[Sequence[RequestCost]]:
     """Yield the requests in as many groups as can be seen."""
     size = -(-len(steps) // _COLUMNS) or 1
     for start in range(0, len(steps), size):

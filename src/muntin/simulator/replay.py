@@ -1,4 +1,4 @@
-"""Replaying a recorded conversation: who would have sent what, request by request.
+"""Replaying a recorded conversation: what a policy would have sent, request by request.
 
 Owns what a policy is and how a trace is cut into requests. Prices are the cache model's.
 """
@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from muntin.core.counting.counter import TokenizerLike
+from muntin.composer import Composer
+from muntin.core.budget import Budget
+from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message, opens_turn
 from muntin.core.planning.slot import MessageLike, Trimming
-from muntin.core.planning.slots import Slots
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
@@ -110,23 +111,18 @@ def slots_policy(
     tools: Sequence[Mapping[str, Any]],
 ) -> Policy:
     """Return the policy that composes every request with Muntin, remembering the window before."""
-    previous: Window | None = None
+    counter = Counter.of(profile, tokenizer=tokenizer)
+    composer = Composer(None, profile, counter, Budget(budget), trimming, tuple(tools))
 
     def compose(moment: Moment) -> Sent:
-        nonlocal previous
-        slots = Slots(
-            budget,
-            tokenizer=tokenizer,
-            tools=tools,
-            profile=profile,
-            trimming=trimming,
-            previous=previous,
-        )
+        nonlocal composer
+        slots = composer.slots()
         slots.add("system", moment.system, tier="pinned")
         slots.add("history", moment.said)
         if moment.volatile is not None:
             slots.add("retrieval", moment.volatile.text, max_ratio=VOLATILE_RATIO)
-        previous = window = slots.render()
+        window = slots.render()
+        composer = composer.after(window)
         return Sent(window.messages, [SLOTS[origin or 0] for origin in window.origins], window)
 
     return compose

@@ -37,10 +37,7 @@ class Blocks:
     def __init__(self, profile: Profile | None, tokenizer: TokenizerLike | None = None) -> None:
         self._system_first = profile.system_first if profile else False
         self._user_first = profile.user_first if profile else False
-        if tokenizer is None and profile is not None:
-            tokenizer = profile.tokenizer
-        formula = profile.image_formula if profile else "openai-tiles"
-        self.counter = Counter(tokenizer, image_formula=formula)
+        self.counter = Counter.of(profile, tokenizer=tokenizer)
         # By identity: comparing long messages would cost more than making their blocks. The message
         # is kept beside them, so that no other can take its identity.
         self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
@@ -104,7 +101,7 @@ class Blocks:
             sizes.append(
                 sum(count(call.name) + count(call.arguments) for call in message.tool_calls)
             )
-        # The first block carries what is nobody's: the overhead, a name, attachments.
+        # The first block carries what no part has: the overhead, a name, attachments.
         sizes[0] += self.counter.message(message) - sum(sizes)
         return sizes
 

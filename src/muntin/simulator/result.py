@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from muntin.core.profile import Caching
+from muntin.core.report import text_table
 from muntin.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RequestCost:
     """One request: where its tokens went, what of the history was in it, what moved its prefix.
 
     `cost` is in tokens of plain input. `retained` are tokens of history, `share` is what that is of
@@ -33,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PolicyRun:
     """All requests of one policy.
 
     `best` is what the offline optimum would have paid for as much history, on average; None if it
@@ -41,7 +42,7 @@ class Run:
     """
 
     policy: str
-    steps: tuple[Step, ...]
+    steps: tuple[RequestCost, ...]
     best: float | None = field(default=None, kw_only=True)
 
     @property
@@ -97,22 +98,19 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return totals and steps as plain JSON values; the keys are stable."""
+        totals = {name: getattr(self, name) for name in _TOTALS}
         return {
             "policy": self.policy,
             "requests": len(self.steps),
-            "tokens": self.tokens,
-            "read": self.read,
-            "written": self.written,
-            "uncached": self.uncached,
-            "cost": self.cost,
-            "read_share": self.read_share,
-            "cost_share": self.cost_share,
-            "retained": self.retained,
-            "retention": self.retention,
-            "breaks": self.breaks,
-            "best": self.best,
+            **totals,
             "steps": [asdict(step) for step in self.steps],
         }
+
+
+_TOTALS = (
+    *("tokens", "read", "written", "uncached", "cost"),
+    *("read_share", "cost_share", "retained", "retention", "breaks", "best"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +120,13 @@ class Simulation:
     `dollars` is the price of a million tokens of plain input, None if it is not known.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[PolicyRun, ...]
     rules: Caching
     model: str | None = field(default=None, kw_only=True)
     budget: int | None = field(default=None, kw_only=True)
     dollars: float | None = field(default=None, kw_only=True)
 
-    def __getitem__(self, policy: str) -> Run:
+    def __getitem__(self, policy: str) -> PolicyRun:
         """Return the run of a policy."""
         for run in self.runs:
             if run.policy == policy:
@@ -138,7 +136,7 @@ class Simulation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values; the keys are stable."""
-        runs = [{**run.to_dict(), "dollars": self._price(run.cost)} for run in self.runs]
+        runs = [{**run.to_dict(), "dollars": self.price(run)} for run in self.runs]
         return {
             "model": self.model,
             "budget": self.budget,
@@ -153,8 +151,9 @@ class Simulation:
             *([self.model] if self.model else []),
             *([f"budget {self.budget:,}"] if self.budget is not None else []),
         ]
-        rows = [tuple(_COLUMNS), *(self._row(run) for run in self.runs)]
-        return "\n".join([", ".join(about), "", *_table(rows)])
+        rows = [list(_COLUMNS)]
+        rows += [[cell(self, run) for cell in _COLUMNS.values()] for run in self.runs]
+        return "\n".join([", ".join(about), "", *text_table(rows, range(1, len(_COLUMNS)))])
 
     def save(self, path: str | Path) -> None:
         """Draw the simulation as a self-contained HTML file."""
@@ -165,35 +164,24 @@ class Simulation:
             raise InvalidInput(f"{path}: a picture is saved as .html, not {path.suffix!r}")
         path.write_text(page(self), encoding="utf-8")
 
-    def _price(self, cost: float) -> float | None:
-        return None if self.dollars is None else cost * self.dollars / 1_000_000
-
-    def _row(self, run: Run) -> tuple[str, ...]:
-        return tuple(cell(self, run) for cell in _COLUMNS.values())
+    def price(self, run: PolicyRun) -> float | None:
+        """Return what a run costs in dollars, if that is known."""
+        return None if self.dollars is None else run.cost * self.dollars / 1_000_000
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-_COLUMNS: dict[str, Callable[[Simulation, Run], str]] = {
+_COLUMNS: dict[str, Callable[[Simulation, PolicyRun], str]] = {
     "policy": lambda _, run: run.policy,
     "sent": lambda _, run: f"{run.tokens:,}",
     "read": lambda _, run: _share(run.read_share),
     "written": lambda _, run: f"{run.written:,}",
     "cost": lambda _, run: f"{run.cost:,.0f}",
     "of plain": lambda _, run: _share(run.cost_share),
-    "dollars": lambda all_, run: "-" if (p := all_._price(run.cost)) is None else f"{p:,.2f}",
+    "dollars": lambda all_, run: "-" if (p := all_.price(run)) is None else f"{p:,.2f}",
     "of optimum": lambda _, run: "-" if not run.best else f"{run.cost / run.best:.2f}x",
     "retained": lambda _, run: _share(run.retention),
     "breaks": lambda _, run: f"{run.breaks:,}",
 }
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, (name, *cells) in enumerate(rows):
-        numbers = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        yield "  ".join([name.ljust(widths[0]), *numbers])
-        if number == 0:
-            yield "  ".join("-" * width for width in widths)

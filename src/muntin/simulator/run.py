@@ -1,22 +1,22 @@
-"""Running policies against the cache model: the functions people call."""
+"""Running policies against the cache model: `simulate` and `simulate_trace`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import TokenizerLike
+from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType
-from muntin.providers.names import caching_for
+from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
@@ -30,7 +30,7 @@ from muntin.simulator.replay import (
     user_policy,
 )
 from muntin.simulator.requests import Blocks, Made, marks_of, usual_marks
-from muntin.simulator.result import Run, Simulation, Step
+from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 PolicyLike: TypeAlias = str | Trimming | UserPolicy
 
@@ -60,14 +60,14 @@ def simulate(
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
-    told = _Teller(rules, pause)
+    sender = _Sender(rules, pause)
     for turn, window in enumerate(windows):
         made = blocks.of_window(window)
         marks = marks_of(window, made) or usual_marks(made, rules)
         retained = sum(block.tokens for block in made.blocks if block.source in history)
-        told.send(turn, made, marks, retained)
-    run = Run("windows", tuple(told.steps))
-    return Simulation((run,), rules, model=profile.name, dollars=input_price(profile.name))
+        sender.send(turn, made, marks, retained)
+    run = PolicyRun("windows", tuple(sender.steps))
+    return Simulation((run,), rules, model=profile.name, dollars=_input_price(profile.name))
 
 
 def simulate_trace(
@@ -117,7 +117,7 @@ def simulate_trace(
         rules,
         model=profile.name,
         budget=tokens,
-        dollars=input_price(profile.name),
+        dollars=_input_price(profile.name),
     )
 
 
@@ -143,7 +143,7 @@ class Replay:
         self._profile = profile
         self._tokenizer = tokenizer
         self._tools = tuple(tools)
-        self._pause = pause
+        self.pause = pause
         self.moments = list(trace.moments(steps=steps))
         tools_tokens = self.blocks.counter.tools(self._tools)
         self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
@@ -161,7 +161,7 @@ class Replay:
     def paused(self, pause: Pause) -> Replay:
         """Return the same replay with other pauses."""
         other = copy(self)
-        other._pause = pause
+        other.pause = pause
         return other
 
     def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
@@ -181,16 +181,16 @@ class Replay:
             )
         return user_policy(policy, budget)
 
-    def run(self, name: str, policy: Policy) -> Run:
+    def run(self, name: str, policy: Policy) -> PolicyRun:
         """Send what the policy sends, request by request."""
-        told = _Teller(self.rules, self._pause)
+        sender = _Sender(self.rules, self.pause)
         for moment in self.moments:
             sent = policy(moment)
             made = self.blocks.of(sent.messages, sent.sources, self._tools)
             stable = _before_retrieval(made.blocks)
             retained = sum([b.tokens for b in made.blocks if b.source not in _BESIDE])
             most = min(self.history_budget, self._ends[len(moment.said)])
-            told.send(
+            sender.send(
                 moment.turn,
                 made,
                 self._marks(sent, made, stable),
@@ -198,15 +198,15 @@ class Replay:
                 min(1.0, retained / max(1, most)),
                 stable,
             )
-        return Run(name, tuple(told.steps))
+        return PolicyRun(name, tuple(sender.steps))
 
-    def with_best(self, run: Run) -> Run:
+    def with_best(self, run: PolicyRun) -> PolicyRun:
         """Hold a run against the offline optimum at its retention, if that can be had."""
         best = self.optimum(run.retained)
         # Whole turns cannot always keep as much as single messages, and a policy of the user's own
         # may keep more than the history's budget.
         equal = best.retained >= _NEAR * run.retained
-        return Run(run.policy, run.steps, best=best.cost if equal else None)
+        return PolicyRun(run.policy, run.steps, best=best.cost if equal else None)
 
     def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
         """Return the offline optimum that retains as many tokens on average.
@@ -225,7 +225,7 @@ class Replay:
             sent = self.head + said + extra
             # Without marks the provider keeps all of it.
             cached = self.head + said if self.rules.breakpoints else sent
-            expired = _gap(self._pause, number) > self.rules.ttl
+            expired = _gap(self.pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
             points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))
             shared = self.head + said
@@ -244,16 +244,16 @@ class Replay:
         return usual_marks(made, self.rules, stable)
 
 
-class _Teller:
-    """Sends requests and tells each one's story."""
+class _Sender:
+    """Sends requests to the cache model, and keeps what each one cost."""
 
     def __init__(self, rules: Caching, pause: Pause) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[RequestCost] = []
         self._cache = Cache(rules)
         self._rules = rules
         self._pause = _checked(pause)
         self._at = 0.0
-        self._before: Sequence[Block] = ()
+        self._before: Pieces = ()
 
     def send(
         self,
@@ -271,21 +271,9 @@ class _Teller:
         diverged, cause = _divergence(self._before, made)
         if cause is None and self.steps and not usage.read:
             cause = "expired" if gap > self._rules.ttl else "not cached"
-        self.steps.append(
-            Step(
-                turn,
-                usage.tokens,
-                usage.read,
-                usage.written,
-                usage.uncached,
-                usage.cost,
-                retained,
-                share,
-                diverged,
-                cause,
-            )
-        )
-        self._before = made.blocks[:stable]
+        paid = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
+        self.steps.append(RequestCost(turn, *paid, retained, share, diverged, cause))
+        self._before = _pieces(made, stable)
 
 
 def _checked(pause: Pause) -> Pause:
@@ -307,16 +295,20 @@ def _before_retrieval(blocks: Sequence[Block]) -> int:
     return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
 
 
-def _divergence(before: Sequence[Block], made: Made) -> tuple[int | None, str | None]:
+def _pieces(made: Made, end: int | None = None) -> Pieces:
+    """Return the first blocks as pieces with a slot; the user message that leads has none."""
+    return [(block.key, block.source) for block in made.blocks[:end] if block.source != "lead"]
+
+
+def _divergence(before: Pieces, made: Made) -> tuple[int | None, str | None]:
     """Return the first message that differs from the request before, and why."""
-    for place, (old, new) in enumerate(zip(before, made.blocks, strict=False)):
-        if old.key != new.key:
-            moved = any(block.key == new.key for block in before[place:])
-            return made.places[place], f"{old.source} {'trimmed' if moved else 'changed'}"
-    if len(made.blocks) < len(before):
-        source = before[len(made.blocks)].source
-        return max(made.places, default=-1) + 1, f"{source} trimmed"
-    return None, None
+    there = parted(_pieces(made), before)
+    if there is None:
+        return None, None
+    both = zip(made.blocks, made.places, strict=True)
+    places = [place for block, place in both if block.source != "lead"]
+    first = places[there.place] if there.place < len(places) else max(places, default=-1) + 1
+    return first, f"{there.slot} {there.reason}"
 
 
 def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
@@ -356,18 +348,6 @@ def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Cach
     return replace(profile, caching=caching), caching
 
 
-def input_price(model: str) -> float | None:
-    """Return the dollars of a million tokens of plain input today; None if they are not known."""
-    try:
-        from genai_prices.data_snapshot import get_snapshot
-    except ImportError:
-        return None
-    provider, _, name = model.partition("/")
-    try:
-        _, info = get_snapshot().find_provider_model(name, None, provider, None)
-    except LookupError:
-        return None
-    price: Any = info.get_prices(datetime.now(UTC)).input_mtok
-    # A tiered price: the tiers begin far beyond the windows that are worth trimming to.
-    base = getattr(price, "base", price)
-    return None if base is None else float(base)
+def _input_price(model: str) -> float | None:
+    prices = prices_of(model)
+    return None if prices is None else prices[0]

@@ -4,8 +4,10 @@ from muntin.timeline.entries import ContextEntry
 from muntin.timeline.files import Imported, export_session, import_sessions
 from muntin.timeline.history import History, Tokens, Turns
 from muntin.timeline.items import Draft, Item, Record, SessionInfo, Turn, Visibility
-from muntin.timeline.session import Items, Session, TurnLog
+from muntin.timeline.open_turn import OpenTurn
+from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
+from muntin.timeline.views import Items
 
 __all__ = [
     "ContextEntry",
@@ -14,13 +16,13 @@ __all__ = [
     "Imported",
     "Item",
     "Items",
+    "OpenTurn",
     "Record",
     "Session",
     "SessionInfo",
     "Store",
     "Tokens",
     "Turn",
-    "TurnLog",
     "Turns",
     "Visibility",
     "export_session",

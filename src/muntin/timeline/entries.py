@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,8 @@ _TAKEN = ("id", "name")
 class ContextEntry:
     """A text that stays in the window until it is replaced or removed.
 
-    `inserted_at` is its position on the timeline.
+    `inserted_at` is its position on the timeline. An entry that async code inserted is durable
+    before the next step; its position is 0 until then, and `await` makes it durable at once.
     """
 
     id: str
@@ -27,6 +28,15 @@ class ContextEntry:
     content: str
     attrs: Mapping[str, str] = field(default_factory=dict, hash=False)
     inserted_at: int = 0
+    # Makes the entry durable; None where it is already.
+    written: Callable[[], Awaitable[ContextEntry]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __await__(self) -> Generator[Any, None, ContextEntry]:
+        if self.written is None:
+            return self
+        return (yield from self.written().__await__())
 
     def render(self) -> str:
         """Return the entry as one element, escaped: its content cannot close its own tag."""

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import as_message
 from muntin.errors import InvalidInput, MuntinError, StoreError
+from muntin.settings import counter_for
 from muntin.timeline.items import (
     STATUSES,
     Draft,
@@ -192,7 +193,7 @@ class _Writer:
             )
         begun.append(session)
         self._store, self._session, self._begun = store, session, begun
-        self._counter = Counter(tokenizer)
+        self._counter = counter_for(None, tokenizer)
         self._adds = tokenizer is not None or items is None
         # How many are announced; None for a chat.
         self._announced = items

@@ -17,6 +17,7 @@ from muntin.core.planning.groups import link
 from muntin.core.planning.read import read
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.errors import InvalidInput, InvalidType
+from muntin.settings import counter_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,12 @@ class History:
         *,
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
+        counter: Counter | None = None,
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
         self._messages: tuple[MessageLike, ...] = tuple(messages)
-        self._counter = Counter(tokenizer, attachment_tokens=attachment_tokens)
+        self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -151,10 +153,10 @@ class History:
             raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {limit!r}")
         size = start = len(self._messages)
         if isinstance(limit, Turns):
-            chosen = list(islice(self._turns(), max(0, limit.count)))
+            chosen = list(islice(self.turns(), max(0, limit.count)))
             return self._slice(chosen[-1][0], size) if chosen else []
         total = 0
-        for begin, end in self._turns():
+        for begin, end in self.turns():
             total += sum(self._counter.message(m) for m in self._slice(begin, end))
             if total > limit.count and start < size:
                 break  # the newest turn stays even if it alone is too large
@@ -184,7 +186,7 @@ class History:
         except InvalidInput as error:
             raise type(error)(f"history, message {index}: {error}") from error
 
-    def _turns(self) -> Iterator[tuple[int, int]]:
+    def turns(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each turn, the newest first.
 
         A turn begins at a user message that follows no other; what comes before the first one

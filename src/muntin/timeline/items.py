@@ -35,6 +35,8 @@ SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
 Status: TypeAlias = Literal["pending", "open", "completed", "failed"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
 UNSETTLED: tuple[Status, ...] = ("open", "pending")
+# What a kept content is part of: the plans of reports, or a source, whose original it is.
+ContentKind: TypeAlias = Literal["report", "source"]
 # How an item may begin a turn: one that is worked on, the one that waits for its wake, or one
 # that waits behind those before it.
 Opens: TypeAlias = Literal["turn", "inbox", "queue"]
@@ -202,7 +204,8 @@ class Turn:
     """One user request and all that followed it.
 
     `pending` waits for its wake, `open` is in flight. `owner` says which process works on it,
-    `until` how long that holds without being renewed.
+    `until` how long that holds without being renewed. A `resumable` turn is taken up again when
+    its owner died; another is failed.
     """
 
     number: int
@@ -210,6 +213,7 @@ class Turn:
     first: int
     owner: str | None = None
     until: datetime | None = None
+    resumable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

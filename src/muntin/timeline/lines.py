@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from muntin.core.message import Message
+from muntin.core.text import has_surrogates
 from muntin.errors import InvalidInput
 from muntin.timeline.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
 from muntin.timeline.store.rows import entry_id, to_ascii_json, to_json
@@ -47,10 +48,10 @@ def item_to_dict(item: Item) -> dict[str, Any]:
 
 def line(value: dict[str, Any]) -> bytes:
     """Return a value as one line of a file."""
-    try:
-        return to_json(value).encode() + b"\n"
-    except UnicodeEncodeError:  # half a character in a field that is only carried
-        return to_ascii_json(value).encode() + b"\n"
+    text = to_json(value)
+    if has_surrogates(text):
+        text = to_ascii_json(value)
+    return text.encode() + b"\n"
 
 
 def iso(time: datetime) -> str:

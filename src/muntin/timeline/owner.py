@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,13 +19,31 @@ from muntin.timeline.items import Turn
 _working: set[str] = set()
 
 
-def new_owner(*, wake: bool = False) -> str:
-    """Return a name for an owner in this process, unlike any other, until `done` is said of it.
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process, and one of its pieces of work; `started` tells it from others of its number."""
 
-    That of a wake tells so.
-    """
-    name = f"{'wake-' if wake else ''}{uuid.uuid4().hex}"
-    owner = f"{_machine()}:{os.getpid()}:{_own_start(os.getpid())}:{name}"
+    machine: str
+    pid: int
+    started: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Owner | None:
+        """Return the owner that a text names; None if the text is of another make."""
+        match text.split(":"):
+            case [machine, pid, started, name] if pid.isdecimal():
+                return cls(machine, int(pid), started, name)
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.machine}:{self.pid}:{self.started}:{self.name}"
+
+
+def new_owner() -> str:
+    """Return an owner in this process, unlike any other, until `done` is said of it."""
+    pid = os.getpid()
+    owner = str(Owner(_machine(), pid, _own_start(pid), uuid.uuid4().hex))
     _working.add(owner)
     return owner
 
@@ -34,22 +53,15 @@ def done(owner: str) -> None:
     _working.discard(owner)
 
 
-def resumable(turn: Turn) -> bool:
-    """Say whether a turn is a wake, which is run again when its owner died."""
-    return turn.owner is not None and ":wake-" in turn.owner
-
-
 def abandoned(turn: Turn, now: datetime) -> bool:
     """Say whether an open turn has lost its owner; one that never had an owner has not."""
     if turn.owner is None:
         return False
-    machine, _, rest = turn.owner.partition(":")
-    pid, _, rest = rest.partition(":")
-    started = rest.partition(":")[0]
-    if machine == _machine() and pid.isdecimal() and os.name == "posix":
-        if int(pid) == os.getpid():
+    owner = Owner.parse(turn.owner)
+    if owner is not None and owner.machine == _machine() and os.name == "posix":
+        if owner.pid == os.getpid():
             return turn.owner not in _working
-        return _started(int(pid)) != started
+        return _started(owner.pid) != owner.started
     return turn.until is not None and turn.until < now
 
 

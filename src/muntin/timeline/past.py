@@ -1,20 +1,49 @@
 """The past as messages, read when it is looked at.
 
-A timeline may be long, and a window short: whoever only needs the newest asks for `newest`.
+A timeline may be long, and a window short: code that needs only the newest asks for `newest`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import overload
 
 from muntin.core.message import Message
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection
 from muntin.timeline.session import Session
+from muntin.timeline.views import lasting
 
 # A run of more items is not read whole for the sake of its beginning.
 _LONG_RUN = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The newest items of a timeline, read ahead: all of those behind the position `after`.
+
+    `live` is where live entries stand, `last` the newest completed turn.
+    """
+
+    items: Sequence[Item]
+    after: int
+    live: Collection[int]
+    last: int
+
+    def with_entry(self, item: Item) -> Read:
+        """Return what was read with a context entry that was inserted since."""
+        read = self.without_entry(item.payload["id"])
+        return replace(read, items=[*read.items, item], live={*read.live, item.position})
+
+    def without_entry(self, id: str) -> Read:
+        """Return what was read without a context entry that was removed since."""
+        gone = {
+            item.position
+            for item in self.items
+            if item.kind == "context_inserted" and item.payload["id"] == id
+        }
+        return replace(self, live=set(self.live) - gone)
 
 
 class TimelineMessages(Sequence[Message]):
@@ -28,13 +57,15 @@ class TimelineMessages(Sequence[Message]):
         projection: Projection | None = None,
         *,
         entries: bool = True,
+        ahead: Read | None = None,
     ) -> None:
         self._session = session
         self._turn = turn
         self._since = since or 0
         self._projection = projection
         self._entries = entries
-        self._read: list[Message] | None = None
+        self._ahead = ahead
+        self._whole: list[Message] | None = None
 
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
@@ -61,18 +92,29 @@ class TimelineMessages(Sequence[Message]):
         return [*other, *self._all()]
 
     def _all(self) -> list[Message]:
-        if self._read is None:
-            self._read = self._messages(self._since)
-        return self._read
+        if self._whole is None:
+            read = self._ahead
+            if read is None or read.after > self._since:
+                read = self._read(self._since)
+            self._whole = self._shown(read)
+        return self._whole
 
     def newest(self, tokens: int) -> Sequence[Message]:
         """Return at least the newest messages of so many tokens, if there are as many."""
-        if self._read is not None:
-            return self._read
+        if self._whole is not None:
+            return self._whole
+        if self._ahead is not None:
+            messages = self._shown(self._ahead)
+            if self._ahead.after <= self._since or self._weigh(messages) > tokens:
+                return messages
+        return self._shown(self.read_newest(tokens))
+
+    def read_newest(self, tokens: int) -> Read:
+        """Read the items of at least the newest messages of so many tokens."""
         session = self._session
         # What this turn and later ones weigh is not the past's.
-        items = session.store.read(session.id, view="history", first_turn=self._turn)
-        present = sum(session._count(item, ()) for item in items)
+        items = session.opened().read(session.id, view="history", first_turn=self._turn)
+        present = sum(session.count(item) for item in items)
         weight = tokens + present + 1
         while True:
             oldest = session.store.reach(session.id, weight)
@@ -80,9 +122,9 @@ class TimelineMessages(Sequence[Message]):
             if oldest and oldest.run is not None and start - oldest.run < _LONG_RUN:
                 start = oldest.run
             after = max(self._since, start - 1)
-            messages = self._messages(after, partial=True)
-            if after <= self._since or self._weigh(messages) > tokens:
-                return messages
+            read = self._read(after)
+            if after <= self._since or self._weigh(self._shown(read)) > tokens:
+                return read
             weight *= 2  # what cannot be shown weighed in, or another tokenizer counted
 
     def _weigh(self, messages: Sequence[Message]) -> int:
@@ -100,18 +142,25 @@ class TimelineMessages(Sequence[Message]):
         """The first position that may be shown."""
         return self._since + 1
 
-    def _messages(self, after: int, *, partial: bool = False) -> list[Message]:
+    def _read(self, after: int) -> Read:
         session = self._session
-        items: Sequence[Item] = session.store.read(
-            session.id, view="history", after=after, last_turn=self._turn
-        )
-        since = self._since
-        if partial and self._projection is not None and items:
+        read = session.opened().read
+        items = read(session.id, view="history", after=after, last_turn=self._turn)
+        if self._projection is not None and after > self._since:
             # A projection is shown whole runs: read the beginning of one that was cut.
             runs = [item.run for item in items if item.run is not None and item.run <= after]
             if runs:
-                start = max(since, min(runs) - 1)
-                items = session.store.read(
-                    session.id, view="history", after=start, last_turn=self._turn
-                )
-        return session._shown(items, self._projection, entries=self._entries, since=since)
+                start = max(self._since, min(runs) - 1)
+                items = read(session.id, view="history", after=start, last_turn=self._turn)
+        transient = any(item.transient for item in items)
+        live = session.live(items) if self._entries else ()
+        return Read(items, after, live, session.last() if transient else 0)
+
+    def _shown(self, read: Read) -> list[Message]:
+        """Return the messages of items, without what was only meant for a turn that is over."""
+        return self._session.project(
+            lasting(read.items, read.last),
+            self._projection,
+            since=self._since,
+            live=read.live if self._entries else (),
+        )

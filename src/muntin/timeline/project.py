@@ -15,6 +15,7 @@ from muntin.core.message import Message, as_message, at_position, counted, syste
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
+from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
 from muntin.timeline.items import Item, with_items
@@ -128,8 +129,7 @@ def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
 
 def _text(payload: Any) -> str:
     text = payload if isinstance(payload, str) else compact_json(payload)
-    # Half a character may be kept, but no provider can carry it.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return replace_surrogates(text)
 
 
 def _tag(name: str, payload: Any) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from muntin.errors import InvalidInput
 from muntin.timeline.items import Draft, Status, Turn
-from muntin.timeline.owner import abandoned, resumable
+from muntin.timeline.owner import abandoned
 
 
 def place(
@@ -55,8 +55,8 @@ def choose(
     """Return which turn may be worked on now, and which were given up by their owners.
 
     `unsettled` are the open and pending turns, the oldest first. One turn of a session is worked
-    on at a time, in their order. With a `number` only that turn is wanted; without one, a wake
-    that its owner gave up, or the inbox.
+    on at a time, in their order. With a `number` only that turn is wanted; without one, a
+    resumable turn that its owner gave up, or the inbox.
     """
     alive = {turn.number for turn in unsettled if turn.owner and not abandoned(turn, now)}
     if any(turn.status == "open" and turn.number in alive for turn in unsettled):
@@ -67,7 +67,7 @@ def choose(
             if turn.status == "pending" and (number is None or number == turn.number):
                 return turn, failed
         elif turn.number not in alive:
-            if turn.status == "open" and number is None and resumable(turn):
+            if turn.status == "open" and number is None and turn.resumable:
                 return turn, failed
             failed.append(turn.number)
         else:

@@ -1,6 +1,6 @@
 """Showing a window to a person in a terminal: one bar, divided into slots.
 
-It only reads the window's report. The colours are those of every picture of a window.
+Reads the window's report, nothing else. The colours are those of every picture of a window.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def panes(window: Window) -> list[tuple[str, int, tuple[int, str]]]:
 
 
 def widths(sizes: list[int], total: int) -> list[int]:
-    """Divide `total` columns in proportion to `sizes`; whatever has a size gets one at least."""
+    """Divide `total` columns in proportion to `sizes`; every size gets one at least."""
     if not sizes or total < len(sizes):
         return [1] * len(sizes)
     whole = sum(sizes) or 1
     columns = [max(1, size * total // whole) for size in sizes]
     while sum(columns) != total:
         step = 1 if sum(columns) < total else -1
-        # Give to whom is shortest of his share, take from whom is longest over it.
+        # Give to the pane furthest below its share, take from the pane furthest above.
         error = [size * total / whole - column for size, column in zip(sizes, columns, strict=True)]
         choices = [i for i, column in enumerate(columns) if step > 0 or column > 1]
         columns[max(choices, key=lambda i: step * error[i])] += step

@@ -11,7 +11,7 @@ from json import dumps
 from typing import Any
 
 from muntin.core.planning.window import Window
-from muntin.core.report import COLUMNS, NUMBERS, Report, SlotReport
+from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
 from muntin.view.bar import COLOURS, panes
 from muntin.view.lines import Piece, Shown, clip, lines, show
 
@@ -83,8 +83,7 @@ def _body(window: Window, *, opened: bool) -> str:
 def _head(report: Report) -> str:
     share = f" ({report.tokens / report.budget:.0%})" if report.budget else ""
     state = ' · <span class="bad">over budget</span>' if report.over_budget else ""
-    ignored = report.fallback and any(slot.floor for slot in report.slots)
-    floors = " · floors ignored" if ignored else ""
+    floors = " · floors ignored" if report.floors_ignored else ""
     return (
         f'<p class="head"><b>{report.tokens:,}</b> of {report.budget:,} tokens{share}{state}'
         f"{floors} · counted by {escape(report.tokenizer)}</p>"
@@ -108,37 +107,20 @@ def _bar(window: Window) -> str:
 
 def _table(report: Report) -> str:
     head = "".join(_cell("th", n, name) for n, name in enumerate(COLUMNS))
-    rows = [_row(slot, _colour(number)) for number, slot in enumerate(report.slots)]
-    for name in ("tools", "joined", "lead"):
-        tokens = getattr(report, f"{name}_tokens")
-        if tokens:
-            cells = (f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[""] * 5)
-            rows.append(f"<tr>{''.join(_cell('td', n, cell) for n, cell in enumerate(cells))}</tr>")
+    colours = map(_colour, range(len(report.slots)))
+    rows = [_row(row, next(colours, None)) for row in report.rows()]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _row(slot: SlotReport, colour: str) -> str:
-    about = "~" if slot.asked_is_estimate else ""
-    why = ": ".join(word for word in (slot.reason, slot.detail) if word)
-    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
-    cells = (
-        "",
-        "",
-        f"{slot.tokens_kept:,}",
-        f"{about}{slot.tokens_asked:,}",
-        f"{slot.messages_kept:,}/{slot.messages_asked:,}",
-        f"{slot.priority}",
-        f"{slot.floor:,}" if slot.floor else "",
-        "" if slot.cap is None else f"{slot.cap:,}",
-        f"{why}, needs +{min(nearest):,} tokens or more" if nearest else why,
-    )
-    return (
-        f'<tr><td><i class="key" style="background:{colour}"></i>'
-        f"<bdi>{escape(slot.name)}</bdi></td>"
-        f'<td class="{slot.status}">{slot.status}</td>'
-        + "".join(_cell("td", n, cell) for n, cell in enumerate(cells) if n > 1)
-        + "</tr>"
-    )
+def _row(row: Sequence[str], colour: str | None) -> str:
+    """Return a row of the table; that of a slot has a colour."""
+    name, status = (_cell("td", n, row[n]) for n in range(2))
+    if colour is not None:
+        key = f'<i class="key" style="background:{colour}"></i>'
+        name = f"<td>{key}<bdi>{escape(row[0])}</bdi></td>"
+        status = f'<td class="{row[1]}">{row[1]}</td>'
+    cells = (_cell("td", n, "" if row[n] == NOTHING else row[n]) for n in range(2, len(row)))
+    return f"<tr>{name}{status}{''.join(cells)}</tr>"
 
 
 def _cell(tag: str, column: int, text: str) -> str:

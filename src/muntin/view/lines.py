@@ -1,6 +1,6 @@
 """The window as lines to look at: its messages in order, and between them what was left out.
 
-Owns where a left-out message stands and which part of a text was cut. It knows no HTML and no
+Owns where a left-out message stands and which part of a text was cut. Knows no HTML and no
 server; the receipt, the notebook and the inspector all show these lines.
 """
 

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from muntin.core.checks import check_size
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.message import NO_RESULT, Message
+from muntin.core.model_name import ModelName
 from muntin.core.parts import (
     MODALITIES,
     Attachment,
@@ -121,7 +122,7 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
     encoding = encoding_for_model(name)
     if encoding is not None:
         return openai_tokenizer(encoding)
-    if "/" in name:
+    if ModelName.parse(name).provider is not None:
         return _tokenizer_by_name("estimate")
     raise InvalidInput(
         f"unknown tokenizer {name!r}; use 'estimate', 'chars/4', 'o200k_base', 'cl100k_base', "

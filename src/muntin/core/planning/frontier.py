@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
 from muntin.core.checks import check_size
+from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import Slot
+from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.
 USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 _VERSION = 1
+_BYTES = 8  # of a digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Frontier:
     @property
     def hash(self) -> str:
         """One digest of all that was sent: the tools, then the messages."""
-        return _hash("\n".join((self.tools, *self.digests)).encode())
+        return hashed("\n".join((self.tools, *self.digests)), _BYTES)
 
     def digest(self, place: int) -> str | None:
         """Return the digest of a message, or None if there was none."""
@@ -208,7 +210,7 @@ class LazyFrontier:
         return Frontier(
             self.starts,
             breakpoints=self.breakpoints,
-            tools=_hash(compact_json(list(self._tools)).encode()) if self._tools else "",
+            tools=hashed(compact_json(list(self._tools)), _BYTES) if self._tools else "",
             digests=tuple(digests),
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
             lasting=lasting,
@@ -233,19 +235,19 @@ def digest(message: Message) -> str:
     if content.__class__ is tuple:
         content = _plain(content)
     if message.attachments or content.__class__ is not str or _without_breakpoints(message.extra):
-        return _hash(_full_text(message))
+        return hashed(_full_text(message), _BYTES)
     # Most messages, and by far the quickest way: this may be done for a whole window every turn.
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
     if not message.tool_calls:
         sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
-        return _hash(f"{sizes}{role}{result}{name}{content}".encode())
+        return hashed(f"{sizes}{role}{result}{name}{content}", _BYTES)
     pieces: list[str] = [role, result, name, content]
     for call in message.tool_calls:
         if call.extra:
-            return _hash(_full_text(message))
+            return hashed(_full_text(message), _BYTES)
         pieces += (call.id, call.name, call.arguments)
     # Lengths, so that no text can look like the next piece.
-    return _hash(f"{[len(piece) for piece in pieces]}{''.join(pieces)}".encode())
+    return hashed(f"{[len(piece) for piece in pieces]}{''.join(pieces)}", _BYTES)
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
@@ -256,7 +258,7 @@ def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
     return parts
 
 
-def _full_text(message: Message) -> bytes:
+def _full_text(message: Message) -> str:
     data = _without_breakpoints(message.to_dict())
     data.pop("at", None)
     if isinstance(data["content"], list):
@@ -265,7 +267,7 @@ def _full_text(message: Message) -> bytes:
         text = compact_json(data)
     except (TypeError, ValueError):  # values of the caller's that no JSON can carry
         text = repr(data)
-    return text.encode(errors="replace")
+    return replace_surrogates(text)
 
 
 def _without_breakpoints(data: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -274,7 +276,3 @@ def _without_breakpoints(data: Mapping[str, Any] | None) -> dict[str, Any]:
         if data is None
         else {key: value for key, value in data.items() if key not in USER_BREAKPOINTS}
     )
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=8).hexdigest()

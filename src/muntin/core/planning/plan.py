@@ -18,7 +18,7 @@ from muntin.core.planning.explain import tell_fates, tell_slot
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
-from muntin.core.planning.slot import Slot
+from muntin.core.planning.slot import Slot, Stepped
 from muntin.core.planning.verdict import SlotPlan
 from muntin.core.planning.window import Breakpoint, Fate, Window
 from muntin.core.profile import Profile
@@ -81,6 +81,16 @@ class Plan:
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message, slot by slot."""
         return tell_fates(self.slots)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the next window depends on this one, or is compared with it."""
+        profile = self.declared.profile
+        caching = profile is not None and profile.caching is not None
+        return caching or any(
+            each.tier is not None or isinstance(each.trimming, Stepped)
+            for each in self.declared.slots
+        )
 
     @property
     def over_budget(self) -> bool:

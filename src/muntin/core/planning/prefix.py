@@ -1,13 +1,15 @@
-"""Prefix tracking: what a window shares with the one before, and what may spoil the next.
+"""Prefix tracking: what a window shares with the one before, where the two part, and why.
 
-It compares and tells; it decides nothing.
+Owns the one rule, and the words, for where two requests part. Compares and tells; decides nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import groupby, takewhile
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
 
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier, LazyFrontier
@@ -18,6 +20,20 @@ from muntin.core.report import Moved, Prefix
 
 _STABLE = TIERS[:2]  # pinned, stable
 TOOLS = "(tools)"
+
+# What is sent, in order: a key that stands for the bytes of a piece, and the slot of the piece.
+Pieces: TypeAlias = Sequence[tuple[Hashable, str]]
+
+# Why two windows part, in the words of a report and in whole words.
+REASONS = {
+    "tools": "the tools changed",
+    "lost": "the message with which it began is gone",
+    "stepped": "its oldest messages were left out in one step",
+    "trimmed": "what stood here was left out, and what stood behind it moved up",
+    "absent": "what stood here is gone",
+    "added": "something was put in before what stood here",
+    "changed": "its text changed",
+}
 
 # What changes from turn to turn when it is written into a text. A bare "9:00" may well be the
 # opening hours, so a clock time needs seconds, a date, or a word that says it is now.
@@ -73,12 +89,55 @@ def track(
     )
 
 
-def common(now: Frontier, before: Frontier) -> int:
-    """Return how many messages two windows begin with alike."""
-    if now.tools != before.tools:
-        return 0
-    pairs = zip(now.digests, before.digests, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """Where a request stops being like the one before: at which piece, by which slot, and why."""
+
+    place: int
+    slot: str
+    reason: str
+
+    @property
+    def message(self) -> int:
+        """The number of the message, in requests whose first piece is their tools."""
+        return max(0, self.place - 1)
+
+
+def pieces(frontier: Frontier) -> Pieces:
+    """Return what a window sends: its tools as one piece, then its messages."""
+    return [(frontier.tools, TOOLS), *zip(frontier.digests, frontier.labels, strict=True)]
+
+
+def parted(now: Pieces, before: Pieces, known: Mapping[str, str] | None = None) -> Parted | None:
+    """Say where a request stops being like the one before; None if it only goes on.
+
+    Of the two slots that meet there, the one that stands first in the request is named. `known` are
+    reasons that decisions gave, by slot.
+    """
+    both = enumerate(zip(now, before, strict=False))
+    place = next((n for n, (new, old) in both if new[0] != old[0]), min(len(now), len(before)))
+    if place == len(before):
+        return None
+    slot, order = before[place][1], [label for _, label in now]
+    if place < len(now) and slot in order and order.index(slot) > order.index(order[place]):
+        slot = order[place]
+    return Parted(place, slot, (known or {}).get(slot) or _reason(now, before, place, slot))
+
+
+def _reason(now: Pieces, before: Pieces, place: int, slot: str) -> str:
+    """Say why two requests part, by what stands in them."""
+    if place == 0 and slot == TOOLS:
+        return "tools"
+    if all(label != slot for _, label in now):
+        return "absent"
+    if all(label != slot for _, label in before):
+        return "added"
+    if place == len(now):
+        return "trimmed"
+    old, new = ({key: n for n, (key, _) in enumerate(each)} for each in (before, now))
+    moves = [new[key] - old[key] for key, label in before[place:] if label == slot and key in new]
+    nearest = min(moves, default=0)
+    return "trimmed" if nearest < 0 else "added" if nearest > 0 else "changed"
 
 
 def _moved(
@@ -89,29 +148,17 @@ def _moved(
     lost: set[str],
 ) -> Moved | None:
     """Say what moved the beginning that was expected to stay, if anything did."""
-    frontier = now.frontier
-    if frontier.tools != before.tools:
-        if not before.tools and not before.lasting:
-            return None
-        return Moved(0, TOOLS, "tools", before.lasting_tokens)
-    same = common(frontier, before)
-    if same >= before.lasting:
+    frontier, stay = now.frontier, before.lasting
+    same_tools = frontier.tools == before.tools
+    if same_tools and frontier.digests[:stay] == before.digests[:stay]:
         return None
-    found = now.tools_tokens + sum(now.sizes[:same])
-    was = before.labels[same]
-    label = now.labels[same] if same < len(now.labels) else was
-    order = {each.slot.name: place for place, each in reversed(list(enumerate(plans)))}
-    slot = was if order.get(was, -1) <= order.get(label, -1) else label
-    cut = {each.slot.name for each in plans if each.is_cut()}
-    reasons = (
-        ("lost", slot in lost),
-        ("stepped", slot in stepped),
-        ("trimmed", slot in cut),
-        ("absent", slot not in now.labels),
-        ("added", slot not in before.labels),
-    )
-    reason = next((word for word, holds in reasons if holds), "changed")
-    return Moved(same, slot, reason, max(0, before.lasting_tokens - found))
+    known = {each.slot.name: "trimmed" for each in plans if each.is_cut()}
+    known |= dict.fromkeys(stepped, "stepped") | dict.fromkeys(lost, "lost")
+    there = parted(pieces(frontier), pieces(before), known)
+    if there is None or not (stay or before.tools):
+        return None
+    found = now.tools_tokens + sum(now.sizes[: there.message]) if same_tools else 0
+    return Moved(there.message, there.slot, there.reason, max(0, before.lasting_tokens - found))
 
 
 def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_text, copy_json
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
-from muntin.core.message import ROLES, Input, Message, Role
+from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
@@ -102,6 +102,7 @@ class Slots:
         trimming: Trimming | None = None,
         breakpoint: bool = False,
         detail: str | None = None,
+        at: float | None = None,
     ) -> None:
         """Add content to a named place in the window.
 
@@ -109,10 +110,12 @@ class Slots:
         that of all slots if it is not given; `Stepped` then applies to lists of messages without a
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
-        `detail` is a remark for the report.
+        `detail` is a remark for the report. `at` is where a text stands among dated messages.
         """
         check_text(name, "a slot's name")
         messages, made = _messages(name, content, role)
+        if at is not None and made:
+            messages = [replace(as_message(each), at=at) for each in messages]
         listed = not made and content is not None and not isinstance(content, Message | Mapping)
         slot = Slot(
             name=name,

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 from muntin.core.budget import Budget
+from muntin.core.checks import digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message, counted
 from muntin.core.parts import compact_json
@@ -110,7 +110,7 @@ def _content(message: Message) -> tuple[str, str]:
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return a content as JSON, and the name under which it is kept."""
     text = compact_json(data)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(), text
+    return digest(text, 12), text
 
 
 def _put(content: tuple[str, str], contents: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Other, Part, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
 from muntin.core.report import NotCarried
+from muntin.core.text import has_surrogates
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
 Files: TypeAlias = Mapping[str, File]
@@ -165,9 +166,9 @@ def arguments(call: ToolCall, index: int, ledger: Ledger) -> dict[str, Any]:
         value, end = _JSON.raw_decode(text)  # a decode without looking for white space
         if end != len(text):
             value = _JSON.decode(text)
-        if isinstance(value, dict):
-            if "\\u" in text:  # an escape may hold half a character, which UTF-8 cannot carry
-                json.dumps(value, ensure_ascii=False).encode()
+        # An escape may hold half a character.
+        lone = "\\u" in text and has_surrogates(json.dumps(value, ensure_ascii=False))
+        if isinstance(value, dict) and not lone:
             return value
     except (ValueError, RecursionError):
         pass
@@ -194,7 +195,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def made_by(part: Reasoning) -> str | None:
-    """Name the provider whose reasoning this is, by its marks; None if nobody signed it."""
+    """Name the provider whose reasoning this is, by its marks; None if it is not signed."""
     extra = part.extra or {}
     if "summary" in extra:
         return "openai"

@@ -361,7 +361,7 @@ def _plain(value: Any) -> Any:
 
 
 class Assembler:
-    """Puts a streamed answer together from its chunks; see `providers.openai.Assembler`.
+    """Puts a streamed answer together from its chunks; see `wire.chat.Assembler`.
 
     Texts that follow each other become one, but for those that carry a signature: Google wants
     those back as they were.

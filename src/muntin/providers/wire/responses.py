@@ -1,4 +1,4 @@
-"""OpenAI Responses: a window as the arguments of the official call, and its answer.
+"""OpenAI Responses: a window as the arguments of the official call.
 
 https://platform.openai.com/docs/api-reference/responses/create
 """
@@ -10,10 +10,8 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.message import NO_RESULT, Message
-from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall
+from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
-from muntin.errors import InvalidInput, MuntinError
-from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.chat import MARK, MARKS, NAME_LIMIT, NAME_REFUSED, mark
 from muntin.providers.wire.common import (
     Answer,
@@ -21,21 +19,18 @@ from muntin.providers.wire.common import (
     Ledger,
     Names,
     arrange,
-    as_mapping,
     check,
-    count,
     ends,
     function_of,
-    get,
     is_text,
-    joined,
     known_extra,
     made_by,
-    put_before,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, stands_before
+from muntin.providers.wire.responses_reply import Assembler, decode
 
-RESPONSE = "a response of the Responses API"
+__all__ = ["Assembler", "decode", "encode"]
+
 _ID_LIMIT = 64
 
 # What the model did with tools that run at OpenAI; it takes these items back as they were.
@@ -349,155 +344,3 @@ def _media(media: Media) -> dict[str, Any] | None:
     if media.inline:
         return {"type": "input_file", "file_data": media.url, "filename": media.name or "file"}
     return {"type": "input_file", "file_url": media.url}
-
-
-def decode(response: Any, window: Window | None = None) -> Reply:
-    """Read a response, the SDK's object or its dict, as a Reply.
-
-    A response that failed has the finish reason `failed` and its error in `message.extra`.
-    Raises `InvalidInput`, naming what was expected, if it is something else.
-    """
-    data = as_mapping(response, RESPONSE, "output")
-    items = data["output"]
-    if not isinstance(items, Sequence) or not all(isinstance(item, Mapping) for item in items):
-        raise InvalidInput(f"expected {RESPONSE}, whose 'output' is a list of items; got {items!r}")
-    try:
-        message = _decode_message(items, data.get("error"))
-    except (MuntinError, KeyError, TypeError) as error:
-        raise InvalidInput(f"expected {RESPONSE}; its output cannot be read: {error!r}") from error
-    usage = data.get("usage")
-    details = get(usage, "input_tokens_details") if usage is not None else None
-    return Reply(
-        message,
-        usage=Usage(
-            count(usage, "input_tokens"),
-            count(usage, "output_tokens"),
-            count(details, "cached_tokens"),
-            count(details, "cache_write_tokens"),
-        ),
-        finish_reason=_finish(data, message),
-        window=window,
-    )
-
-
-_INCOMPLETE = {"max_output_tokens": "length"}
-
-
-def _finish(data: Mapping[str, Any], message: Message) -> str:
-    status = data.get("status") or "completed"
-    if status == "incomplete":
-        reason = (data.get("incomplete_details") or {}).get("reason") or status
-        return _INCOMPLETE.get(reason, str(reason))
-    if status != "completed":
-        return str(status)
-    return "tool_calls" if message.tool_calls else "stop"
-
-
-def _decode_message(items: Sequence[Mapping[str, Any]], error: Any) -> Message:
-    # Ids of items are worth keeping only beside the reasoning they must be sent with.
-    named = any(item.get("type") == "reasoning" for item in items)
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    placed: list[int] = []
-    for item in items:
-        kind = item.get("type")
-        start = len(parts)
-        if kind in ("function_call", "custom_tool_call"):
-            calls.append(_decode_call(item, named))
-            for index in placed:  # it stood between two calls
-                parts[index] = put_before(parts[index], calls[-1].id)
-            placed = []
-            continue
-        if kind == "message":
-            parts += [_decode_text(part, item, named) for part in item["content"]]
-        elif kind == "reasoning":
-            parts.append(_decode_reasoning(item))
-        else:
-            parts.append(Other(item))
-        if calls:
-            placed += range(start, len(parts))
-    extra = {"error": error} if error else None
-    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
-
-
-def _decode_call(item: Mapping[str, Any], named: bool) -> ToolCall:
-    custom = item["type"] == "custom_tool_call"
-    extra = {"type": "custom"} if custom else {}
-    if named and item.get("id"):
-        extra["item_id"] = item["id"]
-    if item.get("namespace"):
-        extra["namespace"] = item["namespace"]
-    body = item["input"] if custom else item["arguments"]
-    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
-
-
-def _decode_text(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
-    if part.get("type") != "output_text":
-        return Other(part)
-    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
-    extra["phase"] = item.get("phase")
-    extra["annotations"] = part.get("annotations")
-    if named and item.get("status") != "completed":
-        extra["status"] = item.get("status")
-    extra = {key: value for key, value in extra.items() if value}
-    return Text(part["text"], extra=extra or None)
-
-
-def _decode_reasoning(item: Mapping[str, Any]) -> Reasoning:
-    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
-    text = "\n\n".join(each["text"] for each in content or summary)
-    extra = {"id": item["id"], "summary": summary}
-    if content:
-        extra["content"] = content
-    return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
-
-
-_REASONING_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
-_LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
-
-
-class Assembler:
-    """Puts a streamed answer together from its events; see `providers.openai.Assembler`.
-
-    The last event holds the whole response, so nothing but that one is kept.
-    """
-
-    def __init__(self) -> None:
-        self._response: Any = None
-        self._error: Any = None
-        self._named = False
-
-    @property
-    def finished(self) -> bool:
-        """Whether the provider has said that the answer is complete."""
-        return self._response is not None
-
-    def feed(self, chunk: Any) -> list[Event]:
-        """Take the next event of the stream; return what is new in it."""
-        kind = get(chunk, "type")
-        if kind in _TEXT_EVENTS:
-            return [TextDelta(get(chunk, "delta"))]
-        if kind in _REASONING_EVENTS:
-            return [ReasoningDelta(get(chunk, "delta"))]
-        if kind == "response.output_item.done":
-            item = get(chunk, "item")
-            self._named = self._named or get(item, "type") == "reasoning"
-            if get(item, "type") in ("function_call", "custom_tool_call"):
-                data = as_mapping(item, "a tool call of the Responses API", "call_id")
-                return [ToolCalled(_decode_call(data, self._named))]
-        elif kind in _LAST_EVENTS:
-            self._response = get(chunk, "response")
-        elif kind == "error":
-            self._error = get(chunk, "message")
-        return []
-
-    def reply(self, window: Window | None = None) -> Reply:
-        """Return the whole answer.
-
-        Raises `InvalidInput` if the stream has not ended.
-        """
-        if self._response is None:
-            why = f": {self._error}" if self._error else ""
-            raise InvalidInput(f"the stream of Responses broke off before its last event{why}")
-        return decode(self._response, window)

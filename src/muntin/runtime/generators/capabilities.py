@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
-from muntin.runtime.generators.context import Authored, read
+from muntin.runtime.generators.context import ContextSpec, read
 from muntin.settings import check_settings
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
@@ -28,7 +28,7 @@ _DEEPEST = 32
 class Preset:
     """One named part of a capability."""
 
-    context: Authored
+    context: ContextSpec
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any]
 
@@ -202,7 +202,7 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
         if depth > _DEEPEST:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
         if not isinstance(use, Capability):
-            for each in as_uses(await ask(use, f"uses of {who}", ctx), f"uses of {who}"):
+            for each in as_uses(await call_async(use, f"uses of {who}", ctx), f"uses of {who}"):
                 await visit(each, path, depth + 1)
             return
         _check_path(use, path, what)
@@ -233,9 +233,9 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
 
 async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
     """Return what the functions of a capability give, asked once a turn."""
-    made = ctx._work.cap
+    made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
-        work = asyncio.ensure_future(ask(functions, f"functions of {use.author}", ctx))
-        made[key] = (use, work)  # with its owner, so that the id stays its own
+        turn = asyncio.ensure_future(call_async(functions, f"functions of {use.author}", ctx))
+        made[key] = (use, turn)  # with its owner, so that the id stays its own
     return await made[key][1]

@@ -6,25 +6,24 @@ model step. How tags merge is `core.tags`' work, what a context says that of `pr
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, TypeAlias
 
 from muntin.agent.tools import ToolLike
-from muntin.calls import arity, ask
+from muntin.calls import arity, call_async, together
 from muntin.core.checks import check_text
 from muntin.core.message import ROLES, Message, system
+from muntin.core.planning.slot import CONTEXT
 from muntin.core.tags.tree import Contribution, contribute
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context, Match, When, target_of
-from muntin.prompts.definition import prompt
+from muntin.prompts.definition import text_of
+from muntin.prompts.gathered import Excluded
 from muntin.prompts.inputs import as_mapping
-from muntin.prompts.texts import Excluded
 
-T = TypeVar("T")
-
-PRIORITY = 50
 # How many callables may give one another.
 DEEPEST = 32
 CONTEXTS = (Context, When, Match)
@@ -42,7 +41,7 @@ Entry: TypeAlias = str | Message | Contribution | Deferred | Context | When | Ma
 
 
 @dataclass(frozen=True, slots=True)
-class Authored:
+class ContextSpec:
     """The context of one author: entries in order, all checked; made by `read`."""
 
     author: str
@@ -50,36 +49,37 @@ class Authored:
 
 
 @dataclass(frozen=True, slots=True)
-class Loose:
+class LooseMessage:
     """A message beside the tagged block: a plain text, a context's text, or one given as it is."""
 
     name: str
     message: Message
     author: str
-    priority: int = field(default=PRIORITY, kw_only=True)
+    priority: int = field(default=CONTEXT, kw_only=True)
     required: bool = field(default=False, kw_only=True)
 
 
-@dataclass(slots=True)
-class Told:
+@dataclass(frozen=True, slots=True)
+class ResolvedContext:
     """Everything the authors gave, each kind in author order."""
 
-    tagged: list[Contribution] = field(default_factory=list)
-    loose: list[Loose] = field(default_factory=list)
-    excluded: list[Excluded] = field(default_factory=list)
-    tools: list[tuple[str, Sequence[ToolLike]]] = field(default_factory=list)
+    tagged: tuple[Contribution, ...] = ()
+    loose: tuple[LooseMessage, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+    tools: tuple[tuple[str, Sequence[ToolLike]], ...] = ()
 
-    def add(self, other: Told) -> None:
-        """Take over what someone gave after us."""
-        self.tagged += other.tagged
-        self.loose += other.loose
-        self.excluded += other.excluded
-        self.tools += other.tools
+    def __add__(self, other: ResolvedContext) -> ResolvedContext:
+        return ResolvedContext(
+            self.tagged + other.tagged,
+            self.loose + other.loose,
+            self.excluded + other.excluded,
+            self.tools + other.tools,
+        )
 
 
-def read(author: str, value: object) -> Authored:
+def read(author: str, value: object) -> ContextSpec:
     """Read what an author wrote as context; anything it cannot be is an error."""
-    return Authored(author, tuple(_read(author, value, "")))
+    return ContextSpec(author, tuple(_read(author, value, "")))
 
 
 def _read(author: str, value: object, path: str) -> Iterable[Entry]:
@@ -135,49 +135,48 @@ def _message(author: str, value: Mapping[Any, Any], path: str) -> Message:
 # Resolving.
 
 
-async def resolve(authors: Iterable[Authored], ctx: Any) -> Told:
-    """Ask everyone for his context; those who take their time are waited for together."""
+async def resolve(authors: Iterable[ContextSpec], ctx: Any) -> ResolvedContext:
+    """Resolve the context of all authors; what is async is awaited together."""
     entries = [(each.author, entry) for each in authors for entry in each.entries]
-    told = Told()
-    for each in await together(_resolve(author, entry, ctx, 1) for author, entry in entries):
-        told.add(each)
-    return told
+    return _sum(await together(_resolve(author, entry, ctx, 1) for author, entry in entries))
 
 
-async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> Told:
+def _sum(resolved: Iterable[ResolvedContext]) -> ResolvedContext:
+    return reduce(add, resolved, ResolvedContext())
+
+
+async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> ResolvedContext:
     if isinstance(entry, str):
-        return Told(loose=[Loose("context", system(entry), author)])
+        return ResolvedContext(loose=(LooseMessage("context", system(entry), author),))
     if isinstance(entry, Message):
-        return Told(loose=[Loose("context", entry, author)])
+        return ResolvedContext(loose=(LooseMessage("context", entry, author),))
     if isinstance(entry, Contribution):
         return await _fill(entry, ctx)
     if not isinstance(entry, Deferred):
-        text, told = await _context_text(entry, ctx)
-        if text:
-            target = target_of(entry)
-            told.loose.append(
-                Loose(
-                    f"context:{target.id}" if target and target.id else "context",
-                    system(text),
-                    author,
-                    priority=target.priority if target else PRIORITY,
-                    required=bool(target and target.pinned),
-                )
-            )
-        return told
+        text, resolved = await _context_text(entry, ctx)
+        return replace(resolved, loose=(_loose(author, entry, text),)) if text else resolved
     what = _where(author, entry.path)
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
-    given = tuple(_read(author, await ask(entry.function, what, ctx.input, ctx), entry.path))
-    told = Told()
-    for each in await together(_resolve(author, inner, ctx, depth + 1) for inner in given):
-        told.add(each)
-    return told
+    given = tuple(_read(author, await call_async(entry.function, what, ctx.input, ctx), entry.path))
+    return _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in given))
 
 
-async def _fill(given: Contribution, ctx: Any) -> Told:
+def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessage:
+    """Return the text of a `context()` as a message of its own."""
+    target = target_of(entry)
+    return LooseMessage(
+        f"context:{target.id}" if target and target.id else "context",
+        system(text),
+        author,
+        priority=target.priority if target else CONTEXT,
+        required=bool(target and target.pinned),
+    )
+
+
+async def _fill(given: Contribution, ctx: Any) -> ResolvedContext:
     """Call what a tree holds, and what that gives, until there is nothing left to call."""
-    told = Told()
+    resolved = ResolvedContext()
     for _ in range(DEEPEST):
         if not given.calls:
             break
@@ -186,44 +185,33 @@ async def _fill(given: Contribution, ctx: Any) -> Told:
             for each in given.calls
         )
         given = given.fill(value for value, _ in results)
-        for _, more in results:
-            told.add(more)
+        resolved = _sum([resolved, *(more for _, more in results)])
     if given.calls:
         raise InvalidInput(
             f"context key {given.calls[0].path!r} from {given.author!r}: functions give functions "
             f"more than {DEEPEST} deep"
         )
-    told.tagged.append(given)
-    return told
+    return replace(resolved, tagged=(*resolved.tagged, given))
 
 
-async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, Told]:
+async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, ResolvedContext]:
     if isinstance(function, CONTEXTS):
         return await _context_text(function, ctx)
-    return await ask(function, what, ctx.input, ctx), Told()
+    return await call_async(function, what, ctx.input, ctx), ResolvedContext()
 
 
-async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, Told]:
+async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, ResolvedContext]:
     """Return the text of a `context()`, and what else it brings."""
-    made = await prompt(use=[entry])._make(fields(ctx.input), None, None, None, None, None, (), ctx)
+    made = await text_of(entry, fields(ctx.input), ctx)
     target = target_of(entry)
     source = f"context:{target.id}" if target and target.id else "a context"
-    told = Told(excluded=list(made.excluded), tools=[(source, made.tools)] if made.tools else [])
-    return made.system_text, told
+    tools = ((source, made.tools),) if made.tools else ()
+    return made.system, ResolvedContext(excluded=made.excluded, tools=tools)
 
 
 def fields(value: object) -> dict[str, Any]:
-    """Return the fields of an input for those who take fields; a bare value has none."""
+    """Return the fields of an input; a bare value has none."""
     try:
         return as_mapping(value)
     except InvalidType:
         return {}
-
-
-async def together(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all at once; the first to fail, in order, is heard."""
-    answers = await asyncio.gather(*work, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer for answer in answers if not isinstance(answer, BaseException)]

@@ -1,7 +1,7 @@
 """Generators: a prompt, tagged context, history and the user's message, as one model call.
 
 Declares and checks them, and runs them as turns of their own; what happens in a call is
-`generating`'s.
+`call`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
-from muntin.agent.tools import ToolLike, as_tools, problems
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -25,18 +25,22 @@ from muntin.prompts.contexts import context as make_context
 from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
-from muntin.prompts.inputs import as_mapping
+from muntin.prompts.inputs import as_mapping, validate_value
 from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
-from muntin.runtime.generators.context import CONTEXTS, Authored, Told, read
-from muntin.runtime.generators.user import as_history, messages_of
-from muntin.runtime.recorded_run import Work, in_store, queue, settling
+from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
+from muntin.runtime.generators.history import as_history
+from muntin.runtime.generators.user import messages_of
+from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Item, Visibility
-from muntin.timeline.session import DEFAULT_WINDOW, Session
+from muntin.timeline.open_turn import OpenTurn
+from muntin.timeline.session import Session
+from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -51,7 +55,7 @@ class Generator:
     name: str
     model: str | Model | None
     prompt: Any = field(repr=False)
-    context: Authored = field(repr=False)
+    context: ContextSpec = field(repr=False)
     history: Any
     user: Any = field(repr=False)
     uses: tuple[Use, ...] = field(repr=False)
@@ -80,7 +84,7 @@ class Generator:
         """
         return await last_reply(self._turn(input, app, session, model, streaming=False))
 
-    async def stream(
+    def stream(
         self,
         input: Any = None,
         *,
@@ -89,9 +93,7 @@ class Generator:
         model: str | Model | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do what `run` does, and yield what happens; the last event is `Finished`."""
-        async with aclosing(self._turn(input, app, session, model, streaming=True)) as events:
-            async for event in events:
-                yield event
+        return self._turn(input, app, session, model, streaming=True)
 
     async def window(
         self,
@@ -103,10 +105,11 @@ class Generator:
     ) -> Window:
         """Compose the window that `run` would send first; nothing is sent or recorded."""
         valid = self.validate(input)
-        home = self._home(app, session)
-        newest = await in_store(home[1], lambda: home[1].store.turns(home[1].id, newest=1))
-        work = _Preview(*home, newest[0].number + 1 if newest else 1, "")
-        return (await Call.begin(self, work, valid, model)).slots().render()
+        place, log = home(app, session, self.name, self._memory)
+        newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
+        number = newest[0].number + 1 if newest else 1
+        turn = ActiveTurn(place, _Preview(log, number))
+        return (await Call.begin(self, turn, valid, model)).first_step().render()
 
     async def _turn(
         self,
@@ -119,40 +122,37 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        work = await queue(
-            *self._home(app, session), Draft("signal", payload=payload, visibility=HIDDEN)
-        )
-        events = self._events(work, valid, model, record=True, streaming=streaming)
-        async with aclosing(settling(work, events)) as settled:
+        place = home(app, session, self.name, self._memory)
+        turn = await ActiveTurn.queue(*place, Draft("signal", payload=payload, visibility=HIDDEN))
+        events = self.events(turn, valid, model, record=True, streaming=streaming)
+        async with aclosing(turn.settling(events)) as settled:
             async for event in settled:
                 yield event
 
-    async def _run_in(self, work: Work, input: Any = None) -> Reply:
+    async def run_in(self, turn: ActiveTurn, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last_reply(self._events(work, self.validate(input)))
+        return await last_reply(self.events(turn, self.validate(input)))
 
-    async def _events(
+    async def events(
         self,
-        work: Work,
+        turn: ActiveTurn,
         valid: Any,
         model: str | Model | None = None,
         *,
         record: bool = False,
         streaming: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        call = await Call.begin(self, work, valid, model, record=record)
+        """Run inside of a turn, and yield what happens; `record` adds the user's message to it."""
+        call = await Call.begin(self, turn, valid, model, record=record)
         async with aclosing(call.events(streaming=streaming)) as events:
             async for event in events:
                 if isinstance(event, Finished) and self.visibility.client:
-                    work.replies.append(event.reply)
+                    turn.replies.append(event.reply)
                 yield event
 
     def validate(self, input: Any) -> Any:
         """Return the input as the model that was declared, or say what is wrong with it."""
         return valid_input(self.input, input, self.what)
-
-    def _home(self, app: App | None, session: str | None) -> tuple[App, Session]:
-        return home(app, session, self.name, self._memory)
 
     @property
     def what(self) -> str:
@@ -220,7 +220,7 @@ def generator(
         trimming=trimming,
     )
     check_names(made.uses, what)
-    gather_tools(made, list(known(made.uses)), Told())
+    gather_tools(made, list(known(made.uses)), ResolvedContext())
     return made
 
 
@@ -245,22 +245,20 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
             f"{what}: prompt must be a text, a function, a prompt file, a prompt() or a list of "
             f"texts and contexts, not {prompt!r}"
         )
-    _check_function(prompt, f"{what}: prompt")
-    return check_text(prompt or "", f"{what}: prompt") if not callable(prompt) else prompt
+    if callable(prompt):
+        arity(prompt, f"{what}: prompt")
+        return prompt
+    return check_text(prompt or "", f"{what}: prompt")
 
 
 def _check_user(user: Any, what: str) -> Any:
     if isinstance(user, list | tuple):
         return tuple(_check_user(each, what) for each in user)
-    _check_function(user, what)
-    if not callable(user):
+    if callable(user):
+        arity(user, what)
+    else:
         messages_of(user, what)
     return user
-
-
-def _check_function(value: Any, what: str) -> None:
-    if callable(value):
-        arity(value, what)
 
 
 def _as_budget(budget: Any, what: str) -> Budget | None:
@@ -286,20 +284,12 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
     return Visibility(**visibility)
 
 
-class _Preview(Work):
+class _Preview(OpenTurn):
     """A turn that only looks: it has not begun, and nothing can be written to it."""
 
-    async def append(self, *items: Any) -> list[Item]:
+    def write(self, drafts: list[Draft]) -> list[Item]:
         """Refuse."""
-        raise _looking()
-
-    def append_now(self, draft: Draft) -> Item:
-        """Refuse."""
-        raise _looking()
-
-
-def _looking() -> MuntinError:
-    return MuntinError("window() only composes: nothing can be recorded or run in it")
+        raise MuntinError("window() only composes: nothing can be recorded or run in it")
 
 
 def home(
@@ -320,12 +310,6 @@ def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
     """Return the input as an instance of its model; without a model it is what it is."""
     if model is None or isinstance(input, model):
         return input
-    from pydantic import ValidationError
-
-    given = input
-    with suppress(InvalidType):  # a bare value: the model says what it thinks of it
-        given = as_mapping(input)
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
+    with suppress(InvalidType):  # a bare value: the model says what is wrong with it
+        input = as_mapping(input)
+    return validate_value(model, input, what)

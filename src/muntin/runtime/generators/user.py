@@ -1,32 +1,24 @@
-"""What was said: the user's messages of a turn, and the history before them."""
+"""The user's messages of a turn: what a generator is given, and what was recorded already."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-from muntin.calls import arity, ask
+from muntin.calls import call_async
+from muntin.composer import Asked
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.context import DEEPEST
-from muntin.runtime.recorded_run import in_store
-from muntin.timeline.history import History, Tokens, Turns
 from muntin.timeline.items import Item
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import Session
-
-if TYPE_CHECKING:
-    from muntin.runtime.generators.definition import Generator
-
-# A turn of the history, if it is known which, and what was said in it.
-PastTurn: TypeAlias = tuple[int | None, list[Message]]
 
 
 def messages_of(value: Any, what: str) -> list[Message]:
-    """Return what someone gave as the user's message; a text is a user's."""
+    """Return a text, an input or a message as messages; a text is the user's."""
     if value is None or value is False:
         return []
     if isinstance(value, str):
@@ -41,20 +33,22 @@ def messages_of(value: Any, what: str) -> list[Message]:
     raise InvalidType(f"{what} must be a text, a message or a list of them, not {value!r}")
 
 
-async def said(value: Any, what: str, ctx: Ctx, depth: int = 1) -> list[Message]:
-    """Return what a generator says for the user, functions called."""
+async def user_messages(value: Any, what: str, ctx: Ctx, depth: int = 1) -> list[Message]:
+    """Return what a generator was given as `user=`, functions called."""
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
     if callable(value):
-        return await said(await ask(value, what, ctx.input, ctx), what, ctx, depth + 1)
+        return await user_messages(
+            await call_async(value, what, ctx.input, ctx), what, ctx, depth + 1
+        )
     if isinstance(value, list | tuple):
-        found = [await said(each, what, ctx, depth + 1) for each in value]
+        found = [await user_messages(each, what, ctx, depth + 1) for each in value]
         return [message for each in found for message in each]
     return messages_of(value, what)
 
 
-def asked(items: Sequence[Item]) -> list[Message]:
-    """Return what this turn was asked so far, each with its position."""
+def turn_inputs(items: Sequence[Item]) -> list[Message]:
+    """Return what this turn was asked so far, each message with its position."""
     return [
         replace(message, at=item.position)
         for item in items
@@ -67,22 +61,25 @@ def asked(items: Sequence[Item]) -> list[Message]:
     ]
 
 
-def once(own: Sequence[Message], heard: Sequence[Message]) -> tuple[list[Message], set[float]]:
+def without_repeats(own: Sequence[Message], recorded: Sequence[Message]) -> Asked:
     """Return the user's messages, and the positions of the recorded ones they stand for.
 
     Without any of its own a generator is asked what the turn was asked.
     """
     if not own:
-        return [replace(message, at=None) for message in heard], {m.at or 0 for m in heard}
-    shown: set[float] = set()
+        return Asked(
+            tuple(replace(message, at=None) for message in recorded),
+            frozenset(message.at or 0 for message in recorded),
+        )
+    positions: set[float] = set()
     found: list[Message] = []
     for message in own:
-        same = [each for each in heard if _content(each) == _content(message)]
-        shown |= {each.at or 0 for each in same}
+        same = [each for each in recorded if _content(each) == _content(message)]
+        positions |= {each.at or 0 for each in same}
         # The recorded one may have files.
         richer = next((each for each in same if each.attachments), None)
         found.append(replace(richer, at=None) if richer and not message.attachments else message)
-    return found, shown
+    return Asked(tuple(found), frozenset(positions))
 
 
 def _content(message: Message) -> tuple[str, Any]:
@@ -91,65 +88,3 @@ def _content(message: Message) -> tuple[str, Any]:
     if isinstance(content, tuple) and len(content) == 1 and isinstance(content[0], Text):
         content = content[0].text
     return message.role, content
-
-
-# History.
-
-
-def as_history(history: Any, what: str) -> Any:
-    """Return how much history is wanted: None, True, a limit or a function."""
-    if history is None or history is False:
-        return None
-    if history is True or isinstance(history, Turns | Tokens):
-        return history
-    if isinstance(history, int):
-        return Turns(history)
-    if not callable(history):
-        raise InvalidType(
-            f"{what}: history must be True, a number of turns, Turns(n), Tokens(n) or a function, "
-            f"not {history!r}"
-        )
-    arity(history, f"{what}: history")
-    return history
-
-
-async def past(made: Generator, ctx: Ctx, shown: set[float]) -> list[PastTurn]:
-    """Return the turns of the history; what stands elsewhere in the window is left out."""
-    limit = made.history
-    if callable(limit):
-        limit = await ask(limit, f"history of {made.what}", ctx.input, ctx)
-        if isinstance(limit, Sequence) and not isinstance(limit, str):
-            messages = [as_message(each) for each in limit]
-            given = [message for message in messages if message.at not in shown]
-            spans = reversed(list(History(given)._turns()))
-            return [(None, given[begin:end]) for begin, end in spans]
-        limit = as_history(limit, made.what)
-    if limit is None:
-        return []
-    work = ctx._work
-    return await in_store(
-        ctx.session,
-        lambda: _turns(ctx.session, None if limit is True else limit, work.turn, work.begun, shown),
-    )
-
-
-def _turns(
-    session: Session,
-    limit: Turns | Tokens | None,
-    turn: int,
-    begun: set[int],
-    shown: set[float],
-) -> list[PastTurn]:
-    # Turns that wait behind this one are not its past, and a run that goes on tells of itself.
-    items = [
-        item
-        for item in session.items.history(limit)
-        if item.turn <= turn and item.position not in begun and item.run not in begun
-    ]
-    owner = {item.run: item.turn for item in items if item.run is not None}
-    owner.update({item.position: item.turn for item in items})
-    found: dict[int, list[Message]] = {}
-    for message in session._project(items, None, entries=True):
-        if message.at not in shown:
-            found.setdefault(owner[int(message.at or 0)], []).append(message)
-    return sorted(found.items())

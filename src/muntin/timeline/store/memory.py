@@ -1,25 +1,22 @@
 """A store in memory, for tests and for sessions that need not last.
 
-The same contract as the SQL stores, with plain lists: slow and readable where they are fast. Like
-them it looks only at what is asked for, so a window costs the same on every timeline.
+The same contract as the SQL stores. Like them it looks only at what is asked for, so a window
+costs the same on every timeline.
 """
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from threading import RLock
-from typing import TypeVar
 
 from muntin.core.checks import check_size
-from muntin.errors import TurnLost
 from muntin.timeline.items import (
     UNSETTLED,
+    ContentKind,
     Draft,
     Item,
     Record,
@@ -28,39 +25,10 @@ from muntin.timeline.items import (
     Turn,
     check_session_id,
 )
-from muntin.timeline.store import View
-from muntin.timeline.store.rows import entry_id, named_in, no_session, placed, to_data
+from muntin.timeline.store.kept import KeptSession, first, own
+from muntin.timeline.store.protocols import View
+from muntin.timeline.store.rows import entry_id, no_session, placed, to_data
 from muntin.timeline.turns import choose, place
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Session:
-    created: datetime
-    updated: datetime
-    items: list[Item] = field(default_factory=list)
-    # The running sum of weights up to and with each item.
-    totals: list[int] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    # The numbers of those that wait or are worked on, so that nobody looks through all.
-    unsettled: set[int] = field(default_factory=set)
-    # Positions of the live entries, and of all versions, by entry.
-    live: dict[str, int] = field(default_factory=dict)
-    versions: dict[str, list[int]] = field(default_factory=dict)
-    reports: dict[tuple[int, int], Record] = field(default_factory=dict)
-    contents: dict[str, str] = field(default_factory=dict)
-    # In which turn the contents were first kept that no report names.
-    named: dict[str, int] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-
-    def put(self, turn: Turn) -> None:
-        """Keep a turn, a new one or a changed one."""
-        self.turns[turn.number - 1 : turn.number] = [turn]
-        if turn.status in UNSETTLED:
-            self.unsettled.add(turn.number)
-        else:
-            self.unsettled.discard(turn.number)
 
 
 class MemoryStore:
@@ -69,9 +37,11 @@ class MemoryStore:
     name = "memory:"
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, KeptSession] = {}
         self._names: list[str] = []  # sorted
         self._lock = RLock()
+
+    # Timelines.
 
     def append(
         self,
@@ -87,57 +57,28 @@ class MemoryStore:
             return []
         for draft in drafts:
             to_data(draft)  # what another store could not keep is refused here too
-        named = [entry_id(draft) for draft in drafts]
+        entries = [entry_id(draft) for draft in drafts]
         now = datetime.now(UTC)
         with self._lock:
             begun = drafts[0].time or now
-            kept = self._sessions.get(session) or _Session(begun, begun)
-            newest = kept.turns[-1] if kept.turns else None
-            numbers, changes = place(
-                session, drafts, len(kept.turns), newest.status if newest else None
-            )
+            kept = self._sessions.get(session) or KeptSession(begun, begun)
+            status = kept.turns[-1].status if kept.turns else None
+            numbers, changes = place(session, drafts, len(kept.turns), status)
             if owner is not None:
-                self._hold(session, kept, set(numbers), owner, until)
+                kept.hold(session, set(numbers), owner, until)
             added = []
-            for draft, number, entry in zip(drafts, numbers, named, strict=True):
-                position = len(kept.items) + 1
-                item = placed(draft, position, number, draft.time or now)
+            for draft, number, entry in zip(drafts, numbers, entries, strict=True):
+                item = placed(draft, len(kept.items) + 1, number, draft.time or now)
                 if number > len(kept.turns):
-                    kept.put(Turn(number, changes[number], position, owner, until))
-                kept.items.append(item)
-                kept.totals.append((kept.totals or [0])[-1] + draft.weight)
-                if entry is not None:
-                    kept.live.pop(entry, None)
-                    if draft.kind == "context_inserted":
-                        kept.live[entry] = position
-                        kept.versions.setdefault(entry, []).append(position)
-                added.append(_own(item))
-            for number, status in changes.items():
-                turn = kept.turns[number - 1]
-                if owner is None and turn.owner is not None and turn.status == "open":
-                    continue  # someone works on it: it is not for others to end
-                kept.put(replace(turn, status=status))
+                    kept.put(Turn(number, changes[number], item.position, owner, until))
+                kept.add(item, draft.weight, entry)
+                added.append(own(item))
+            kept.end(changes, owner)
             kept.updated = drafts[-1].time or now
             if session not in self._sessions:
                 insort(self._names, session)
             self._sessions[session] = kept
         return added
-
-    def _hold(
-        self,
-        session: str,
-        kept: _Session,
-        numbers: set[int],
-        owner: str,
-        until: datetime | None,
-    ) -> None:
-        """Renew the lease of the turns written into; refuse if another has taken one over."""
-        held = [kept.turns[number - 1] for number in numbers if number <= len(kept.turns)]
-        for turn in held:
-            if turn.owner not in (None, owner):
-                raise TurnLost(session, turn.number)
-        for turn in held:
-            kept.put(replace(turn, status="open", owner=owner, until=until))
 
     def read(
         self,
@@ -165,31 +106,8 @@ class MemoryStore:
                 for place in (places if newest is None else reversed(places))
                 if _is_asked(kept, kept.items[place], view, first_turn, last_turn, settled)
             )
-            read = [_own(item) for item in _first(found, oldest if newest is None else newest)]
+            read = [own(item) for item in first(found, oldest if newest is None else newest)]
         return read if newest is None else read[::-1]
-
-    def turns(
-        self, session: str, *, status: Status | None = None, newest: int | None = None
-    ) -> list[Turn]:
-        """Return the turns, the newest first."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return []
-            few = status in UNSETTLED
-            numbers = sorted(kept.unsettled) if few else range(1, len(kept.turns) + 1)
-            turns = (kept.turns[number - 1] for number in reversed(numbers))
-            return _first((turn for turn in turns if status in (None, turn.status)), newest)
-
-    def turn(self, session: str, number: int) -> Turn | None:
-        """Return one turn, or None."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None or not 1 <= number <= len(kept.turns):
-                return None
-            return kept.turns[number - 1]
 
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
@@ -200,132 +118,7 @@ class MemoryStore:
             if kept is None:
                 return None
             index = bisect_right(kept.totals, kept.totals[-1] - weight)
-            return _own(kept.items[index]) if index < len(kept.items) else None
-
-    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None or not 1 <= turn <= len(kept.turns):
-                return False
-            known = kept.turns[turn - 1]
-            if by is not None and known.owner != by:
-                return False
-            kept.put(replace(known, status=status, owner=None, until=None))
-            return True
-
-    def take(
-        self, session: str, owner: str, until: datetime, *, number: int | None = None
-    ) -> Turn | None:
-        """Take the next turn that waits, or was given up, and become its owner."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return None
-            unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
-            turn, lost = choose(unsettled, number, datetime.now(UTC))
-            for each in lost:
-                self.settle(session, each, "failed")
-            if turn is None:
-                return None
-            held = replace(turn, status="open", owner=owner, until=until)
-            kept.put(held)
-            return held
-
-    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
-        check_session_id(session)
-        with self._lock:
-            known = self.turn(session, turn)
-            if known is None or known.owner != owner:
-                return False
-            self._sessions[session].put(replace(known, until=until))
-            return True
-
-    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
-        with self._lock:
-            names = islice(self._names, bisect_right(self._names, after or ""), None)
-            return _first((name for name in names if self._sessions[name].unsettled), limit)
-
-    def put_report(
-        self,
-        session: str,
-        record: Record,
-        contents: Mapping[str, str],
-        *,
-        keep: int,
-        states: Mapping[str, str] | None = None,
-    ) -> None:
-        """Keep a report and the contents its plan names; forget the oldest beyond `keep`."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._there(session)
-            kept.contents.update(contents)
-            kept.reports[record.turn, record.step] = record
-            kept.states.update(states or {})
-            old = sorted(kept.reports)[: max(0, len(kept.reports) - keep)]
-            for key in old:
-                del kept.reports[key]
-            # Now and then, as in SQL: finding out what is no longer named reads all plans.
-            if old and old[-1][0] % max(1, keep // 10) == 0:
-                gone = kept.contents.keys() - kept.named.keys()
-                for each in kept.reports.values():
-                    gone.difference_update(named_in(each.plan))
-                for name in gone:
-                    del kept.contents[name]
-
-    def _there(self, session: str) -> _Session:
-        if session not in self._sessions:
-            raise no_session(self.name, session)
-        return self._sessions[session]
-
-    def put_states(self, session: str, states: Mapping[str, str]) -> None:
-        """Set states of a session, by name: what one turn leaves to the next."""
-        check_session_id(session)
-        with self._lock:
-            self._there(session).states.update(states)
-
-    def state(self, session: str, key: str) -> str | None:
-        """Return a state of a session, or None."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            return kept.states.get(key) if kept else None
-
-    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            found = sorted(kept.reports.items()) if kept else []
-        return [
-            record
-            for (turn, _), record in found
-            if turn >= first and (last is None or turn <= last)
-        ]
-
-    def put_contents(
-        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
-    ) -> None:
-        """Keep contents that no report names, and forget those of old turns."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._there(session)
-            for key, data in contents.items():
-                kept.contents.setdefault(key, data)
-                kept.named.setdefault(key, turn)
-            for key in [key for key, first in kept.named.items() if first < forget]:
-                del kept.contents[key], kept.named[key]
-
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash, or None."""
-        check_session_id(session)
-        with self._lock:
-            kept = self._sessions.get(session)
-            return kept.contents.get(key) if kept else None
+            return own(kept.items[index]) if index < len(kept.items) else None
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""
@@ -345,7 +138,28 @@ class MemoryStore:
             if kept is None:
                 return []
             positions = sorted(kept.live.values()) if id is None else kept.versions.get(id, [])
-            return [_own(kept.items[position - 1]) for position in positions]
+            return [own(kept.items[position - 1]) for position in positions]
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None:
+                return []
+            few = status in UNSETTLED
+            numbers = sorted(kept.unsettled) if few else range(1, len(kept.turns) + 1)
+            turns = (kept.turns[number - 1] for number in reversed(numbers))
+            return first((turn for turn in turns if status in (None, turn.status)), newest)
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.turn(number) if kept else None
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
         """Return sessions in the order of their ids, from the first behind `after`."""
@@ -368,6 +182,132 @@ class MemoryStore:
             if self._sessions.pop(session, None) is not None:
                 del self._names[bisect_left(self._names, session)]
 
+    # Leases.
+
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            known = kept.turn(turn) if kept else None
+            if kept is None or known is None or by not in (None, known.owner):
+                return False
+            kept.put(replace(known, status=status, owner=None, until=None))
+            return True
+
+    def take(
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
+    ) -> Turn | None:
+        """Take the next turn that waits, or was given up, and become its owner."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None:
+                return None
+            unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
+            turn, lost = choose(unsettled, number, datetime.now(UTC))
+            for each in lost:
+                self.settle(session, each, "failed")
+            if turn is None:
+                return None
+            held = replace(turn, status="open", owner=owner, until=until, resumable=resumable)
+            kept.put(held)
+            return held
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            known = kept.turn(turn) if kept else None
+            if kept is None or known is None or known.owner != owner:
+                return False
+            kept.put(replace(known, until=until))
+            return True
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+        with self._lock:
+            names = islice(self._names, bisect_right(self._names, after or ""), None)
+            return first((name for name in names if self._sessions[name].unsettled), limit)
+
+    # The archive.
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        names: Collection[str],
+        keep: int,
+        frontiers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._there(session)
+            for name, data in contents.items():
+                kept.contents.setdefault(("report", name), data)
+            kept.put_report(record, names, keep)
+            kept.frontiers.update(frontiers or {})
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            found = sorted(kept.reports.items()) if kept else []
+        return [
+            record
+            for (turn, _), record in found
+            if turn >= first and (last is None or turn <= last)
+        ]
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._there(session)
+            for name, data in contents.items():
+                kept.contents.setdefault(("source", name), data)
+                kept.sources.setdefault(name, turn)
+            for name in [name for name, first in kept.sources.items() if first < forget]:
+                del kept.contents["source", name], kept.sources[name]
+
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.contents.get((kind, key)) if kept else None
+
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
+        check_session_id(session)
+        with self._lock:
+            self._there(session).frontiers.update(frontiers)
+
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
+        check_session_id(session)
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.frontiers.get(line) if kept else None
+
+    def _there(self, session: str) -> KeptSession:
+        if session not in self._sessions:
+            raise no_session(self.name, session)
+        return self._sessions[session]
+
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
 
@@ -378,7 +318,7 @@ class MemoryStore:
         self.close()
 
 
-def _start(kept: _Session, after: int, first_turn: int) -> int:
+def _start(kept: KeptSession, after: int, first_turn: int) -> int:
     """Return where to begin to read: nothing of a turn stands before its first item."""
     if first_turn > len(kept.turns):
         return len(kept.items)
@@ -387,7 +327,7 @@ def _start(kept: _Session, after: int, first_turn: int) -> int:
 
 
 def _is_asked(
-    kept: _Session,
+    kept: KeptSession,
     item: Item,
     view: View,
     first_turn: int,
@@ -404,17 +344,5 @@ def _is_asked(
     )
 
 
-def _first(found: Iterable[T], count: int | None) -> list[T]:
-    """Return the first of what was found, all of it without a count."""
-    return list(islice(found, None if count is None else min(count, sys.maxsize)))
-
-
-def _own(item: Item) -> Item:
-    """Return an item whose values are the reader's to change."""
-    if item.payload is None and not (item.message and item.message.extra):
-        return replace(item, tokens=dict(item.tokens))
-    return deepcopy(item)
-
-
-def _info(name: str, kept: _Session) -> SessionInfo:
+def _info(name: str, kept: KeptSession) -> SessionInfo:
     return SessionInfo(name, len(kept.items), len(kept.turns), kept.created, kept.updated)

@@ -6,7 +6,6 @@ Refuses what cannot be written before anything is.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -15,11 +14,14 @@ from typing import Any
 
 from muntin.core.checks import check_text, copy_json
 from muntin.core.message import Message
+from muntin.core.text import has_surrogates
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.items import (
     VISIBLE,
     Draft,
     Item,
+    SessionInfo,
+    Turn,
     Visibility,
     check_id,
     from_microseconds,
@@ -68,17 +70,14 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half a character in a field we only carry
-            text = to_ascii_json(value)
-            if json.loads(text) != value:  # two halves side by side would become one
-                raise InvalidInput(
-                    f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
-                    'be kept; clean the text, for example with text.encode("utf-16", '
-                    '"surrogatepass").decode("utf-16")'
-                ) from None
+    if has_surrogates(text):
+        text = to_ascii_json(value)
+        if json.loads(text) != value:  # two halves side by side would become one
+            raise InvalidInput(
+                f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
+                'be kept; clean the text, for example with text.encode("utf-16", '
+                '"surrogatepass").decode("utf-16")'
+            )
     return text
 
 
@@ -109,15 +108,6 @@ def entry_id(draft: Draft) -> str | None:
         for key, value in attrs.items():
             check_text(value, f"context entry {id!r}: attrs[{key!r}]")
     return id
-
-
-# The strings of a plan, among them the names of contents, which need no escapes.
-_STRINGS = re.compile(r'"([^"\\]*)"')
-
-
-def named_in(plan: str) -> list[str]:
-    """Return the names of contents in the plan of a report, and its other strings."""
-    return _STRINGS.findall(plan)
 
 
 def no_session(store: str, session: str) -> StoreError:
@@ -195,6 +185,19 @@ def _known(data: str) -> Message | None:
 def _counts(tokens: str) -> dict[str, int]:
     counts: dict[str, int] = json.loads(tokens)
     return counts
+
+
+def to_turn(row: Sequence[Any]) -> Turn:
+    """Read a row: number, status, first, owner, until, resumable."""
+    number, status, first, owner, until, resumable = row
+    lease = None if until is None else from_microseconds(until)
+    return Turn(number, status, first, owner, lease, bool(resumable))
+
+
+def to_info(row: Sequence[Any]) -> SessionInfo:
+    """Read a row: name, head, turn, created, updated."""
+    name, head, turn, created, updated = row
+    return SessionInfo(name, head, turn, from_microseconds(created), from_microseconds(updated))
 
 
 def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:

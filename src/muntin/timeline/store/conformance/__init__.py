@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance import contents, reading, writing
+from muntin.timeline.store.conformance import archive, contents, leases, reading, writing
 from muntin.timeline.store.conformance.facts import Check, facts_of
 
-CHECKS: tuple[Check, ...] = (*facts_of(writing), *facts_of(contents), *facts_of(reading))
+__all__ = ["CHECKS", "check_store"]
+
+CHECKS: tuple[Check, ...] = tuple(
+    check for module in (writing, contents, reading, leases, archive) for check in facts_of(module)
+)
 
 
 def check_store(make: Callable[[], Store]) -> None:

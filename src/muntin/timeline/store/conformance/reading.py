@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
 from muntin.core.message import user
-from muntin.errors import StoreError, TurnLost
-from muntin.timeline.items import Draft, Record, Visibility
+from muntin.timeline.items import Draft, Visibility
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import (
     fact,
@@ -80,133 +77,6 @@ def an_item_may_end_its_turn(store: Store) -> None:
     same(statuses(store), [(1, "completed"), (2, "failed"), (3, "open")])
     store.append("s", [*said("f", turn=3, ends="completed"), *said("g", turn=1, ends="failed")])
     same(statuses(store), [(1, "failed"), (2, "failed"), (3, "completed")])
-
-
-@fact
-def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
-    """The turns an append begins are its owner's, who alone renews and settles them as such."""
-    until = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
-    store.append("s", said("a", ends="completed"))
-    store.append("s", said("b", opens="turn"), owner="it's me: 100%", until=until)
-    first, second = reversed(store.turns("s"))
-    same((first.owner, first.until), (None, None))
-    same((second.owner, second.until), ("it's me: 100%", until))
-    later = until.astimezone(timezone(timedelta(hours=-3))) + timedelta(seconds=1)
-    same(store.renew("s", 2, "you", later), False, "renewed by another")
-    same(store.renew("s", 2, "it's me: 100%", later), True, "renewed by its owner")
-    (turn, _) = store.turns("s")
-    same((turn.status, turn.owner, turn.until), ("open", "it's me: 100%", later))
-    same(store.settle("s", 2, "completed", by="you"), False, "settled by another")
-    same(store.settle("s", 2, "failed", by="it's me: 100%"), True, "settled by its owner")
-    gone = store.settle("s", 9, "failed"), store.renew("s", 9, "me", until)
-    same(gone, (False, False), "a turn that is not there")
-    (turn, _) = store.turns("s")
-    same((turn.number, turn.status, turn.owner, turn.until), (2, "failed", None, None))
-
-
-@fact
-def appending_renews_the_lease(store: Store) -> None:
-    """An owner that appends to its turn renews the lease; one that lost it is told, in vain."""
-    until = datetime(2030, 1, 1, tzinfo=UTC)
-    later = until + timedelta(seconds=30)
-    store.append("s", said("a", opens="turn"), owner="me", until=until)
-    store.append("s", said("b", opens="turn"), owner="you", until=until)
-    store.append("s", said("c", turn=1), owner="me", until=later)
-    store.append("s", said("d", turn=1))
-    before = store.turns("s")
-    same([(turn.owner, turn.until) for turn in before], [("you", until), ("me", later)])
-    for drafts in (said("x", turn=2), said("x", turn=1) + said("x", turn=2, ends="completed")):
-        try:
-            store.append("s", drafts, owner="me", until=later + timedelta(seconds=1))
-        except TurnLost:
-            same((store.turns("s"), len(store.read("s"))), (before, 4), "after it was told")
-        else:
-            raise AssertionError("an owner appended to the turn of another")
-    store.settle("s", 1, "failed")  # another took it for dead
-    store.append("s", said("e", turn=1), owner="me", until=later)
-    turn = store.turns("s")[1]
-    same(
-        (turn.status, turn.owner, turn.until), ("open", "me", later), "of one that lives after all"
-    )
-
-
-@fact
-def one_turn_is_taken_at_a_time(store: Store) -> None:
-    """Turns that wait are taken in their order, one at a time; what waits is listed."""
-    until = datetime(2090, 1, 1, tzinfo=UTC)
-    store.append("b", said("x", opens="turn", ends="completed"))
-    store.append("a", said("p", opens="inbox"))
-    store.append("a", said("q", opens="inbox"))
-    store.append("a", said("r", opens="queue"), owner="me", until=until)
-    same([item.turn for item in store.read("a")], [1, 1, 2], "what arrives is one turn")
-    same((store.waiting(), store.waiting(after="a")), (["a"], []), "waiting")
-    taken = store.take("a", "me", until)
-    same(taken and (taken.number, taken.status, taken.owner), (1, "open", "me"))
-    same(store.take("a", "you", until), None, "while one is worked on")
-    same(store.take("a", "me", until, number=2), None, "the next")
-    store.settle("a", 1, "completed", by="me")
-    same(store.take("a", "you", until), None, "a turn that waits for its own")
-    taken = store.take("a", "me", until, number=2)
-    same(taken and taken.number, 2)
-    store.settle("a", 2, "completed", by="me")
-    same((store.waiting(), store.take("b", "me", until)), ([], None), "nothing waits")
-
-
-@fact
-def reports_and_states_are_kept(store: Store) -> None:
-    """Reports are kept up to a number, contents once, states by name; all go with their session."""
-    now = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
-    store.append("s", said("a", ends="completed"))
-    for turn in range(1, 6):
-        record = Record(turn, 1, now, f'{{"turn":{turn}}}', f'["h{turn}","all"]')
-        store.put_report("s", record, {f"h{turn}": f"content {turn}", "all": "of all"}, keep=2)
-    kept = store.reports("s")
-    same([(each.turn, each.time, each.plan) for each in kept[-1:]], [(5, now, '["h5","all"]')])
-    same([each.turn for each in kept], [4, 5], "reports")
-    same([each.turn for each in store.reports("s", first=5, last=9)], [5], "reports of some turns")
-    same((store.content("s", "h5"), store.content("s", "all")), ("content 5", "of all"))
-    same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
-    store.put_states("s", {"window": "one", "it's": "100%"})
-    store.put_states("s", {"window": "two"})
-    same((store.state("s", "window"), store.state("s", "it's")), ("two", "100%"), "states")
-    same((store.state("s", "x"), store.state("t", "window")), (None, None), "no such state")
-    store.delete("s")
-    same(
-        (store.reports("s"), store.content("s", "all"), store.state("s", "window")),
-        ([], None, None),
-    )
-
-
-@fact
-def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
-    """Reports, states and contents of an unknown session are refused, and do not make it."""
-    record = Record(1, 1, datetime(2030, 1, 1, tzinfo=UTC), "{}", "[]")
-    puts: dict[str, Callable[[], None]] = {
-        "a report": partial(store.put_report, "s", record, {}, keep=1),
-        "a state": partial(store.put_states, "s", {"window": "one"}),
-        "a content": partial(store.put_contents, "s", 1, {"source:1": "text"}),
-    }
-    for what, put in puts.items():
-        try:
-            put()
-        except StoreError as error:
-            same("'s'" in str(error), True, f"the error names the session of {what}")
-        else:
-            raise AssertionError(f"{what} of an unknown session was kept")
-    same((store.session("s"), store.reports("s")), (None, []))
-
-
-@fact
-def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
-    """`ends` in an append without an owner leaves alone an open turn that has one."""
-    store.append("s", said("a", opens="turn"), owner="me")
-    store.append("s", said("b", ends="completed"))
-    same((statuses(store), len(store.read("s"))), ([(1, "open")], 2), "by another")
-    store.append("s", said("c", turn=1, ends="completed"), owner="me")
-    same(statuses(store), [(1, "completed")], "by its owner")
-    store.settle("s", 1, "failed")
-    store.append("s", said("d", ends="completed"))
-    same(statuses(store), [(1, "completed")], "that nobody has")
 
 
 @fact

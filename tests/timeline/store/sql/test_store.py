@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 from muntin import user
 from muntin.timeline.items import Record, draft_of
-from muntin.timeline.store.database import Transaction
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import SqlStore, statements
+from muntin.timeline.store.sql.transaction import Transaction
 
 
 def put(store, turn, *names, keep=10, time=0):
     at = datetime(2030, 1, 1, 0, 0, time, tzinfo=UTC)
-    record = Record(turn, 1, at, "{}", "[" + ",".join(f'"{name}"' for name in names) + "]")
-    store.put_report("s", record, {name: f"content {name}" for name in names}, keep=keep)
+    contents = {name: f"content {name}" for name in names}
+    store.put_report("s", Record(turn, 1, at, "{}", "{}"), contents, names=names, keep=keep)
 
 
 def opened(store):
@@ -26,8 +26,8 @@ def test_what_the_report_before_names_is_not_written_again(tmp_path, monkeypatch
     many = Transaction.many
 
     def watched(self, insert, rows):
-        if insert == store._sql.insert_contents:
-            written.extend(name for _, name, *_ in rows)
+        if insert == statements.INSERT_CONTENTS:
+            written.extend(name for _, _, name, *_ in rows)
         many(self, insert, rows)
 
     monkeypatch.setattr(Transaction, "many", watched)

@@ -10,16 +10,22 @@ import pytest
 
 from muntin import StoreError, user
 from muntin.timeline.session import Session
-from muntin.timeline.store import open_store, schema
+from muntin.timeline.store import open_store
 from muntin.timeline.store.conformance.facts import at_once
+from muntin.timeline.store.sql import schema
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
 
 
+def past(url):
+    """Connect past the store."""
+    connect = sqlite3.connect if url.startswith("sqlite") else psycopg.connect
+    return closing(connect(url.removeprefix("sqlite:///")))
+
+
 def rows(url, statement):
     """Run a statement past the store and return its rows."""
-    connect = sqlite3.connect if url.startswith("sqlite") else psycopg.connect
-    with closing(connect(url.removeprefix("sqlite:///"))) as connection:
+    with past(url) as connection:
         return connection.execute(statement).fetchall()
 
 
@@ -35,16 +41,9 @@ def version(later):
     return str(len(OURS) + later)
 
 
-def add_table(dialect):
-    return ["CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)"]
-
-
-def add_column(dialect):
-    return ["ALTER TABLE muntin_extra ADD COLUMN y INTEGER"]
-
-
-def breaks(dialect):
-    return ["CREATE TABLE muntin_half (x INTEGER)", "INSERT INTO nowhere VALUES (1)"]
+add_table = ("CREATE TABLE muntin_extra (x INTEGER)", "INSERT INTO muntin_extra VALUES (7)")
+add_column = ("ALTER TABLE muntin_extra ADD COLUMN y INTEGER",)
+breaks = ("CREATE TABLE muntin_half (x INTEGER)", "INSERT INTO nowhere VALUES (1)")
 
 
 def migrations(monkeypatch, *more):
@@ -69,16 +68,33 @@ def test_an_older_store_is_brought_forward_and_keeps_what_it_has(store_url, monk
     assert rows(store_url, "SELECT value FROM muntin_meta") == [(version(2),)]
 
 
+# What the first version wrote: a turn, and a wake of a machine that is gone.
+FIRST = (
+    "INSERT INTO muntin_sessions VALUES (1, 's', 1, 2, 0, 0, 0)",
+    "INSERT INTO muntin_turns VALUES (1, 1, 'completed', 1, NULL, NULL)",
+    "INSERT INTO muntin_turns VALUES (1, 2, 'open', 2, 'gone:1:2:wake-3', 0)",
+    """INSERT INTO muntin_items VALUES (1, 1, 1, 'message', NULL, TRUE, TRUE, FALSE, 0, 0, '{}',
+        '{"message":{"role":"user","content":"kept"}}')""",
+)
+
+
 def test_a_store_of_the_first_version_is_brought_to_ours(store_url, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(schema, "MIGRATIONS", OURS[:1])
-        with closing(open_store(store_url)) as store:
-            Session("s", store=store).append(user("kept"))
+        open_and_close(store_url)
+    with past(store_url) as connection:
+        for statement in FIRST:
+            connection.execute(statement)
+        connection.commit()
     assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
     with closing(open_store(store_url)) as store:
-        store.put_states("s", {"window": "new"})
-        assert store.state("s", "window") == "new"
+        store.put_frontiers("s", {"window": "new"})
+        assert store.frontier("s", "window") == "new"
         assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
+        assert [(turn.status, turn.resumable) for turn in store.turns("s")] == [
+            ("open", True),
+            ("completed", False),
+        ]
 
 
 def test_a_store_is_brought_forward_once_and_from_where_it_is(store_url, monkeypatch):

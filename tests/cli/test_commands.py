@@ -62,13 +62,12 @@ def test_shells_can_complete_commands_and_options():
 def test_the_command_starts_without_loading_any_package_it_may_not_need():
     code = "import sys; from muntin.cli.commands import app; app(); print(*sys.modules)"
     loaded = set(python("-c", code).stdout.split())
-    heavy = {"openai", "anthropic", "google.genai", "sqlalchemy", "tiktoken", "pydantic"}
+    heavy = {"openai", "anthropic", "google.genai", "psycopg", "tiktoken", "pydantic"}
     assert "muntin.cli.chat" in loaded
     assert not loaded & heavy
 
 
 def test_the_page_names_every_command():
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    for module in COMMANDS:
-        name = module.__name__.removeprefix("muntin.cli.")
+    for name in COMMANDS:
         assert re.search(rf"^\| `muntin {name}\b", page, re.MULTILINE), name

@@ -1,0 +1,87 @@
+"""Answers of a wanted form: asking for one, reading it, and one attempt at repair.
+
+Knows neither windows nor stores: how the model is asked is the caller's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.agent.tools import problems
+from muntin.core.message import Message, user
+from muntin.core.parts import compact_json
+from muntin.errors import OutputInvalid
+from muntin.providers.model import Event, Finished, Usage
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+# A fenced block; and from the first fence to the last, where a text in the JSON has fences too.
+_BLOCK = re.compile(r"```(?:[\w-]+\s)?(.*?)```", re.DOTALL)
+_WIDEST = re.compile(r"```(?:[\w-]+\s)?(.*)```", re.DOTALL)
+
+# Runs the model: at first with nothing, then with its answer and what is wrong with the answer.
+Attempt: TypeAlias = Callable[[tuple[Message, ...]], AsyncGenerator[Event, None]]
+
+
+async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGenerator[Event, None]:
+    """Run the model until its answer can be read as `output`; an invalid one is repaired once.
+
+    The last event is `Finished`, with the usage of both attempts.
+    """
+    told: tuple[Message, ...] = ()
+    usage = Usage()
+    while True:
+        async with aclosing(attempt(told)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    reply = event.reply
+                else:
+                    yield event
+        usage += reply.usage
+        reply = replace(reply, usage=usage)
+        if output is None or reply.tool_calls:
+            break
+        value, problem = _read(output, reply.text)
+        if problem is None:
+            reply = replace(reply, output=value)
+            break
+        if told:
+            raise OutputInvalid(output.__name__, problem, reply)
+        told = (reply.message, user(_repair(output, problem)))
+    yield Finished(reply)
+
+
+def asking_for(output: type[BaseModel] | None) -> dict[str, Any]:
+    """Return the settings by which clients ask for an answer of this form."""
+    if output is None:
+        return {}
+    return {"output_schema": output.model_json_schema(), "output_name": output.__name__}
+
+
+def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | None]:
+    """Return the answer as the model asked for, or what is wrong with it."""
+    from pydantic import ValidationError
+
+    problem = "the answer is empty"
+    # The whole answer, or what stands in a fenced block of it, whose errors say more.
+    for candidate in (text, *_WIDEST.findall(text), *_BLOCK.findall(text)):
+        if candidate.strip():
+            try:
+                return output.model_validate_json(candidate), None
+            except ValidationError as error:
+                problem = problems(error, "answer")
+    return None, problem
+
+
+def _repair(output: type[BaseModel], problem: str) -> str:
+    """Return what the model is told of an answer that cannot be read."""
+    return (
+        f"Your answer is not a valid {output.__name__}: {problem}\n"
+        "Answer again, with nothing but JSON that is valid for this schema:\n"
+        f"{compact_json(output.model_json_schema())}"
+    )

@@ -1,0 +1,186 @@
+"""Anthropic Messages: an answer as a Reply, whole or from a stream.
+
+https://platform.claude.com/docs/en/api/messages/create
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, compact_json
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, MuntinError
+from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.common import as_mapping, count, get, joined, put_before
+
+RESPONSE = "an Anthropic message"
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    Raises `InvalidInput`, naming what was expected, if it is something else.
+    """
+    data = as_mapping(response, RESPONSE, "content")
+    blocks = data["content"]
+    if not isinstance(blocks, Sequence) or not all(isinstance(each, Mapping) for each in blocks):
+        raise InvalidInput(
+            f"expected {RESPONSE}, whose 'content' is a list of blocks; got {blocks!r}"
+        )
+    try:
+        message = _decode_message(blocks)
+    except (MuntinError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"expected {RESPONSE}; its content cannot be read: {error!r}") from error
+    finish = data.get("stop_reason") or "stop"
+    return Reply(
+        message,
+        usage=_usage(data.get("usage")),
+        finish_reason=_FINISH.get(finish, finish),
+        window=window,
+    )
+
+
+def _decode_message(blocks: Sequence[Mapping[str, Any]]) -> Message:
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    behind: list[int] = []
+    for block in blocks:
+        if block["type"] == "tool_use":
+            extra = {k: block[k] for k in ("caller", "toolset_name") if block.get(k)}
+            given = block["input"]
+            value = given if isinstance(given, str) else compact_json(given)
+            calls.append(ToolCall(block["id"], block["name"], value, extra=extra or None))
+            for index in behind:  # it stood between two calls
+                parts[index] = put_before(parts[index], block["id"])
+            behind = []
+        else:
+            if calls:
+                behind.append(len(parts))
+            parts.append(_decode_part(block))
+    return Message("assistant", joined(parts), tool_calls=tuple(calls))
+
+
+def _decode_part(block: Mapping[str, Any]) -> Part:
+    rest = {key: value for key, value in block.items() if value is not None and key != "type"}
+    if block["type"] == "text":
+        return Text(rest.pop("text"), extra=rest or None)
+    if block["type"] == "thinking":
+        text, signature = rest.pop("thinking"), rest.pop("signature", None)
+        return Reasoning(text, signature=signature, extra=rest or None)
+    return Other(block)
+
+
+def _usage(usage: Any) -> Usage:
+    """Read what was billed; here the uncached input is counted apart from the cached."""
+    read, written = count(usage, "cache_read_input_tokens"), count(usage, _WRITTEN)
+    fresh = count(usage, "input_tokens")
+    return Usage(fresh + read + written, count(usage, "output_tokens"), read, written)
+
+
+_WRITTEN = "cache_creation_input_tokens"
+_USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", _WRITTEN)
+
+
+class Assembler:
+    """Puts a streamed answer together from its events; see `wire.chat.Assembler`."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[int, dict[str, list[str]]] = {}
+        self._usage: dict[str, int] = {}
+        self._stop: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._stop is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next event of the stream; return what is new in it."""
+        kind = get(chunk, "type")
+        if kind == "content_block_delta":
+            return self._delta(get(chunk, "index"), get(chunk, "delta"))
+        if kind == "content_block_start":
+            block = as_mapping(get(chunk, "content_block"), "a content block", "type")
+            self._blocks[get(chunk, "index")] = dict(block)
+        elif kind == "content_block_stop":
+            block = self._close(get(chunk, "index"))
+            if block.get("type") == "tool_use":
+                return [ToolCalled(_decode_message([block]).tool_calls[0])]
+        elif kind == "message_start":
+            self._count(get(get(chunk, "message"), "usage"))
+        elif kind == "message_delta":
+            self._stop = get(get(chunk, "delta"), "stop_reason") or "end_turn"
+            self._count(get(chunk, "usage"))
+        return []
+
+    def _count(self, usage: Any) -> None:
+        """Take over the counts; they are cumulative."""
+        for name in _USAGE if usage is not None else ():
+            value = get(usage, name)
+            if value is not None:
+                self._usage[name] = value
+
+    def _delta(self, index: int, delta: Any) -> list[Event]:
+        kind = get(delta, "type")
+        if kind == "citations_delta":
+            citation = get(delta, "citation")
+            block = self._blocks[index]
+            block["citations"] = block.get("citations") or []
+            block["citations"].append(dict(as_mapping(citation, "a citation", "type")))
+            return []
+        field, key = _DELTAS.get(kind, (None, None))
+        if field is None or key is None:
+            return []
+        piece = get(delta, field)
+        self._pieces.setdefault(index, {}).setdefault(key, []).append(piece)
+        if kind == "text_delta":
+            return [TextDelta(piece)]
+        return [ReasoningDelta(piece)] if kind == "thinking_delta" else []
+
+    def _close(self, index: int) -> dict[str, Any]:
+        """Put the pieces of a block together."""
+        block = self._blocks.get(index, {})
+        for key, pieces in self._pieces.pop(index, {}).items():
+            whole = "".join(pieces)
+            if key == "input":
+                try:
+                    block[key] = json.loads(whole) if whole else {}
+                except ValueError:  # broken off at max_tokens: kept as the text it is
+                    block[key] = whole
+            else:
+                block[key] = (block.get(key) or "") + whole
+        return block
+
+    def reply(self, window: Window | None = None) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended.
+        """
+        if self._stop is None:
+            raise InvalidInput("the stream of Anthropic broke off: no stop_reason came")
+        for index in list(self._pieces):
+            self._close(index)
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        whole = {"content": blocks, "stop_reason": self._stop, "usage": self._usage}
+        return decode(whole, window)
+
+
+_DELTAS: Mapping[Any, tuple[str | None, str | None]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}

@@ -1,0 +1,82 @@
+"""The history of a generator: how much of it is wanted, and its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.calls import arity, call_async
+from muntin.composer import Asked
+from muntin.core.message import Message, as_message
+from muntin.errors import InvalidType
+from muntin.runtime.ctx import Ctx
+from muntin.runtime.in_store import in_store
+from muntin.timeline.history import History, Tokens, Turns
+from muntin.timeline.session import Session
+
+if TYPE_CHECKING:
+    from muntin.runtime.generators.definition import Generator
+
+# A turn of the history, if it is known which, and what was said in it.
+PastTurn: TypeAlias = tuple[int | None, list[Message]]
+
+
+def as_history(history: Any, what: str) -> Any:
+    """Return how much history is wanted: None, True, a limit or a function."""
+    if history is None or history is False:
+        return None
+    if history is True or isinstance(history, Turns | Tokens):
+        return history
+    if isinstance(history, int):
+        return Turns(history)
+    if not callable(history):
+        raise InvalidType(
+            f"{what}: history must be True, a number of turns, Turns(n), Tokens(n) or a function, "
+            f"not {history!r}"
+        )
+    arity(history, f"{what}: history")
+    return history
+
+
+async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
+    """Return the turns of the history, without what this turn was asked."""
+    limit = made.history
+    if callable(limit):
+        limit = await call_async(limit, f"history of {made.what}", ctx.input, ctx)
+        if isinstance(limit, Sequence) and not isinstance(limit, str):
+            messages = [as_message(each) for each in limit]
+            given = [message for message in messages if message.at not in asked.positions]
+            spans = reversed(list(History(given).turns()))
+            return [(None, given[begin:end]) for begin, end in spans]
+        limit = as_history(limit, made.what)
+    if limit is None:
+        return []
+    turn = ctx.turn
+    return await in_store(
+        ctx.session,
+        lambda: _read(
+            ctx.session, None if limit is True else limit, turn.number, turn.resuming, asked
+        ),
+    )
+
+
+def _read(
+    session: Session,
+    limit: Turns | Tokens | None,
+    turn: int,
+    begun: set[int],
+    asked: Asked,
+) -> list[PastTurn]:
+    # Turns that wait behind this one are not its past; a run that goes on stands in the run.
+    items = [
+        item
+        for item in session.items.history(limit)
+        if item.turn <= turn and item.position not in begun and item.run not in begun
+    ]
+    owner = {item.run: item.turn for item in items if item.run is not None}
+    owner.update({item.position: item.turn for item in items})
+    found: dict[int, list[Message]] = {}
+    for message in session.project(items, live=session.live(items)):
+        if message.at not in asked.positions:
+            found.setdefault(owner[int(message.at or 0)], []).append(message)
+    return sorted(found.items())

@@ -1,0 +1,83 @@
+"""Threads for functions that may block: one for each call, used again when idle, never in the way.
+
+Knows nothing of what is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+
+
+async def in_thread(fn: Callable[[], T]) -> T:
+    """Call a function that may block, in an idle thread.
+
+    Not in the loop's pool: a function that hangs would keep a place there, and keep `asyncio.run`
+    from ending. If the wait is cancelled the function goes on, and its result is lost.
+    """
+    loop = asyncio.get_running_loop()
+    context = copy_context()
+    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def tell(value: Any, error: BaseException | None) -> None:
+        if not answer.done():
+            answer.set_result((value, error))
+
+    def work() -> Callable[[], object]:
+        value, failed = None, None
+        try:
+            value = context.run(fn)
+        except BaseException as error:
+            failed = error
+        return partial(loop.call_soon_threadsafe, tell, value, failed)
+
+    _hand_over(work)
+    value, error = await answer
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
+# Does something, and returns the function that tells the result.
+_Work: TypeAlias = Callable[[], Callable[[], object]]
+# The inboxes of idle threads. To begin a thread takes longer than most calls in one.
+_idle: deque[SimpleQueue[_Work]] = deque()
+_IDLE_SECONDS = 30.0
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+
+
+def _hand_over(work: _Work) -> None:
+    """Have work done by an idle thread, or by a new one: never behind other work."""
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = SimpleQueue()
+        Thread(target=_serve, args=(inbox,), daemon=True).start()
+    inbox.put(work)
+
+
+def _serve(inbox: SimpleQueue[_Work]) -> None:
+    while True:
+        try:
+            tell = inbox.get(timeout=_IDLE_SECONDS)()
+        except Empty:
+            with suppress(ValueError):  # taken by a call: work is on its way
+                _idle.remove(inbox)
+                return
+        else:
+            _idle.append(inbox)  # before the result is told: the next call may come at once
+            with suppress(RuntimeError):  # the loop is closed
+                tell()
+            del tell  # an idle thread must not hold the result

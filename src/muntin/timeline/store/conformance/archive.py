@@ -1,0 +1,113 @@
+"""Facts about what is kept beside the timeline: reports, their contents, sources, frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from muntin.errors import StoreError
+from muntin.timeline.items import Record
+from muntin.timeline.store import Store
+from muntin.timeline.store.conformance.facts import fact, said, same
+
+_NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+
+
+def _put(store: Store, turn: int, names: Sequence[str], *, keep: int, plan: str = "{}") -> None:
+    """Keep a report with contents of these names."""
+    contents = {name: f"content {name}" for name in names}
+    record = Record(turn, 1, _NOW, f'{{"turn":{turn}}}', plan)
+    store.put_report("s", record, contents, names=names, keep=keep)
+
+
+@fact
+def reports_are_kept_up_to_a_number(store: Store) -> None:
+    """The newest reports are kept, one for each step, and go with their session."""
+    store.append("s", said("a", ends="completed"))
+    for turn in range(1, 6):
+        _put(store, turn, [f"h{turn}", "all"], keep=2, plan=f'["h{turn}"]')
+    kept = store.reports("s")
+    same([(each.turn, each.time, each.plan) for each in kept[-1:]], [(5, _NOW, '["h5"]')])
+    same([each.turn for each in kept], [4, 5], "reports")
+    same([each.turn for each in store.reports("s", first=5, last=9)], [5], "reports of some turns")
+    same((store.content("s", "h5"), store.content("s", "all")), ("content h5", "content all"))
+    same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
+    _put(store, 5, ["other"], keep=2, plan="new")
+    same([(each.turn, each.plan) for each in store.reports("s")][1:], [(5, "new")], "put again")
+    store.put_frontiers("s", {"window": "one"})
+    store.put_contents("s", 5, {"docs": "text"})
+    store.delete("s")
+    store.append("s", said("a"))
+    left = (store.reports("s"), store.content("s", "all"), store.frontier("s", "window"))
+    same((*left, store.content("s", "docs", kind="source")), ([], None, None, None))
+
+
+@fact
+def contents_are_kept_while_a_report_names_them(store: Store) -> None:
+    """What a kept report names stays, whatever its plan says; what none names is forgotten."""
+    store.append("s", said("a", ends="completed"))
+    _put(store, 1, ["a", "b", "it's: 100%"], keep=2)
+    _put(store, 2, ["c"], keep=2)
+    store.put_report("s", Record(3, 1, _NOW, "{}", '["a"]'), {}, names=["b"], keep=2)
+    _put(store, 4, ["d"], keep=2)
+    got = [store.content("s", name) for name in ("a", "b", "it's: 100%", "c", "d")]
+    same(got, [None, "content b", None, None, "content d"])
+    _put(store, 4, ["e"], keep=2)  # put again, it names something else
+    _put(store, 5, ["f"], keep=2)
+    _put(store, 6, ["g"], keep=2)
+    got = [store.content("s", name) for name in "bdefg"]
+    same(got, [None, None, None, "content f", "content g"])
+
+
+@fact
+def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
+    """An original is there by its name and kind until its turn is old, whatever reports name."""
+    store.append("s", said("a", ends="completed"))
+    store.put_contents("s", 1, {"x": "source x", "y": "source y"})
+    _put(store, 1, ["x"], keep=1)
+    store.put_contents("s", 2, {"x": "another", "z": "source z"})
+    same((store.content("s", "x"), store.content("s", "y")), ("content x", None), "of reports")
+    _put(store, 2, ["w"], keep=1)
+    same((store.content("s", "x"), store.content("s", "w")), (None, "content w"), "no longer named")
+    got = [store.content("s", name, kind="source") for name in "wxyz"]
+    same(got, [None, "source x", "source y", "source z"], "of sources")
+    store.put_contents("s", 3, {}, forget=2)
+    got = [store.content("s", name, kind="source") for name in "xyz"]
+    same(got, [None, None, "source z"], "first kept before a turn")
+    same(store.content("s", "w"), "content w", "of a report")
+
+
+@fact
+def the_frontier_of_each_line_is_kept(store: Store) -> None:
+    """What a window leaves to the next is kept by session and line, with a report or alone."""
+    store.append("s", said("a", ends="completed"))
+    store.append("t", said("a", ends="completed"))
+    store.put_frontiers("s", {"window": "one", "it's": "100%"})
+    store.put_frontiers("s", {"window": "two"})
+    store.put_frontiers("t", {"window": "other"})
+    same((store.frontier("s", "window"), store.frontier("s", "it's")), ("two", "100%"))
+    same((store.frontier("s", "x"), store.frontier("u", "window")), (None, None), "no such line")
+    record = Record(1, 1, _NOW, "{}", "{}")
+    store.put_report("s", record, {}, names=(), keep=1, frontiers={"window": "three"})
+    same((store.frontier("s", "window"), store.frontier("s", "it's")), ("three", "100%"))
+    same(store.frontier("t", "window"), "other", "another session's")
+
+
+@fact
+def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
+    """Reports, frontiers and contents of an unknown session are refused, and do not make it."""
+    record = Record(1, 1, _NOW, "{}", "[]")
+    puts: dict[str, Callable[[], None]] = {
+        "a report": partial(store.put_report, "s", record, {}, names=(), keep=1),
+        "a frontier": partial(store.put_frontiers, "s", {"window": "one"}),
+        "a content": partial(store.put_contents, "s", 1, {"x": "text"}),
+    }
+    for what, put in puts.items():
+        try:
+            put()
+        except StoreError as error:
+            same("'s'" in str(error), True, f"the error names the session of {what}")
+        else:
+            raise AssertionError(f"{what} of an unknown session was kept")
+    same((store.session("s"), store.reports("s")), (None, []))

@@ -1,0 +1,181 @@
+"""What a store is: three protocols, and the store that is all of them.
+
+Windows, projection and counting stand above and are written once for all stores.
+`muntin.testing.check_store` checks every promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from muntin.timeline.items import ContentKind, Draft, Item, Record, SessionInfo, Status, Turn
+
+View: TypeAlias = Literal["all", "client", "history"]
+
+
+class Timelines(Protocol):
+    """Append-only timelines by session id, for many writers at once.
+
+    What `append` returned is durable; all its items are there or none. Positions of a session
+    are 1, 2, 3 and so on. Reading an unknown session gives nothing.
+    """
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> list[Item]:
+        """Append all drafts in one transaction and return them as items.
+
+        `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one;
+        `opens="queue"` begins one that waits behind those before it.
+        Without either the item joins the turn `turn` names (the one after the newest begins it),
+        else the newest turn; in a session without turns it begins one that counts as completed.
+        `owner` and its lease `until` are those of the turns it begins; in a turn that is there
+        already they renew the lease, unless another has taken it over (`TurnLost`). Without an
+        owner, `ends` leaves alone a turn that someone works on.
+        A live context entry is replaced by a `context_inserted` item with the same id, and ended
+        by a `context_removed` one.
+        """
+
+    def read(
+        self,
+        session: str,
+        *,
+        view: View = "all",
+        after: int = 0,
+        before: int | None = None,
+        first_turn: int = 0,
+        last_turn: int | None = None,
+        settled: int | None = None,
+        newest: int | None = None,
+        oldest: int | None = None,
+    ) -> list[Item]:
+        """Return items by position, the oldest first.
+
+        `after` and `before` exclude their own position. Turns before `settled` are left out
+        if they failed. `newest` or `oldest` limits how many items are read.
+        """
+
+    def reach(self, session: str, weight: int) -> Item | None:
+        """Return the oldest item that the newest items of this weight reach back to.
+
+        It may itself lie partly beyond; None if the session is empty.
+        """
+
+    def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
+        """Add token counts, by position and tokenizer, to items already appended."""
+
+    def entries(self, session: str, id: str | None = None) -> list[Item]:
+        """Return the items of the live entries by position; with an id, all its versions."""
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions in the order of their ids, from the first behind `after`."""
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session, or None."""
+
+    def delete(self, session: str) -> None:
+        """Remove a session with all that belongs to it; an unknown one is no error."""
+
+
+class Leases(Protocol):
+    """Who works on which turn: one owner at a time, for as long as its lease is renewed."""
+
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner.
+
+        False if there is no such turn, or it is another's.
+        """
+
+    def take(
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
+    ) -> Turn | None:
+        """Take the next turn that may be worked on, and become its owner.
+
+        One turn of a session is worked on at a time; see `muntin.timeline.turns.choose`. A
+        `resumable` turn may be taken again when its owner died.
+        """
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+
+
+class Archive(Protocol):
+    """What is kept beside a timeline: reports, what they need, and frontiers.
+
+    To put something beside a session that is not there is a `StoreError`.
+    """
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        names: Collection[str],
+        keep: int,
+        frontiers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report; forget the oldest beyond `keep`.
+
+        `names` are all contents that its plan needs, which are kept as long as the report;
+        `contents` are those of them that may not be kept yet. In the same transaction `frontiers`
+        are set.
+        """
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
+
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
+
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
+
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
+
+
+class Store(Timelines, Leases, Archive, Protocol):
+    """Keeps timelines, leases and an archive."""
+
+    @property
+    def name(self) -> str:
+        """The address of the store as errors show it, without a password."""
+
+    def close(self) -> None:
+        """Close what the store opened."""
+
+    def __enter__(self) -> Store:
+        """Return the store, to be closed at the end of a `with` block."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""

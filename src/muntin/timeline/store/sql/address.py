@@ -1,0 +1,99 @@
+"""Addresses of SQL stores: how they are read, and how errors show them.
+
+Owns what is secret in an address. Opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+from muntin.errors import InvalidInput
+
+Kind: TypeAlias = Literal["sqlite", "postgresql"]
+
+_ADDRESS = re.compile(
+    r"""
+    (?P<scheme>\w+)(?:\+\w+)?://
+    (?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?
+    (?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?
+    (?::(?P<port>\d*))?
+    (?:/(?P<path>[^?]*))?
+    (?:\?(?P<query>.*))?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a store is: `shown` has no password, `options` are for the driver's `connect`.
+
+    `file` is the file of SQLite, where the address names one plainly.
+    """
+
+    kind: Kind
+    shown: str
+    options: Mapping[str, Any]
+    file: str | None = None
+
+
+def read_address(url: str) -> Address:
+    """Read the address of an SQLite file or a PostgreSQL database."""
+    found = _ADDRESS.fullmatch(url)
+    if found is None:
+        raise InvalidInput(
+            f"{url.partition('?')[0].rpartition('@')[2]!r} is no address of a store; "
+            "write 'sqlite:///muntin.db' or 'postgresql://user@host/name'"
+        )
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(found["query"] or ""):
+        query[name] = f"{query[name]},{value}" if name in query else value
+    return _sqlite(found, query) if found["scheme"] == "sqlite" else _postgresql(found, query)
+
+
+def _sqlite(found: re.Match[str], query: dict[str, str]) -> Address:
+    shown = _shown("sqlite", found)
+    path = unquote(found["path"] or "")
+    if not path or ":memory:" in path or found["host"]:
+        raise InvalidInput(f"{shown!r} names no file; use 'memory:' for a store in memory")
+    if query.pop("uri", "").lower() in ("true", "1", "yes", "on"):
+        rest = "&".join(f"{name}={value}" for name, value in query.items())
+        whole = f"{path}?{rest}" if rest else path
+        return Address("sqlite", shown, {"database": whole, "uri": True})
+    if query:
+        raise InvalidInput(f"{shown!r}: options need 'sqlite:///file:NAME?…&uri=true'")
+    # The same file when the program goes to another folder.
+    file = os.path.abspath(path)
+    return Address("sqlite", shown, {"database": file}, file)
+
+
+def _postgresql(found: re.Match[str], query: dict[str, str]) -> Address:
+    given = {
+        "user": unquote(found["user"] or ""),
+        "password": unquote(found["password"] or ""),
+        "host": found["ipv6"] or found["host"],
+        "port": found["port"],
+        "dbname": unquote(found["path"] or ""),
+    }
+    options = {name: value for name, value in given.items() if value} | query
+    return Address("postgresql", _shown("postgresql", found), options)
+
+
+def _shown(kind: Kind, found: re.Match[str]) -> str:
+    """Return an address as its user wrote it, but for what is secret."""
+    text = found.string
+    if found["password"] is not None:
+        start, end = found.span("password")
+        text = f"{text[:start]}***{text[end:]}"
+    rest, _, query = text.partition("://")[2].partition("?")
+    kept = [
+        each
+        for each in query.split("&")
+        if each and "password" not in unquote(each.partition("=")[0]).lower()
+    ]
+    return f"{kind}://{rest}{'?' if kept else ''}{'&'.join(kept)}"

@@ -1,0 +1,348 @@
+"""Connections and transactions: how statements reach SQLite or PostgreSQL.
+
+Owns the driver, the connections at hand, waiting for other writers, starting again after a clash,
+what the driver's errors mean, and the version of the tables.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from threading import Lock, get_ident
+from types import ModuleType
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from muntin.errors import MissingExtra, StoreError
+from muntin.timeline.store.sql import schema
+from muntin.timeline.store.sql.address import Address, read_address
+from muntin.timeline.store.sql.transaction import Transaction, spelling
+
+T = TypeVar("T")
+
+# How long to wait for other writers, and how often to start again after a clash.
+BUSY_SECONDS = 60.0
+RETRIES = 20
+# So many connections to a server are kept; those to a file cost nothing.
+KEPT = 5
+# Any number, the same for all: held while tables are made.
+_MIGRATION_LOCK = 0x6D756E74
+
+# No transaction is begun but by us, and any thread may use a connection that no other does.
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "sqlite": {"isolation_level": None, "check_same_thread": False},
+    "postgresql": {"autocommit": True},
+}
+_BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
+# Two transactions in each other's way: nothing was written, start again.
+# https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
+_CLASHES = ("40001", "40P01")
+
+
+class Database:
+    """One SQLite file or PostgreSQL database, its tables up to date."""
+
+    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
+        self._address = read_address(url)
+        self.name, self.kind = self._address.shown, self._address.kind
+        self._create = create
+        self._driver = _driver(self._address)
+        self._spell = spelling(self.kind)
+        self._pid = os.getpid()
+        self._idle: deque[Any] = deque()
+        self._inherited: list[Any] = []
+        _open.add(self)
+        # Whether the tables are those that this code writes, and the thread that sees to it.
+        self._ready = False
+        self._preparing: int | None = None
+        self._lock = Lock()
+        if not lazy:
+            self._prepare()
+
+    def close(self) -> None:
+        """Close all connections; new ones are opened when they are needed."""
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def query(self, statement: str, **values: Any) -> list[Any]:
+        """Return the rows of one statement, which sees a moment of the database."""
+        text = self._spell(statement)
+
+        def ask() -> list[Any]:
+            with self._cursor(text, values) as cursor:
+                rows: list[Any] = cursor.fetchall()
+                return rows
+
+        return self._until_done(ask)
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do the work in one transaction that may write."""
+
+        def write() -> T:
+            with self._cursor(_BEGIN[self.kind], {}) as cursor:
+                done = work(Transaction(cursor, self._spell))
+                try:
+                    cursor.execute("COMMIT")
+                except self._driver.Error as error:
+                    raise self._translate(error, committing=True) from error
+                return done
+
+        return self._until_done(write)
+
+    def _prepare(self) -> None:
+        """Bring the tables up to date, once; other threads wait for it."""
+        if self._preparing == get_ident():
+            return
+        with self._lock:
+            if self._ready:
+                return
+            self._preparing = get_ident()
+            try:
+                self._migrate()
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                self._preparing = None
+            self._ready = True
+
+    def _until_done(self, attempt: Callable[[], T]) -> T:
+        """Start again where two transactions were in each other's way."""
+        if not self._ready:
+            self._prepare()
+        for number in range(RETRIES):
+            try:
+                return attempt()
+            except _Clash:
+                _pause(number)
+        raise StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
+
+    @contextmanager
+    def _cursor(self, first: str, values: Mapping[str, Any]) -> Iterator[Any]:
+        """Run a first statement, and keep its connection at hand when all is done."""
+        if os.getpid() != self._pid:  # a fork must not use its parent's connections
+            # Kept, because a connection that is forgotten is closed.
+            self._inherited += self._idle
+            self._pid, self._idle = os.getpid(), deque()
+        connection = None
+        try:
+            connection, cursor = self._start(first, values)
+            yield cursor
+        except BaseException as error:
+            if connection is not None:
+                self._give_up(connection)
+            if isinstance(error, self._driver.Error):
+                raise self._translate(error) from error
+            raise
+        self._keep(connection)
+
+    def _start(self, first: str, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Run a first statement on a connection at hand, or on a new one."""
+        while True:
+            try:
+                connection, new = self._idle.pop(), False
+            except IndexError:
+                connection, new = self._connect(), True
+            try:
+                return connection, connection.execute(first, values)
+            except BaseException as error:
+                self._give_up(connection)
+                died = self.kind == "postgresql" and connection.closed
+                # One that died while it lay idle is replaced: nothing was done on it yet.
+                if new or not died or not isinstance(error, self._driver.Error):
+                    raise
+
+    def _keep(self, connection: Any) -> None:
+        if self.kind == "sqlite" or len(self._idle) < KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _give_up(self, connection: Any) -> None:
+        """Undo what a transaction did, and throw away a connection that cannot."""
+        try:
+            connection.rollback()
+        except self._driver.Error:
+            with suppress(self._driver.Error):
+                connection.close()
+        else:
+            self._keep(connection)
+
+    def _translate(self, error: Exception, *, committing: bool = False) -> Exception:
+        """Return our error for the driver's: what is wrong, and what to do about it."""
+        if getattr(error, "sqlstate", None) in _CLASHES:
+            return _Clash()
+        text = str(error).strip().partition("\n")[0]
+        if len(text) > 200:  # a driver may quote the whole of what it could not read
+            text = f"{text[:200]}…"
+        doubt = ""
+        if committing and self.kind == "postgresql":
+            doubt = "; the connection broke during the commit: look whether it was stored"
+        return StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
+
+    def _connect(self) -> Any:
+        connection = self._driver.connect(**self._address.options, **_OPTIONS[self.kind])
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_up(self, connection: Any) -> None:
+        wait = int(BUSY_SECONDS * 1000)
+        if self.kind == "sqlite":
+            connection.execute(f"PRAGMA busy_timeout = {wait}")
+            if self._create:  # a store that is there is in this mode already
+                _switch_to_wal(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+        else:
+            connection.execute(f"SET lock_timeout TO {wait}")
+            (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
+            if synchronous == "off":  # an append that returned is on disk
+                connection.execute("SET synchronous_commit TO on")
+
+    def _migrate(self) -> None:
+        """Bring the tables to the version this code writes; refuse those of a newer one."""
+        file = self._address.file
+        if not self._create and file and not os.path.exists(file):
+            raise StoreError(f"{self.name}: no store is there; look at the address")
+        try:
+            if self._version(self.query(schema.VERSION)) == len(schema.MIGRATIONS):
+                return
+        except StoreError as error:
+            if not _no_such_table(error.__cause__):
+                raise
+            if not self._create:
+                raise StoreError(
+                    f"{self.name}: can be reached, but holds no store yet; one is made when it is "
+                    "first used"
+                ) from error
+
+        def write(tx: Transaction) -> None:
+            if self.kind == "postgresql":
+                tx.text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+            schema.make_meta(tx, self.kind)
+            schema.bring_forward(tx, self.kind, self._version(tx.all(schema.VERSION)))
+
+        self.transact(write)
+
+    def _version(self, rows: Sequence[Sequence[str]]) -> int:
+        """Return the version of the tables, 0 where there are none; refuse a newer one."""
+        found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
+        if not found.isdecimal():
+            raise StoreError(f"{self.name}: the version of its tables is {found!r}: {_DAMAGED}")
+        version = int(found)
+        if version > known:
+            raise StoreError(
+                f"{self.name}: written by a newer Muntin (version {version} of its tables, this "
+                f"one knows {known}); upgrade with: pip install -U muntin"
+            )
+        return version
+
+
+class _Clash(Exception):
+    """Two transactions were in each other's way."""
+
+
+# All databases of this process. SQLite's locks do not survive a fork: no connection may be open
+# while one happens. https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
+_open: WeakSet[Database] = WeakSet()
+
+
+def _before_fork() -> None:
+    for database in list(_open):
+        if database.kind == "sqlite":
+            database.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
+
+
+def _driver(address: Address) -> ModuleType:
+    if address.kind == "sqlite":
+        return sqlite3
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra(f"{address.shown} needs: pip install 'muntin[postgres]'") from error
+    return psycopg
+
+
+def _switch_to_wal(connection: Any) -> None:
+    """Switch to write-ahead logging; SQLite does not always wait for the lock that needs."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    for attempt in count():
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "readonly" in str(error):
+                return  # reading works in the mode the file has
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            _pause(attempt)
+
+
+def _pause(attempt: int) -> None:
+    """Wait a little, longer each time, so that the same writers do not meet again."""
+    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 6)))
+
+
+def _no_such_table(error: BaseException | None) -> bool:
+    return "no such table" in str(error) or getattr(error, "sqlstate", None) == "42P01"
+
+
+_BUSY = "another process held it for too long"
+_DAMAGED = "the file is damaged, or is something else; bring back a copy"
+_READ_ONLY = "it cannot be written; look at its permissions"
+_FULL = "make room; nothing of this was written"
+_SQLITE_ADVICE = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: "look at the disk; nothing of this was written",
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may it be written?",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+}
+# By the longest beginning of the code that is known; no code at all means no connection.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_POSTGRES_ADVICE = {
+    "": (
+        "is the server running, and are host, database, user and password right? The store works "
+        "again when they are"
+    ),
+    "28": "look at the user and the password",
+    "3D": "the database does not exist; create it",
+    "42501": "the user lacks rights on the tables; grant them",
+    "25006": "the server takes no writes",
+    "53100": _FULL,
+    "53300": "the server takes no more connections; close some, or raise its limit",
+    "55P03": _BUSY,
+    "57014": "the server gave up on it; look at its statement_timeout",
+}
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about a failure."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE_ADVICE.get(code & 0xFF, "look at the file")
+    if isinstance(error, sqlite3.Error):
+        return _DAMAGED  # text that is no text
+    state = getattr(error, "sqlstate", None) or ""
+    known = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
+    if state and max(known, key=len) == "" and not state.startswith(("08", "57P")):
+        return "this should not happen; please report it"
+    return _POSTGRES_ADVICE[max(known, key=len)]

@@ -1,0 +1,154 @@
+"""The tables of the SQL stores, and how older ones are brought up to date.
+
+A version is never changed once released: a new one is added with what it takes to get there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from muntin.timeline.store.sql.address import Kind
+from muntin.timeline.store.sql.transaction import Transaction
+
+# What a database calls it: a text compared by code point, an id that counts up, a table that is
+# its own index.
+_WORDS: Mapping[Kind, Mapping[str, str]] = {
+    "sqlite": {
+        "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "name": "TEXT",
+        "is_index": "WITHOUT ROWID",
+    },
+    "postgresql": {"id": "BIGSERIAL PRIMARY KEY", "name": 'TEXT COLLATE "C"', "is_index": ""},
+}
+
+_META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"
+VERSION = "SELECT value FROM muntin_meta WHERE key = 'version'"
+
+
+def make_meta(tx: Transaction, kind: Kind) -> None:
+    """Make the table in which the version is recorded, if it is not there."""
+    tx.text(_META.format(**_WORDS[kind]))
+
+
+# No foreign keys: only the store writes these tables, and checking each row costs.
+# Of a session, `head` is the newest position, `turn` the newest turn, `total` the weight of all
+# items; of an item, `total` is the running sum up to and with it. `data` and `tokens` are JSON as
+# text: what was written is read, byte for byte. Of an entry there is a row for each version;
+# `ended` is where it was replaced or removed.
+_FIRST = (
+    """CREATE TABLE muntin_sessions (
+        id {id}, name {name} NOT NULL, head BIGINT NOT NULL, turn BIGINT NOT NULL,
+        total BIGINT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL,
+        CONSTRAINT muntin_sessions_name UNIQUE (name))""",
+    """CREATE TABLE muntin_turns (
+        session BIGINT NOT NULL, number BIGINT NOT NULL, status {name} NOT NULL,
+        first BIGINT NOT NULL, owner {name}, until BIGINT,
+        CONSTRAINT muntin_turns_key PRIMARY KEY (session, number)) {is_index}""",
+    """CREATE TABLE muntin_items (
+        session BIGINT NOT NULL, position BIGINT NOT NULL, turn BIGINT NOT NULL,
+        kind {name} NOT NULL, run BIGINT, client BOOLEAN NOT NULL, history BOOLEAN NOT NULL,
+        transient BOOLEAN NOT NULL, time BIGINT NOT NULL, total BIGINT NOT NULL,
+        tokens TEXT NOT NULL, data TEXT NOT NULL,
+        CONSTRAINT muntin_items_key PRIMARY KEY (session, position))""",
+    """CREATE TABLE muntin_entries (
+        session BIGINT NOT NULL, entry {name} NOT NULL, position BIGINT NOT NULL, ended BIGINT,
+        CONSTRAINT muntin_entries_key PRIMARY KEY (session, entry, position)) {is_index}""",
+    # With all columns, or SQLite would rather read the whole table in its order.
+    """CREATE INDEX muntin_turns_status
+        ON muntin_turns (session, status, number, first, owner, until)""",
+    "CREATE INDEX muntin_items_turn ON muntin_items (session, turn, position)",
+    "CREATE INDEX muntin_items_total ON muntin_items (session, total, position)",
+    "CREATE INDEX muntin_entries_live ON muntin_entries (session, ended, position)",
+)
+
+# What was composed, and the plan to compose it again; contents are kept once, by hash. States are
+# what one turn leaves to the next. What stood in strings here stands in columns in the third.
+_SECOND = (
+    """CREATE TABLE muntin_reports (
+        session BIGINT NOT NULL, turn BIGINT NOT NULL, step BIGINT NOT NULL,
+        time BIGINT NOT NULL, report TEXT NOT NULL, plan TEXT NOT NULL,
+        CONSTRAINT muntin_reports_key PRIMARY KEY (session, turn, step))""",
+    """CREATE TABLE muntin_contents (
+        session BIGINT NOT NULL, hash {name} NOT NULL, turn BIGINT NOT NULL, data TEXT NOT NULL,
+        CONSTRAINT muntin_contents_key PRIMARY KEY (session, hash))""",
+    """CREATE TABLE muntin_states (
+        session BIGINT NOT NULL, key {name} NOT NULL, value TEXT NOT NULL,
+        CONSTRAINT muntin_states_key PRIMARY KEY (session, key))""",
+    """CREATE INDEX muntin_turns_waiting
+        ON muntin_turns (session, number, status, first, owner, until)
+        WHERE status IN ('open', 'pending')""",
+)
+
+# The strings of a plan, among them the names of contents, which need no escapes.
+_STRINGS = re.compile(r'"([^"\\]*)"')
+
+
+def _name_contents(tx: Transaction) -> None:
+    """Note which contents each report needs: those that its plan names in any string."""
+    kept = "SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report'"
+    steps = "SELECT turn, step FROM muntin_reports WHERE session = :sid"
+    plan = """
+        SELECT plan FROM muntin_reports WHERE session = :sid AND turn = :turn AND step = :step"""
+    for (sid,) in tx.all("SELECT DISTINCT session FROM muntin_reports"):
+        known = {name for (name,) in tx.all(kept, sid=sid)}
+        for turn, step in tx.all(steps, sid=sid):
+            text = tx.scalar(plan, sid=sid, turn=turn, step=step)
+            rows = [(sid, turn, step, name) for name in known.intersection(_STRINGS.findall(text))]
+            tx.many("INSERT INTO muntin_report_contents VALUES (?, ?, ?, ?)", rows)
+
+
+# A wake's turn was one whose owner said so, an original was a content with a colon in its name,
+# a frontier a state of that name.
+_THIRD = (
+    "ALTER TABLE muntin_turns ADD COLUMN resumable BOOLEAN NOT NULL DEFAULT FALSE",
+    "UPDATE muntin_turns SET resumable = TRUE WHERE owner LIKE '%:wake-%'",
+    "DROP INDEX muntin_turns_status",
+    "DROP INDEX muntin_turns_waiting",
+    """CREATE INDEX muntin_turns_status
+        ON muntin_turns (session, status, number, first, owner, until, resumable)""",
+    """CREATE INDEX muntin_turns_waiting
+        ON muntin_turns (session, number, status, first, owner, until, resumable)
+        WHERE status IN ('open', 'pending')""",
+    """CREATE TABLE muntin_contents_by_kind (
+        session BIGINT NOT NULL, kind {name} NOT NULL, hash {name} NOT NULL,
+        turn BIGINT NOT NULL, data TEXT NOT NULL,
+        CONSTRAINT muntin_contents_kind_key PRIMARY KEY (session, kind, hash))""",
+    """INSERT INTO muntin_contents_by_kind
+        SELECT session, CASE WHEN hash LIKE '%:%' THEN 'source' ELSE 'report' END,
+            CASE WHEN hash LIKE 'source:%' THEN substr(hash, 8) ELSE hash END, turn, data
+        FROM muntin_contents""",
+    "DROP TABLE muntin_contents",
+    "ALTER TABLE muntin_contents_by_kind RENAME TO muntin_contents",
+    """CREATE TABLE muntin_report_contents (
+        session BIGINT NOT NULL, turn BIGINT NOT NULL, step BIGINT NOT NULL,
+        hash {name} NOT NULL,
+        CONSTRAINT muntin_report_contents_key PRIMARY KEY (session, turn, step, hash))
+        {is_index}""",
+    _name_contents,
+    """CREATE TABLE muntin_frontiers (
+        session BIGINT NOT NULL, line {name} NOT NULL, data TEXT NOT NULL,
+        CONSTRAINT muntin_frontiers_key PRIMARY KEY (session, line))""",
+    """INSERT INTO muntin_frontiers
+        SELECT session, CASE WHEN key LIKE 'frontier:%' THEN substr(key, 10) ELSE key END, value
+        FROM muntin_states""",
+    "DROP TABLE muntin_states",
+)
+
+Migration: TypeAlias = Sequence[str | Callable[[Transaction], None]]
+
+# How to get from each version to the next; the first is from nothing.
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+
+
+def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:
+    """Change tables of a version, 0 for none, to the newest, and record that."""
+    for migration in MIGRATIONS[version:]:
+        for step in migration:
+            if isinstance(step, str):
+                tx.text(step.format(**_WORDS[kind]))
+            else:
+                step(tx)
+    tx.run("DELETE FROM muntin_meta WHERE key = 'version'")
+    tx.run("INSERT INTO muntin_meta VALUES ('version', :version)", version=str(len(MIGRATIONS)))

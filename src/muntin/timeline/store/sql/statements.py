@@ -1,0 +1,176 @@
+"""The statements of the SQL stores, written once for both databases.
+
+Values are named `:name`, those of whole rows are `?`; a transaction spells them as its driver
+wants them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from muntin.timeline.store.protocols import View
+
+
+def _insert(table: str, columns: str) -> str:
+    marks = ", ".join("?" for _ in columns.split(","))
+    return f"INSERT INTO muntin_{table} ({columns}) VALUES ({marks})"
+
+
+# Ids are values, never SQL.
+_SID = "(SELECT id FROM muntin_sessions WHERE name = :session)"
+_ITEM = (
+    "i.position, i.turn, i.kind, i.run, i.client, i.history, i.transient, i.time, i.tokens, i.data"
+)
+_TURN = "SELECT number, status, first, owner, until, resumable FROM muntin_turns"
+_INFO = "SELECT name, head, turn, created, updated FROM muntin_sessions"
+_UNSETTLED = "status IN ('open', 'pending')"
+
+# Sessions.
+
+LIST_SESSIONS = f"{_INFO} WHERE name > :last ORDER BY name LIMIT :newest"
+ONE_SESSION = f"{_INFO} WHERE name = :session"
+# Locked against other writers.
+SESSION_ID = "SELECT id FROM muntin_sessions WHERE name = :session FOR UPDATE"
+# Makes room for n items in a session that may not exist yet, and locks it.
+EXTEND = """
+INSERT INTO muntin_sessions (name, head, turn, total, created, updated)
+VALUES (:name, :n, :opened, :weight, :created, :updated)
+ON CONFLICT (name) DO UPDATE SET
+    head = muntin_sessions.head + excluded.head, turn = muntin_sessions.turn + excluded.turn,
+    total = muntin_sessions.total + excluded.total, updated = excluded.updated
+RETURNING id, head, turn, total"""
+SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
+_PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents", "frontiers")
+DELETES = [
+    *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
+    "DELETE FROM muntin_sessions WHERE name = :session",
+]
+
+# Items and entries.
+
+INSERT_ITEMS = _insert(
+    "items",
+    "session, position, turn, kind, run, client, history, transient, time, total, tokens, data",
+)
+RECOUNT = "UPDATE muntin_items SET tokens = :counted WHERE session = :sid AND position = :at"
+REACH = f"""
+SELECT {_ITEM} FROM muntin_items i
+WHERE session = {_SID}
+    AND total > (SELECT total FROM muntin_sessions WHERE name = :session) - :weight
+ORDER BY total, position LIMIT 1"""
+INSERT_ENTRY = _insert("entries", "session, entry, position, ended")
+END_ENTRY = """
+UPDATE muntin_entries SET ended = :at WHERE session = :sid AND entry = :name AND ended IS NULL"""
+_VERSIONS = f"""
+SELECT {_ITEM} FROM muntin_entries e
+JOIN muntin_items i ON i.session = e.session AND i.position = e.position
+WHERE e.session = {_SID} AND """
+LIVE = f"{_VERSIONS} ended IS NULL ORDER BY e.position"
+VERSIONS = f"{_VERSIONS} entry = :name ORDER BY e.position"
+
+
+@cache
+def read(view: View, given: frozenset[str]) -> str:
+    """Return the statement that reads the items which a combination of limits leaves."""
+    # With a bound on positions, that on turns must not lure the database to the other index.
+    turn = "i.turn + 0" if "after" in given else "i.turn"
+    limits = {
+        "after": "position > :after",
+        "before": "position < :before",
+        "first_turn": f"{turn} >= :first_turn",
+        "last_turn": f"{turn} <= :last_turn",
+        "settled": "(t.status != 'failed' OR i.turn >= :settled)",
+    }
+    wanted = [f"i.session = {_SID}"]
+    wanted += [clause for name, clause in limits.items() if name in given]
+    if view != "all":
+        wanted.append(view)  # a column of its own
+    joined = order = ""
+    if "settled" in given:
+        joined = " JOIN muntin_turns t ON t.session = i.session AND t.number = i.turn"
+    if "newest" in given:
+        order = " ORDER BY position DESC LIMIT :newest"
+    elif "oldest" in given:
+        order = " ORDER BY position LIMIT :oldest"
+    return f"SELECT {_ITEM} FROM muntin_items i{joined} WHERE {' AND '.join(wanted)}{order}"
+
+
+# Turns and leases.
+
+INSERT_TURNS = _insert("turns", "session, number, status, first, owner, until")
+ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
+TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
+UNSETTLED = f"{_TURN} WHERE session = :sid AND {_UNSETTLED} ORDER BY number"
+WAITING = f"""
+SELECT name FROM muntin_sessions
+WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
+ORDER BY name LIMIT :newest"""
+TAKE = """
+UPDATE muntin_turns
+SET status = 'open', owner = :holder, until = :lease, resumable = :resumable
+WHERE session = :sid AND number = :turn"""
+# Of a turn that is the owner's, or nobody's.
+HOLD = """
+UPDATE muntin_turns SET status = 'open', owner = :holder, until = :lease
+WHERE session = :sid AND number = :turn AND (owner IS NULL OR owner = :holder) RETURNING number"""
+RENEW = f"""
+UPDATE muntin_turns SET until = :lease
+WHERE session = {_SID} AND number = :turn AND owner = :holder RETURNING number"""
+_SETTLE = f"""
+UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL
+WHERE session = {_SID} AND number = :turn"""
+SETTLE = f"{_SETTLE} RETURNING number"
+SETTLE_OWN = f"{_SETTLE} AND owner = :holder RETURNING number"
+END_TURN = "UPDATE muntin_turns SET status = :state WHERE session = :sid AND number = :turn"
+# Not for others to end where someone works on it.
+END_FREE_TURN = f"{END_TURN} AND (owner IS NULL OR status != 'open')"
+
+
+@cache
+def turns(*, state: bool, newest: bool) -> str:
+    """Return the statement that reads the turns of a session, the newest first."""
+    wanted = " AND status = :state" if state else ""
+    most = " LIMIT :newest" if newest else ""
+    return f"{_TURN} WHERE session = {_SID}{wanted} ORDER BY number DESC{most}"
+
+
+# Reports, their contents, frontiers.
+
+PUT_REPORT = """
+INSERT INTO muntin_reports (session, turn, step, time, report, plan)
+VALUES (:sid, :turn, :step, :time, :report, :plan)
+ON CONFLICT (session, turn, step) DO UPDATE SET
+    time = excluded.time, report = excluded.report, plan = excluded.plan"""
+REPORTS = f"""
+SELECT turn, step, time, report, plan FROM muntin_reports
+WHERE session = {_SID} AND turn >= :first AND turn <= :last ORDER BY turn, step"""
+# The newest but n.
+NTH_REPORT = """
+SELECT turn, step, time FROM muntin_reports WHERE session = :sid
+ORDER BY turn DESC, step DESC LIMIT 1 OFFSET :n"""
+_UP_TO = "WHERE session = :sid AND (turn < :turn OR turn = :turn AND step <= :step)"
+DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"
+# All in one statement: a window has hundreds.
+INSERT_NAMES = """
+INSERT INTO muntin_report_contents (session, turn, step, hash)
+SELECT :sid, :turn, :step, value FROM json_each(:names)"""
+# Of the report of a step, which is put again.
+DROP_OWN_NAMES = """
+DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""
+DROP_NAMES = f"DELETE FROM muntin_report_contents {_UP_TO}"
+INSERT_CONTENTS = f"""
+{_insert("contents", "session, kind, hash, turn, data")} ON CONFLICT DO NOTHING"""
+CONTENT = f"""
+SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :key"""
+# What only reports named that are gone. EXCEPT, because of the other ways to say it each is
+# quadratic on one of the databases.
+DROP_CONTENTS = """
+DELETE FROM muntin_contents WHERE session = :sid AND kind = 'report' AND hash IN (
+    SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report' AND turn <= :turn
+    EXCEPT SELECT hash FROM muntin_report_contents WHERE session = :sid)"""
+DROP_SOURCES = """
+DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < :turn"""
+PUT_FRONTIER = """
+INSERT INTO muntin_frontiers (session, line, data) VALUES (:sid, :line, :data)
+ON CONFLICT (session, line) DO UPDATE SET data = excluded.data"""
+FRONTIER = f"SELECT data FROM muntin_frontiers WHERE session = {_SID} AND line = :line"

@@ -1,0 +1,351 @@
+"""A store in SQLite or PostgreSQL, written once: the same statements serve both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from muntin.core.checks import check_size
+from muntin.timeline.items import (
+    ContentKind,
+    Draft,
+    Item,
+    Record,
+    SessionInfo,
+    Status,
+    Turn,
+    check_session_id,
+    from_microseconds,
+    to_microseconds,
+)
+from muntin.timeline.store.protocols import View
+from muntin.timeline.store.rows import (
+    no_session,
+    to_ascii_json,
+    to_info,
+    to_items,
+    to_tokens,
+    to_turn,
+)
+from muntin.timeline.store.sql import statements as sql
+from muntin.timeline.store.sql.appending import Appending
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.schema import MIGRATIONS
+from muntin.timeline.store.sql.transaction import Transaction
+from muntin.timeline.turns import choose
+
+# Of so many sessions it is remembered which contents are kept.
+_REMEMBERED = 100
+# The largest number both databases take.
+_MOST = 2**62
+
+
+class SqlStore:
+    """A store in an SQLite file or a PostgreSQL database."""
+
+    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
+        self.database = Database(url, create=create, lazy=lazy)
+        # The newest report put here of each session, and the contents that it needs.
+        self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
+
+    @property
+    def name(self) -> str:
+        """The address of the store as errors show it, without a password."""
+        return self.database.name
+
+    @property
+    def version(self) -> int:
+        """The version of its tables."""
+        return len(MIGRATIONS)
+
+    # Timelines.
+
+    def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> list[Item]:
+        """Append all drafts in one transaction and return them as items."""
+        check_session_id(session)
+        if not drafts:
+            return []
+        return self.database.transact(Appending(session, drafts, owner, until).write)
+
+    def read(
+        self,
+        session: str,
+        *,
+        view: View = "all",
+        after: int = 0,
+        before: int | None = None,
+        first_turn: int = 0,
+        last_turn: int | None = None,
+        settled: int | None = None,
+        newest: int | None = None,
+        oldest: int | None = None,
+    ) -> list[Item]:
+        """Return items by position, the oldest first."""
+        check_session_id(session)
+        given = {
+            "after": after or None,
+            "before": before,
+            "first_turn": first_turn or None,
+            "last_turn": last_turn,
+            "settled": settled,
+            "newest": newest,
+            "oldest": oldest,
+        }
+        values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
+        statement = sql.read(view, frozenset(values))
+        rows = self.database.query(statement, session=session, **values)
+        items = to_items(rows, self.name)
+        return items[::-1] if newest is not None else sorted(items, key=lambda i: i.position)
+
+    def reach(self, session: str, weight: int) -> Item | None:
+        """Return the oldest item that the newest items of this weight reach back to."""
+        check_session_id(session)
+        check_size(weight, "weight")
+        rows = self.database.query(sql.REACH, session=session, weight=min(weight, _MOST))
+        return next(iter(to_items(rows, self.name)), None)
+
+    def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
+        """Add token counts, by position and tokenizer, to items already appended."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            for position, tokens in counts.items():
+                rows = sql.read("all", frozenset(("after", "before")))
+                found = tx.all(rows, session=session, after=position - 1, before=position + 1)
+                for item in to_items(found, self.name):
+                    merged = {**item.tokens, **tokens}
+                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=to_tokens(merged))
+
+        self.database.transact(write)
+
+    def entries(self, session: str, id: str | None = None) -> list[Item]:
+        """Return the items of the live entries by position; with an id, all its versions."""
+        check_session_id(session)
+        if id is None:
+            return to_items(self.database.query(sql.LIVE, session=session), self.name)
+        rows = self.database.query(sql.VERSIONS, session=session, name=id)
+        return to_items(rows, self.name)
+
+    def turns(
+        self, session: str, *, status: Status | None = None, newest: int | None = None
+    ) -> list[Turn]:
+        """Return the turns, the newest first."""
+        check_session_id(session)
+        values: dict[str, Any] = {} if status is None else {"state": status}
+        if newest is not None:
+            values["newest"] = min(newest, _MOST)
+        statement = sql.turns(state=status is not None, newest=newest is not None)
+        rows = self.database.query(statement, session=session, **values)
+        return [to_turn(row) for row in rows]
+
+    def turn(self, session: str, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        check_session_id(session)
+        rows = self.database.query(sql.ONE_TURN, session=session, turn=number)
+        return to_turn(rows[0]) if rows else None
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return sessions in the order of their ids, from the first behind `after`."""
+        check_size(limit, "limit")
+        rows = self.database.query(sql.LIST_SESSIONS, last=after or "", newest=min(limit, _MOST))
+        return [to_info(row) for row in rows]
+
+    def session(self, session: str) -> SessionInfo | None:
+        """Return what is known of one session, or None."""
+        rows = self.database.query(sql.ONE_SESSION, session=check_session_id(session))
+        return to_info(rows[0]) if rows else None
+
+    def delete(self, session: str) -> None:
+        """Remove a session with all that belongs to it; an unknown one is no error."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            for statement in sql.DELETES:
+                tx.run(statement, session=session)
+
+        self.database.transact(write)
+
+    # Leases.
+
+    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+        """Set the status of a turn and release it; with `by`, only if that is its owner."""
+        values = {"session": check_session_id(session), "turn": turn, "state": status}
+        statement = sql.SETTLE
+        if by is not None:
+            statement, values["holder"] = sql.SETTLE_OWN, by
+        return bool(self.database.transact(lambda tx: tx.all(statement, **values)))
+
+    def take(
+        self,
+        session: str,
+        owner: str,
+        until: datetime,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
+    ) -> Turn | None:
+        """Take the next turn that waits, or was given up, and become its owner."""
+        check_session_id(session)
+        lease = to_microseconds(until)
+
+        def write(tx: Transaction) -> Turn | None:
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            rows = tx.all(sql.UNSETTLED, sid=sid) if sid is not None else []
+            turn, lost = choose([to_turn(row) for row in rows], number, datetime.now(UTC))
+            for each in lost:
+                tx.run(sql.END_TURN, sid=sid, turn=each, state="failed")
+            if turn is None:
+                return None
+            held = {"holder": owner, "lease": lease, "resumable": resumable}
+            tx.run(sql.TAKE, sid=sid, turn=turn.number, **held)
+            return replace(turn, status="open", owner=owner, until=until, resumable=resumable)
+
+        return self.database.transact(write)
+
+    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+        """Renew the lease of a turn; False if it is no longer the owner's."""
+        values = {"session": check_session_id(session), "turn": turn, "holder": owner}
+        values["lease"] = to_microseconds(until)
+        return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
+
+    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
+        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+        page = {"last": after or "", "newest": limit}
+        return [name for (name,) in self.database.query(sql.WAITING, **page)]
+
+    # The archive.
+
+    def put_report(
+        self,
+        session: str,
+        record: Record,
+        contents: Mapping[str, str],
+        *,
+        names: Collection[str],
+        keep: int,
+        frontiers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
+        check_session_id(session)
+        last, named = self._named.pop(session, (None, frozenset()))
+        place = (record.turn, record.step, to_microseconds(record.time))
+
+        def write(tx: Transaction) -> int:
+            sid = self._sid(tx, session)
+            # Most of a window was in the one before: what its report names is kept as long as it.
+            newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
+            known = named if newest and last == (sid, *newest[0]) else ()
+            new = {key: data for key, data in contents.items() if key not in known}
+            _put_contents(tx, sid, "report", record.turn, new)
+            _put_report(tx, sid, record, names)
+            _put_frontiers(tx, sid, frontiers or {})
+            _forget_reports(tx, sid, keep)
+            return sid
+
+        sid = self.database.transact(write)
+        self._named[session] = ((sid, *place), frozenset(names))
+        if len(self._named) > _REMEMBERED:
+            self._named.pop(next(iter(self._named)), None)
+
+    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+        """Set what the newest window of each line of windows leaves to the next, as JSON."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            _put_frontiers(tx, self._sid(tx, session), frontiers)
+
+        self.database.transact(write)
+
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return the frontier of a line of windows, or None."""
+        check_session_id(session)
+        rows = self.database.query(sql.FRONTIER, session=session, line=line)
+        return rows[0][0] if rows else None
+
+    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
+        """Return the kept reports of these turns, the oldest first."""
+        check_session_id(session)
+        bounds = {"first": first, "last": _MOST if last is None else last}
+        rows = self.database.query(sql.REPORTS, session=session, **bounds)
+        return [
+            Record(turn, step, from_microseconds(time), report, plan)
+            for turn, step, time, report, plan in rows
+        ]
+
+    def put_contents(
+        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
+    ) -> None:
+        """Keep originals of sources; forget those first kept before the turn `forget`."""
+        check_session_id(session)
+
+        def write(tx: Transaction) -> None:
+            sid = self._sid(tx, session)
+            _put_contents(tx, sid, "source", turn, contents)
+            tx.run(sql.DROP_SOURCES, sid=sid, turn=forget)
+
+        self.database.transact(write)
+
+    def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
+        """Return a content by its name, or None."""
+        check_session_id(session)
+        rows = self.database.query(sql.CONTENT, session=session, kind=kind, key=key)
+        return rows[0][0] if rows else None
+
+    def _sid(self, tx: Transaction, session: str) -> int:
+        """Return the number of a session, locked against other writers."""
+        sid: int | None = tx.scalar(sql.SESSION_ID, session=session)
+        if sid is None:
+            raise no_session(self.name, session)
+        return sid
+
+    def close(self) -> None:
+        """Close all connections; the store can be used again and opens new ones."""
+        self.database.close()
+
+    def __enter__(self) -> SqlStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SqlStore({self.name!r})"
+
+
+def _put_contents(
+    tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
+) -> None:
+    rows = [(sid, kind, key, turn, data) for key, data in contents.items()]
+    tx.many(sql.INSERT_CONTENTS, rows)
+
+
+def _put_report(tx: Transaction, sid: int, record: Record, names: Collection[str]) -> None:
+    step = {"sid": sid, "turn": record.turn, "step": record.step}
+    texts = {"report": record.report, "plan": record.plan}
+    tx.run(sql.PUT_REPORT, **step, time=to_microseconds(record.time), **texts)
+    tx.run(sql.DROP_OWN_NAMES, **step)
+    tx.run(sql.INSERT_NAMES, **step, names=to_ascii_json(sorted(set(names))))
+
+
+def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
+    for turn, step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
+        for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
+            tx.run(statement, sid=sid, turn=turn, step=step)
+        # Now and then, because finding out what is no longer named reads all names.
+        if turn % max(1, keep // 10) == 0:
+            tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
+
+
+def _put_frontiers(tx: Transaction, sid: int, frontiers: Mapping[str, str]) -> None:
+    for line, data in frontiers.items():
+        tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)

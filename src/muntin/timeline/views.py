@@ -1,0 +1,171 @@
+"""Views of a session's items: the model's, everything, the client's.
+
+Owns which turns a view shows and how far back it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from muntin.core.checks import check_size
+from muntin.errors import InvalidType
+from muntin.timeline.history import Tokens, Turns
+from muntin.timeline.items import UNSETTLED, Item
+from muntin.timeline.project import default_messages
+from muntin.timeline.store import View
+
+if TYPE_CHECKING:
+    from muntin.timeline.session import Session
+
+Limit: TypeAlias = Turns | Tokens | int
+
+DEFAULT_WINDOW = Turns(50)
+
+
+class Items:
+    """Three views of a session's items: the model's, everything, the client's."""
+
+    def __init__(self, session: Session, window: Turns | Tokens) -> None:
+        self._session = session
+        self._window = check_limit(window, "window")
+
+    def of(self, session: Session) -> Items:
+        """Return the same views of another session object."""
+        return Items(session, self._window)
+
+    def history(self, limit: Limit | None = None) -> list[Item]:
+        """Return what the model may see: whole completed turns, and the turn in flight.
+
+        A number counts turns. The limit narrows the session's window and never widens it.
+        Failed turns are shown until a later one was completed.
+        """
+        limits = [self._window]
+        if limit is not None:
+            limits.append(check_limit(limit, "limit", counts=Turns))
+        turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)
+        tokens = min((each.count for each in limits if isinstance(each, Tokens)), default=None)
+        return self._turns("history", turns, tokens)
+
+    def all(
+        self, limit: Limit | None = None, *, after: int = 0, before: int | None = None
+    ) -> list[Item]:
+        """Return every item, or the newest; a number counts items, `before` turns the page."""
+        return self._view("all", limit, after, before)
+
+    def client(
+        self, limit: Limit | None = None, *, after: int = 0, before: int | None = None
+    ) -> list[Item]:
+        """Return what the client may see; a number counts items, `before` turns the page."""
+        return self._view("client", limit, after, before)
+
+    def _view(self, view: View, limit: Limit | None, after: int, before: int | None) -> list[Item]:
+        if isinstance(limit, Turns | Tokens):
+            turns = limit.count if isinstance(limit, Turns) else None
+            tokens = limit.count if isinstance(limit, Tokens) else None
+            found = self._turns(view, turns, tokens)
+            return [
+                item
+                for item in found
+                if item.position > after and (before is None or item.position < before)
+            ]
+        if limit is not None:
+            check_size(limit, "limit")
+        store, id = self._session.opened(), self._session.id
+        return store.read(id, view=view, after=after, before=before, newest=limit)
+
+    def _turns(self, view: View, turns: int | None, tokens: int | None) -> list[Item]:
+        """Return the newest whole turns within both limits, and all that is in flight."""
+        store, id = self._session.opened(), self._session.id
+        done = store.turns(id, status="completed", newest=max(1, turns or 1))
+        last = done[0].number if done else 0
+        first = done[-1].number if done and turns is not None else 1
+        if turns is not None and turns <= 0:
+            first = last + 1
+        # In flight is what came after the last completed turn, and what is still worked on.
+        early = [
+            turn.number
+            for status in UNSETTLED
+            for turn in store.turns(id, status=status)
+            if turn.number <= last
+        ]
+        flight = store.read(id, view=view, first_turn=last + 1)
+        for number in early:
+            flight += store.read(id, view=view, first_turn=number, last_turn=number)
+        if first > last:
+            past = []
+        elif tokens is None:
+            past = self._past(view, first, last, early)
+        else:
+            past = self._by_tokens(view, tokens, first, last, early, flight)
+        return sorted(past + flight, key=lambda item: item.position)
+
+    def _past(self, view: View, first: int, last: int, early: Collection[int]) -> list[Item]:
+        """Return the items of completed turns."""
+        store, id = self._session.opened(), self._session.id
+        found = store.read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
+        return [item for item in lasting(found, last) if item.turn not in early]
+
+    def _by_tokens(
+        self,
+        view: View,
+        tokens: int,
+        first: int,
+        last: int,
+        early: Collection[int],
+        flight: list[Item],
+    ) -> list[Item]:
+        """Return the newest completed turns of `tokens` together, and always the newest one."""
+        store, id = self._session.opened(), self._session.id
+        reach = max(1, tokens + sum(self._weigh(flight).values()))
+        while True:
+            oldest = store.reach(id, reach)
+            start = max(first, oldest.turn) if oldest else first
+            found = self._past(view, start, last, early)
+            kept = self._fit(found, tokens)
+            if kept is not None:
+                return kept
+            if start <= first:
+                return found
+            reach *= 2  # hidden items and failed turns weighed in: look further back
+
+    def _fit(self, items: list[Item], tokens: int) -> list[Item] | None:
+        """Return the newest whole turns that fit; None if all of them do."""
+        weights, live = self._weigh(items), self._session.live(items)
+        speaking = {item.turn for item in items if default_messages(item, live)}
+        total, start, spoken = 0, 0, False
+        for turn in sorted(weights, reverse=True):
+            total += weights[turn]
+            if total > tokens and spoken:
+                return [item for item in items if item.turn >= start]
+            # The newest that has any messages stays, however large.
+            start, spoken = turn, spoken or turn in speaking
+        return None
+
+    def _weigh(self, items: list[Item]) -> dict[int, int]:
+        """Return the tokens of each turn; what was not counted yet is, once and for all."""
+        weights: dict[int, int] = {}
+        fresh: dict[int, dict[str, int]] = {}
+        live = self._session.live(items)
+        for item in items:
+            tokens = self._session.count(item, live)
+            weights[item.turn] = weights.get(item.turn, 0) + tokens
+            key = self._session.counter.key(item.message)
+            if key is not None and key not in item.tokens and item.kind != "context_inserted":
+                fresh[item.position] = {key: tokens}
+        if fresh:
+            self._session.opened().count(self._session.id, fresh)
+        return weights
+
+
+def lasting(items: Sequence[Item], last: int) -> list[Item]:
+    """Leave out what was only meant for a turn that is over."""
+    return [item for item in items if not item.transient or item.turn > last]
+
+
+def check_limit(limit: object, what: str, *, counts: type[Turns] | None = None) -> Turns | Tokens:
+    if isinstance(limit, Turns | Tokens):
+        return limit
+    if counts is not None and isinstance(limit, int) and not isinstance(limit, bool):
+        return counts(limit)
+    raise InvalidType(f"{what} must be Turns(n) or Tokens(n), not {limit!r}")

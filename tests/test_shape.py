@@ -1,0 +1,167 @@
+"""The shape of the tree: sizes, knots, what is private, what is public, what tests mirror."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from os.path import normpath
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+import muntin
+from tests.docs.blocks import DOCUMENTS, name_of
+from tests.paths import ROOT
+from tools.tree import graph, knots, places, read
+
+SOURCE = ROOT / "src" / "muntin"
+# Folders of tests about the whole, which mirror no package.
+WHOLE = {"bench", "docs", "packaging", "reliability"}
+FILES = read(SOURCE)
+TESTS = [
+    path.relative_to(ROOT / "tests")
+    for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    if path.relative_to(ROOT / "tests").parts[0] not in WHOLE
+]
+PACKAGES = sorted(module for module, file in FILES.items() if file.is_package)
+
+# What the library promises to export, beside `muntin.__all__`.
+PROMISED = """
+    Message Attachment ToolCall Input system user assistant tool Budget Slots Window Report History
+    Turns Tokens Exact BudgetExceeded MuntinError
+    prompt context when match generate generate_sync config set_tokenizer CacheOptions
+    App Source Wake ContextEntry generator capability flow Action prompt_file Tool Stepped
+    xml_tag render_tagged_context validate_tag_name normalize_tag_name RESERVED_TAG_NAMES raw
+    aggregate contribute
+    Session Decision SlotReport Breakpoint Frontier
+    MissingExtra PromptFileError TokenizerError UnknownModel
+"""
+
+# Test modules about other modules than the one they are named after, and which; `*` is each beside
+# them. A row is a claim: look here for the tests of a module, and for a home of a new test.
+SUBJECTS = {
+    "test_doors.py": "composer settings",
+    "test_examples.py": "",
+    "test_import.py": "__main__ errors",
+    "test_shape.py": "",
+    "cli/test_demo.py": "recording",
+    "cli/test_sessions.py": "session_tables",
+    "core/test_message.py": "parts",
+    "core/test_text.py": "checks",
+    "core/planning/test_oracle.py": "*",
+    "core/planning/test_properties.py": "*",
+    "core/planning/test_worked_cases.py": "decide givers trim render explain window",
+    "inspector/test_browser.py": "server data changes",
+    "inspector/test_security.py": "server plans",
+    "prompts/test_budget.py": "definition gathered",
+    "prompts/test_files.py": "liquid",
+    "prompts/test_plans.py": "definition generation gathered",
+    "providers/test_keys.py": "client names sdks",
+    "providers/wire/test_decode.py": "* ../model",
+    "providers/wire/test_golden.py": "*",
+    "providers/wire/test_golden_sent.py": "*",
+    "providers/wire/test_not_carried.py": "common media",
+    "providers/wire/test_streams.py": "*",
+    "providers/wire/test_wire.py": "*",
+    "runtime/generators/test_plans.py": "call",
+    "runtime/test_crash.py": "wakes recorded_run active_turn",
+    "runtime/test_many_processes.py": "wakes turn_queue in_store",
+    "runtime/test_stepped_doors.py": "reports recorded_run",
+    "runtime/test_strategies.py": "conversation app",
+    "runtime/test_use_context.py": "sources entity_agent",
+    "testing/test_scripted_model.py": "../testing",
+    "testing/test_survives.py": "../testing",
+    "timeline/store/test_conformance.py": "* conformance/* sql/*",
+    "timeline/store/sql/test_migration.py": "schema",
+    "timeline/test_files.py": "lines",
+    "timeline/test_session.py": "open_turn turns",
+    "timeline/test_counted_once.py": "session past",
+    "timeline/test_windows.py": "session views history past",
+}
+
+
+def imported(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the modules of ours that a text imports, each with the names it takes from there."""
+    for module, names in re.findall(
+        r"^ *from (muntin[\w.]*) import (\([^)]*\)|.*)$", text, re.MULTILINE
+    ):
+        yield module, re.findall(r"(\w+)(?: as \w+)?(?=[\s,)]|$)", names.partition("#")[0])
+    for module in re.findall(r"^ *import (muntin[\w.]*)", text, re.MULTILINE):
+        yield module, []
+
+
+def test_no_module_uses_what_is_private_to_another():
+    assert places(FILES)["private accesses"] == []
+
+
+def test_above_the_core_only_the_composer_makes_slots():
+    made = [each for each in places(FILES)["composers"] if each.endswith("Slots(")]
+    assert [each for each in made if not each.startswith(("core/", "composer.py"))] == []
+
+
+def test_only_the_core_makes_a_counter():
+    made = [each for each in places(FILES)["composers"] if each.endswith("Counter(")]
+    assert [each for each in made if not each.startswith("core/")] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_lists_what_it_shows_and_shows_it(package):
+    module = import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        getattr(module, name)
+
+
+def test_every_folder_of_the_source_is_a_package():
+    for folder in {path.parent for path in SOURCE.rglob("*.py")}:
+        assert (folder / "__init__.py").exists(), folder
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *sorted((ROOT / "examples").glob("*.py"))], ids=name_of
+)
+def test_users_are_shown_no_import_deeper_than_a_package(document: Path):
+    for module, names in imported(document.read_text(encoding="utf-8")):
+        is_top = module.count(".") == 1
+        assert module in PACKAGES or (is_top and module in FILES), f"{module} is not for users"
+        shown = getattr(import_module(module), "__all__", names)
+        for name in names:
+            assert module == "muntin" or name in shown, f"{module} does not show {name}"
+
+
+def test_every_promised_name_is_importable_from_the_top():
+    assert 45 <= len(muntin.__all__) <= 55
+    for name in {*PROMISED.split(), *muntin.__all__}:
+        getattr(muntin, name)
+
+
+def test_no_file_has_five_hundred_lines():
+    lines = {file.path: len(file.text.splitlines()) for file in FILES.values()}
+    assert {path: count for path, count in lines.items() if count >= 500} == {}
+
+
+def test_no_more_than_four_modules_need_each_other():
+    assert [knot for knot in knots(graph(FILES, late=False)) if len(knot) > 4] == []
+
+
+def test_every_test_module_is_named_after_its_module_or_its_subject_is_known():
+    modules = {Path(file.path).with_suffix("").as_posix() for file in FILES.values()}
+    folders = modules | {Path(module).parent.as_posix() for module in modules}
+    strange = []
+    for test in TESTS:
+        assert test.parent.as_posix() in folders, f"tests/{test.parent} mirrors nothing"
+        mirrors = (test.parent / test.stem.removeprefix("test_")).as_posix() in modules
+        if not mirrors and test.as_posix() not in SUBJECTS:
+            strange.append(test.as_posix())
+    assert strange == []
+
+
+def test_every_module_has_a_test_module_that_is_about_it():
+    assert set(SUBJECTS) <= {test.as_posix() for test in TESTS}
+    about = [(test.parent / test.stem.removeprefix("test_")).as_posix() for test in TESTS]
+    for test, subjects in SUBJECTS.items():
+        about += [normpath(Path(test).parent / module) for module in subjects.split()]
+    modules = {file.path.removesuffix(".py") for file in FILES.values() if not file.is_package}
+    missing = [m for m in modules if not any(PurePosixPath("/", m).match(f"/{a}") for a in about)]
+    assert sorted(missing) == []
