@@ -1,365 +1,37 @@
 """A slow, readable oracle for the planner: it lists every legal window and picks the right one.
 
-It shares no code with the planner. A text counts its characters; a message costs a constant more.
-
-How it works. A *state* of a slot says for each of its messages how many characters are left
-(None: the message is gone). All states are listed and those the rules forbid are struck out, so
-what remains of a slot is every way it may look. All combinations of such states are windows. A
-window is *fair* if nothing is missing from a slot while one that must give before it could still
-give. Of the fair windows that fit, the rules demand the largest; the oracle checks that it
-contains every other one, so the demand is never a matter of taste.
+It shares no code with the planner. All combinations of the slots' states are windows. A window is
+*fair* if nothing is missing from a slot while one that must give before it could still give. Of the
+fair windows that fit, the rules demand the largest; the oracle checks that it contains every other
+one, so the demand is never a matter of taste.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from itertools import combinations, product
-from math import floor, inf
+from math import inf
 
-from muntin import Input, Message
+from muntin import Message
+from tests.core.planning.oracle_slots import (
+    Fate,
+    Given,
+    Place,
+    State,
+    Verdict,
+    all_states,
+    amount,
+    apply_caps,
+    legal,
+    places,
+    protect,
+    set_limits,
+    set_priorities,
+)
 
-NO_RESULT = "(no result was recorded)"
-TIERS = ("pinned", "stable", "slow-changing", "volatile")
-
-State = tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class Given:
-    """What one `Slots.add` call was given, as plain data."""
-
-    name: str
-    content: str | Input | Message | Sequence[Message] | None
-    priority: int = field(default=0, kw_only=True)
-    max_ratio: float = field(default=1.0, kw_only=True)
-    min_ratio: float = field(default=0.0, kw_only=True)
-    min_tokens: int = field(default=0, kw_only=True)
-    position: int | None = field(default=None, kw_only=True)
-    role: str | None = field(default=None, kw_only=True)
-    trim_behavior: str = field(default="message", kw_only=True)
-    max_tokens: int | None = field(default=None, kw_only=True)
-    tier: str | None = field(default=None, kw_only=True)
-    keep: str = field(default="tail", kw_only=True)
-    required: bool = field(default=False, kw_only=True)
-
-    def messages(self) -> list[Message]:
-        """Rule 1: what the content stands for."""
-        content = self.content
-        role = self.role or ("system" if self.name == "system" else "user")
-        if isinstance(content, str):
-            return [Message(role, content)] if content else []  # type: ignore[arg-type]
-        if isinstance(content, Input):
-            return [Message(role, content.text)] if content.text else []  # type: ignore[arg-type]
-        if content is None:
-            return []
-        listed = [content] if isinstance(content, Message) else content
-        # An empty text adds nothing; an empty result still answers its call.
-        return [m for m in listed if m.text or m.tool_calls or m.tool_call_id is not None]
-
-    @property
-    def is_input(self) -> bool:
-        """Rule 1: the current input."""
-        return self.name == "input" or isinstance(self.content, Input)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the rules demand: the texts that are left, in order, and the two flags."""
-
-    messages: tuple[Message, ...]
-    over_budget: bool
-    fallback: bool
-
-
-@dataclass
-class Unit:
-    """What goes together: one message, or the members that one tool group has in one slot."""
-
-    members: list[int]
-    group: int | None  # of a tool group that reaches into other slots
-
-
-class Place:
-    """One slot in its place in the window, with everything the rules say about it."""
-
-    def __init__(self, given: Given, messages: list[Message], costs: list[int]) -> None:
-        self.given = given
-        self.messages = messages
-        self.fixed = costs  # what each message costs beside its text
-        self.lengths = [len(m.text) for m in messages]
-        self.full: State = tuple(self.lengths)
-        self.units: list[Unit] = []  # in the order in which they give
-        self.cap = self.floor = 0.0
-        self.capped: State = self.full
-        self.protected: set[int] = set()
-        self.priority = given.priority
-
-    def size(self, state: State) -> int:
-        return sum(self.fixed[i] + kept for i, kept in enumerate(state) if kept is not None)
-
-    @property
-    def by_char(self) -> bool:
-        return self.given.trim_behavior == "char"
-
-    def text_is_empty(self, state: State, unit: Unit) -> bool:
-        return all(not state[i] for i in unit.members)
-
-
-# -- the states of one slot ------------------------------------------------------------------
-
-
-def all_states(place: Place) -> Iterator[State]:
-    """List every state in which at most one text ends in the middle (each message: gone, empty,
-    one character, whole; one of them: anything)."""
-    ends = [{None, 0, min(1, n), n} for n in place.lengths]
-    yield from set(product(*ends))
-    for i, n in enumerate(place.lengths):
-        for kept in range(2, n):
-            yield from product(*ends[:i], {kept}, *ends[i + 1 :])
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What becomes of a tool group that reaches into several slots, as one slot sees it.
-
-    `alive`: it is in the window. `ours`: this slot may end it, or did, in its turn. `held`: it
-    cannot die of empty texts here, because a text of it is left in another slot or because it
-    may not die at all. `empty`: no text of it is left in this slot.
-    """
-
-    alive: bool
-    ours: bool
-    held: bool = False
-    empty: bool = False
-
-
-def legal(place: Place, state: State, fates: dict[int, Fate], top: State) -> bool:
-    """Say whether the rules allow this slot to look like this; `top` is what it looked like."""
-    if any(
-        kept is not None and (was is None or kept > was)
-        for kept, was in zip(state, top, strict=True)
-    ):
-        return False
-    if any(state[i] != top[i] for i in place.protected):
-        return False  # rules 7 and 8: neither dropped nor trimmed
-    turn: list[Unit] = []
-    for unit in place.units:
-        gone = [state[i] is None for i in unit.members]
-        if any(gone) != all(gone):
-            return False  # groups live and die together
-        if place.given.is_input and any(
-            kept is None or (kept == 0 and place.lengths[i])
-            for i, kept in ((i, state[i]) for i in unit.members)
-        ):
-            return False  # the current input is never dropped, at least a character stays
-        if unit.group is not None:
-            fate = fates[unit.group]
-            if fate.alive == gone[0]:
-                return False
-            if not fate.alive and not fate.ours:
-                continue  # it went because its group went elsewhere: not this slot's turn
-            if fate.alive and not fate.ours and not place.by_char:
-                if not _whole(place, state, unit):
-                    return False
-                continue  # it may not go, because another slot may not lose its part
-        whole = _whole(place, state, unit)
-        if not gone[0] and not whole and not _cut_well(place, state, unit, fates):
-            return False
-        turn.append(unit)
-    if place.given.trim_behavior == "slot" and not place.given.is_input:
-        free = [i for unit in turn for i in unit.members if i not in place.protected]
-        return len({state[i] is None for i in free}) <= 1
-    # Oldest first: what gave before the boundary gave all it has, what comes after it is whole.
-    return not turn or any(
-        all(_spent(place, state, unit, fates) for unit in turn[:boundary])
-        and all(_whole(place, state, unit) for unit in turn[boundary + 1 :])
-        for boundary in range(len(turn))
-    )
-
-
-def _whole(place: Place, state: State, unit: Unit) -> bool:
-    return all(state[i] == place.lengths[i] for i in unit.members)
-
-
-def _spent(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) -> bool:
-    """Say whether a unit has nothing left to give."""
-    if place.given.is_input:
-        return all(state[i] == min(1, place.lengths[i]) for i in unit.members)
-    if all(state[i] is None for i in unit.members):
-        return True
-    return (
-        place.by_char
-        and unit.group is not None
-        and fates[unit.group].held
-        and place.text_is_empty(state, unit)
-    )
-
-
-def _cut_well(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) -> bool:
-    """Say whether a unit that is there but not whole may be cut, and is cut in the right place."""
-    is_group = bool(
-        len(unit.members) > 1
-        or unit.group is not None
-        or place.messages[unit.members[0]].tool_calls
-    )
-    held = unit.group is not None and fates[unit.group].held
-    if place.text_is_empty(state, unit) and not (is_group and held):
-        return False  # cut to nothing is gone
-    order = unit.members if _from_oldest(place) else unit.members[::-1]
-    if not place.given.is_input and not any(
-        all(not state[i] for i in order[:k])
-        and all(state[i] == place.lengths[i] for i in order[k + 1 :])
-        for k in range(len(order))
-    ):
-        return False
-    if place.by_char or place.given.is_input:
-        return True
-    without = tuple(None if i in unit.members else kept for i, kept in enumerate(state))
-    # A boundary message is cut only because dropping it whole would cross the floor.
-    return place.given.trim_behavior == "message" and place.size(without) < place.floor
-
-
-def _from_oldest(place: Place) -> bool:
-    return not (place.by_char and place.given.keep == "head")
-
-
-# -- the window as given ---------------------------------------------------------------------
-
-
-def arrange(slots: Sequence[Given]) -> list[Given]:
-    """Rule 2: the order of the slots in the window."""
-    tiered = any(slot.tier for slot in slots)
-
-    def key(slot: Given) -> tuple[int, float]:
-        tier = TIERS.index(slot.tier or "volatile") if tiered else 0
-        return tier, inf if slot.position is None else slot.position
-
-    return sorted(slots, key=key)
-
-
-def places(slots: Sequence[Given], overhead: int) -> list[Place]:
-    """Find the tool groups, leave out orphaned results, and count."""
-    ordered = arrange(slots)
-    group_of: dict[tuple[int, int], int] = {}
-    callers: dict[str, int] = {}
-    answered: set[str] = set()
-    orphans: set[tuple[int, int]] = set()
-    for s, slot in enumerate(ordered):
-        for m, message in enumerate(slot.messages()):
-            if message.tool_calls:
-                group_of[s, m] = len(group_of)  # a number no other group has
-                callers |= {call.id: group_of[s, m] for call in message.tool_calls}
-            if message.tool_call_id is not None:
-                if message.tool_call_id in callers:
-                    group_of[s, m] = callers[message.tool_call_id]
-                    answered.add(message.tool_call_id)
-                else:
-                    orphans.add((s, m))
-    found = []
-    for s, slot in enumerate(ordered):
-        kept = [(m, x) for m, x in enumerate(slot.messages()) if (s, m) not in orphans]
-        costs = [
-            overhead
-            + sum(len(c.name) + len(c.arguments) for c in x.tool_calls)
-            + sum(overhead + len(NO_RESULT) for c in x.tool_calls if c.id not in answered)
-            for _, x in kept
-        ]
-        place = Place(slot, [x for _, x in kept], costs)
-        units: dict[object, Unit] = {}
-        for i, (m, _) in enumerate(kept):
-            group = group_of.get((s, m))
-            crosses = any(g == group and t != s for (t, _), g in group_of.items())
-            key = ("alone", i) if group is None else group
-            units.setdefault(key, Unit([], group if crosses else None)).members.append(i)
-        listed = list(units.values())
-        if not _from_oldest(place):
-            listed.reverse()
-        # In a slot that mixes them, system messages give last.
-        system = [u for u in listed if place.messages[u.members[0]].role == "system"]
-        place.units = [u for u in listed if u not in system] + system
-        found.append(place)
-    return found
-
-
-def set_limits(window: list[Place], budget: int, *, fallback: bool) -> None:
-    """Rule 3, and in fallback rule 4: ceilings and floors."""
-    for place in window:
-        given = place.given
-        asked = given.max_ratio < 1 or given.max_tokens is not None
-        most = inf if given.max_tokens is None else given.max_tokens
-        # Without a ratio asked for, `max_tokens` alone is the ceiling.
-        share = floor(budget * Fraction(str(given.max_ratio))) if given.max_ratio < 1 else inf
-        ratio = min(Fraction(str(given.min_ratio)), Fraction(str(given.max_ratio)))
-        wanted = max(given.min_tokens, floor(budget * ratio))
-        cap = min(max(share, given.min_tokens), most) if asked else inf
-        place.floor = min(wanted, cap)
-        place.cap = cap
-        if fallback:
-            place.cap = min(share, most) if asked else inf
-            place.floor = min(place.floor, place.cap)
-
-
-def apply_caps(window: list[Place]) -> None:
-    """Rule 3: each slot becomes the largest of its legal states within its ceiling."""
-    for place in window:
-        place.capped = place.full
-        place.protected = set()
-    dead: set[int] = set()
-    for place in window:
-        if place.size(place.full) <= place.cap:
-            continue
-        crossing = [u.group for u in place.units if u.group is not None]
-        states = [
-            (state, died)
-            for count in range(len(crossing) + 1)
-            for died in combinations(crossing, count)
-            for fates in [{g: Fate(g not in died, ours=True, held=True) for g in crossing}]
-            for state in set(all_states(place))
-            if legal(place, state, fates, place.full)
-        ]
-        fitting = [x for x in states if place.size(x[0]) <= place.cap]
-        if fitting:
-            place.capped, died = max(fitting, key=lambda x: _amount(x[0]))
-        else:  # only the input cannot be cut to nothing
-            place.capped, died = min(states, key=lambda x: _amount(x[0]))
-        dead |= set(died)
-    for place in window:
-        for unit in place.units:
-            if unit.group in dead:
-                place.capped = tuple(
-                    None if i in unit.members else kept for i, kept in enumerate(place.capped)
-                )
-
-
-def _amount(state: State) -> tuple[int, int]:
-    there = [kept for kept in state if kept is not None]
-    return sum(there), len(there)
-
-
-def protect(window: list[Place]) -> None:
-    """Rules 7 and 8: what is neither dropped nor trimmed."""
-    calm = all(place.given.priority == 0 for place in window if place.messages)
-    for place in window:
-        place.protected = {
-            i
-            for i, message in enumerate(place.messages)
-            if place.given.required or (calm and message.role == "system")
-        }
-
-
-def set_priorities(window: list[Place]) -> None:
-    """Rule 5: an input slot of priority 0 takes the highest of any non-system slot."""
-    others = [p for p in window if any(m.role != "system" for m in p.messages)]
-    highest = max((p.given.priority for p in others), default=0)
-    for place in window:
-        place.priority = place.given.priority
-        if place.given.is_input and not place.given.priority:
-            place.priority = max(0, highest)
-
-
-# -- windows ---------------------------------------------------------------------------------
+# What a provider that wants a user first gets, where the window has none.
+LEAD = len("(earlier messages omitted)")
 
 
 @dataclass(frozen=True)
@@ -379,6 +51,8 @@ class Look:
 def looks(place: Place, fates: dict[int, Fate]) -> list[Look]:
     """List what a slot may look like, given the fates of the tool groups it shares."""
     everything = set(all_states(place))
+    if place.joined:  # a part of a joined text is kept or dropped
+        everything = {place.capped, tuple(None for _ in place.capped)}
     alive = [g for g, fate in fates.items() if fate.alive]
     mortal = [g for g in alive if fates[g].ours and not (place.by_char and fates[g].held)]
     here = [s for s in everything if legal(place, s, fates, place.capped)]
@@ -394,7 +68,7 @@ def looks(place: Place, fates: dict[int, Fate]) -> list[Look]:
         for i in unit.members
     }
     start = tuple(None if i in lost else kept for i, kept in enumerate(place.capped))
-    brink = max((s for s in reach if place.size(s) <= place.floor), key=_amount, default=None)
+    brink = max((s for s in reach if place.size(s) <= place.floor), key=amount, default=None)
 
     def depth(state: State) -> int:
         if state == start:
@@ -491,20 +165,42 @@ def _fates_of(window: list[Place], group: int) -> list[dict[int, Fate]]:
     return found
 
 
-def judge(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> Verdict:
-    """Return what the rules demand of a window of `budget` tokens."""
+def judge(
+    slots: Sequence[Given], budget: int, *, overhead: int = 0, user_first: bool = False
+) -> Verdict:
+    """Return what the rules demand of a window of `budget` tokens.
+
+    Where a user must come first, the largest goal is looked for at which the window does not need
+    a lead, or leaves room for it.
+    """
+    goal = budget
+    while True:
+        verdict, size = _judge(slots, budget, goal, overhead)
+        lead = overhead + LEAD if user_first and _needs_lead(verdict.messages) else 0
+        if not lead or size > goal or size + lead <= budget:
+            return replace(verdict, over_budget=verdict.over_budget or size + lead > budget)
+        goal = size - 1  # until then nothing changes
+
+
+def _needs_lead(messages: Sequence[Message]) -> bool:
+    roles = [message.role for message in messages if message.role != "system"]
+    return bool(roles) and roles[0] != "user"
+
+
+def _judge(slots: Sequence[Given], budget: int, goal: int, overhead: int) -> tuple[Verdict, int]:
+    """Return what the rules demand of a window that is to fit `goal`, and its size."""
     window = places(slots, overhead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
     apply_caps(window)
     protect(window)
-    fallback = sum(_need(place) for place in window) > budget
+    fallback = sum(_need(place) for place in window) > goal
     if fallback:
         set_limits(window, budget, fallback=True)
         apply_caps(window)
         protect(window)
     found = set(fair_windows(window))
-    fitting = [w for w in found if _size(window, w) <= budget]
+    fitting = [w for w in found if _size(window, w, overhead) <= goal]
     if fitting:
         best = max(fitting, key=_extent)
         assert all(_contains(best, other) for other in fitting), "the rules leave a choice"
@@ -517,7 +213,9 @@ def judge(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> Verdict:
             for place, state in zip(window, best, strict=True)
         )
         over_budget = True
-    return Verdict(_texts(window, best), over_budget, fallback)
+    size = _size(window, best, overhead)
+    over_budget = over_budget and (size > budget or budget == 0)
+    return Verdict(texts(window, best), over_budget, fallback), size
 
 
 def _need(place: Place) -> float:
@@ -525,12 +223,23 @@ def _need(place: Place) -> float:
     return max(min(place.floor, place.size(place.capped)), place.size(safe))
 
 
-def _size(window: list[Place], states: Sequence[State]) -> int:
-    return sum(place.size(state) for place, state in zip(window, states, strict=True))
+def _size(window: list[Place], states: Sequence[State], overhead: int) -> int:
+    """Count a window: the slots, and what joining adds to its parts."""
+    size = sum(place.size(state) for place, state in zip(window, states, strict=True))
+    for group in {place.given.group for place in window if place.joined}:
+        members = [
+            place.given.group == group and state != (None,) and state != ()
+            for place, state in zip(window, states, strict=True)
+        ]
+        if any(members):
+            assert group is not None
+            assert group.join is not None
+            size += overhead + len(group.join) * (sum(members) - 1)
+    return size
 
 
 def _extent(states: Sequence[State]) -> tuple[int, int]:
-    amounts = [_amount(state) for state in states]
+    amounts = [amount(state) for state in states]
     return sum(a for a, _ in amounts), sum(b for _, b in amounts)
 
 
@@ -538,13 +247,56 @@ def _contains(large: Sequence[State], small: Sequence[State]) -> bool:
     return all(within(s, t) for s, t in zip(small, large, strict=True))
 
 
-def _texts(window: list[Place], states: Sequence[State]) -> tuple[Message, ...]:
-    texts = []
-    for place, state in zip(window, states, strict=True):
-        for message, kept in zip(place.messages, state, strict=True):
-            if kept is None:
-                continue
+def texts(window: list[Place], states: Sequence[State]) -> tuple[Message, ...]:
+    """Return the messages of a window; a group stands where its first slot stands."""
+    left = [_left(place, state) for place, state in zip(window, states, strict=True)]
+    found: list[Message] = []
+    done = set()
+    for number, place in enumerate(window):
+        group = place.given.group
+        if group is None or not (place.joined or group.interleave):
+            found += left[number]
+        elif group not in done:
+            done.add(group)
+            members = [kept for kept, p in zip(left, window, strict=True) if p.given.group == group]
+            found += _joined(members, group.join) if group.join is not None else merged(members)
+    return tuple(found)
+
+
+def _left(place: Place, state: State) -> list[Message]:
+    found = []
+    for message, kept in zip(place.messages, state, strict=True):
+        if kept is not None:
             text = message.text
             cut = text[:kept] if place.given.keep == "head" else text[len(text) - kept :]
-            texts.append(message if cut == text else replace(message, content=cut))
-    return tuple(texts)
+            found.append(message if cut == text else replace(message, content=cut))
+    return found
+
+
+def _joined(members: Sequence[Sequence[Message]], separator: str) -> list[Message]:
+    parts = [message for kept in members for message in kept]
+    return [replace(parts[0], content=separator.join(m.text for m in parts))] if parts else []
+
+
+def merged(members: Sequence[Sequence[Message]]) -> list[Message]:
+    """Merge slots by the running maximum of `at`; results stand behind their call, wherever they
+    were given."""
+    results = {m.tool_call_id: m for kept in members for m in kept if m.tool_call_id is not None}
+    called = {call.id for kept in members for m in kept for call in m.tool_calls}
+    keyed: list[tuple[float, int, list[Message]]] = []
+    for place, kept in enumerate(members):
+        latest = -inf
+        own = {m.tool_call_id for m in kept}
+        for message in kept:
+            latest = latest if message.at is None else max(latest, message.at)
+            if message.tool_call_id is not None and message.tool_call_id in called:
+                continue
+            ids = [call.id for call in message.tool_calls if call.id in results]
+            near = [m for m in kept if m.tool_call_id in ids]
+            far = [results[each] for each in ids if each not in own]
+            # Elsewhere they were found in the order of the slots, then of the messages.
+            order = [m for other in members for m in other]
+            far.sort(key=lambda m: next(n for n, each in enumerate(order) if each is m))
+            keyed.append((latest, place, [message, *near, *far]))
+    keyed.sort(key=lambda each: each[:2])
+    return [message for *_, unit in keyed for message in unit]

@@ -5,97 +5,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin import Input, Message, Slots, ToolCall, Window, assistant, system, tool, user
-from tests.core.planning.oracle import Given, Verdict, arrange, judge, places
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "1000"))
-LETTERS = "".join(chr(c) for c in (*range(97, 123), *range(65, 91), *range(0x3B1, 0x3C9)))
-
-slow = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-
-
-@dataclass(frozen=True)
-class Characters:
-    """Counts characters, and a constant for every message."""
-
-    message_overhead: int = 0
-    name: str = field(default="characters", init=False)
-
-    def count(self, text: str) -> int:
-        return len(text)
-
-
-def render(slots: Sequence[Given], budget: int, overhead: int = 0) -> Window:
-    """Let the planner compose the window."""
-    planner = Slots(budget, tokenizer=Characters(overhead))
-    for slot in slots:
-        options: dict[str, Any] = {
-            key: getattr(slot, key) for key in asdict(slot) if key not in ("name", "content")
-        }
-        planner.add(slot.name, slot.content, **options)
-    return planner.render()
-
-
-def shown(messages: Sequence[Message], overhead: int) -> list[tuple[object, ...]]:
-    """Say what a model would see; what costs nothing is not compared."""
-    return [
-        (m.role, m.text, m.tool_calls, m.tool_call_id)
-        for m in messages
-        if overhead or m.text or m.tool_calls
-    ]
-
-
-def outcome(verdict: Verdict | Window, overhead: int) -> tuple[object, ...]:
-    fallback = verdict.report.fallback if isinstance(verdict, Window) else verdict.fallback
-    return shown(verdict.messages, overhead), verdict.over_budget, fallback
-
-
-def brief(slot: Given) -> str:
-    """Write a slot in one line, without what was left at its default."""
-    defaults = Given(slot.name, None)
-    options = [
-        f"{key}={getattr(slot, key)!r}"
-        for key in asdict(defaults)
-        if key not in ("name", "content") and getattr(slot, key) != getattr(defaults, key)
-    ]
-    content = [(m.role, m.text, m.tool_calls, m.tool_call_id) for m in slot.messages()]
-    return f"  {slot.name}: {content} {' '.join(options)}"
-
-
-def agree(slots: Sequence[Given], budget: int, overhead: int = 0) -> None:
-    """Assert that planner and oracle agree on messages, over_budget and fallback."""
-    actual = render(slots, budget, overhead)
-    expected = judge(slots, budget, overhead=overhead)
-    case = f"budget {budget}, overhead {overhead}\n" + "\n".join(map(brief, slots))
-    assert outcome(actual, overhead) == outcome(expected, overhead), case
-
+from muntin import Input, Message, ToolCall, assistant, system, tool, user
+from tests.core.planning.beside import Texts, agree, budgets, render, slow
+from tests.core.planning.oracle_slots import Given, arrange
 
 # -- small windows ---------------------------------------------------------------------------
-
-
-class Texts:
-    """Hands out texts of which no two share a character, so that a cut can be seen."""
-
-    def __init__(self) -> None:
-        self.used = 0
-
-    def __call__(self, length: int) -> str:
-        start, self.used = self.used, self.used + length + 1
-        return "".join(LETTERS[i % len(LETTERS)] for i in range(start, start + length))
 
 
 KINDS = ("user", "user", "assistant", "system", "call", "call", "tool", "late")
@@ -160,11 +82,6 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.integers(0, 6)) == 0:
         chosen["tier"] = draw(st.sampled_from(("pinned", "stable", "slow-changing", "volatile")))
     return chosen
-
-
-def budgets(slots: Sequence[Given], overhead: int) -> st.SearchStrategy[int]:
-    """Any budget up to a little more than all that was given."""
-    return st.integers(0, sum(place.size(place.full) for place in places(slots, overhead)) + 2)
 
 
 @st.composite

@@ -40,9 +40,9 @@ class Books:
         self.reason = OVER_CAP
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
-        self._sizes = {each.slot.index: each.tokens for each in self.readings}
-        self._limits = {each.slot.index: each.limits for each in self.readings}
-        self._booked = sum(self._sizes.values())
+        self.sizes = {each.slot.index: each.tokens for each in self.readings}
+        self.limits = {each.slot.index: each.limits for each in self.readings}
+        self._booked = sum(self.sizes.values())
         self._markers: dict[int, tuple[Message, int]] = {}
         self._beyond_ranks: dict[int, int] = {}
         self._journal: list[tuple[Unit, Verdict | None]] = []
@@ -53,7 +53,8 @@ class Books:
         # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts.
         self.added = 0
         self._joins: dict[Group, list[Reading]] = {}
-        self._joined: dict[Group, tuple[int, int]] = {}
+        self.joined: dict[Group, int] = {}
+        self._added: dict[Group, int] = {}
         for each in self.readings:
             group = each.slot.group
             if group is not None and group.join is not None:
@@ -73,22 +74,14 @@ class Books:
         """Whether ceilings are applied at the moment."""
         return self.reason == OVER_CAP
 
-    def size(self, slot: int) -> int:
-        """Return the tokens of a slot as they stand."""
-        return self._sizes[slot]
-
     def beside(self, slot: int) -> int:
         """Return the tokens of all other slots."""
-        return self._booked - self._sizes[slot]
-
-    def limits(self, slot: int) -> Limits:
-        """Return the ceiling and the floor that are in force for a slot."""
-        return self._limits[slot]
+        return self._booked - self.sizes[slot]
 
     def over(self, slot: int) -> int:
         """Return by how much the slot is over its ceiling, or the window over its budget."""
         if self.capping:
-            return self._sizes[slot] - (self._limits[slot].cap or 0)
+            return self.sizes[slot] - (self.limits[slot].cap or 0)
         return self.total - self.goal
 
     def verdict(self, unit: Unit) -> Verdict | None:
@@ -208,7 +201,7 @@ class Books:
         self._book(unit.slot, change)
 
     def _book(self, slot: int, change: int) -> None:
-        self._sizes[slot] += change
+        self.sizes[slot] += change
         self._booked += change
 
     def _next_rank(self) -> int:
@@ -261,22 +254,18 @@ class Books:
     def ignore_floors(self) -> None:
         """Fall back: floors no longer raise ceilings, and yield to them."""
         self.fallback = True
-        for slot, limits in self._limits.items():
+        for slot, limits in self.limits.items():
             cap, floor = limits.fallback_cap, limits.floor
             floor = floor if cap is None else min(floor, cap)
-            self._limits[slot] = Limits(cap, floor, cap)
+            self.limits[slot] = Limits(cap, floor, cap)
 
     def begin_giving(self) -> None:
         """From now on the window is measured, not the slots."""
-        ignored = self.fallback and any(each.floor for each in self._limits.values())
+        ignored = self.fallback and any(each.floor for each in self.limits.values())
         self.reason = "fallback" if ignored else "over_budget"
         self._began = len(self._journal)
 
     # Joined texts and histories.
-
-    def joined(self, group: Group) -> int:
-        """Return the tokens of a joined text, when it was last counted."""
-        return self._joined[group][0]
 
     def measure(self, group: Group, without: Collection[Reading] = ()) -> int:
         """Count the joined text that would be left without these slots."""
@@ -294,18 +283,18 @@ class Books:
 
     def recount(self, group: Group) -> None:
         """Count a joined text again, after a change of its parts."""
-        tokens = self.measure(group)
-        parts = sum([self._sizes[each.slot.index] for each in self._joins[group]])
-        before = self._joined.get(group, (0, 0))
-        self._joined[group] = tokens, tokens - parts
-        self.added += tokens - parts - before[1]
+        parts = sum([self.sizes[each.slot.index] for each in self._joins[group]])
+        self.joined[group] = self.measure(group)
+        self.added -= self._added.get(group, 0)
+        self._added[group] = self.joined[group] - parts
+        self.added += self._added[group]
 
     def step(self, reading: Reading, most: int) -> None:
         """Make a history begin later, so that it has at most so many tokens."""
         slot = reading.slot
         before: SteppedSlot = self.steps[slot.index]
         sizes = [(unit, self.tokens(unit)) for unit in reading.units]
-        step = advance(before, slot, sizes, self.size(slot.index), most, self._ground)
+        step = advance(before, slot, sizes, self.sizes[slot.index], most, self._ground)
         self.steps[slot.index] = step
         self.stepped = self.stepped or step.first > before.first
         for unit in reading.units:
@@ -318,9 +307,9 @@ class Books:
             [
                 SlotPlan(
                     each,
-                    self._limits[index],
+                    self.limits[index],
                     self.priority(each.slot),
-                    self._sizes[index],
+                    self.sizes[index],
                     self._verdicts.get(index, {}),
                     self._markers[index][0] if index in self._markers else None,
                     self._beyond_ranks.get(index),

@@ -87,7 +87,7 @@ def choose_breakpoints(
 ) -> list[int]:
     """Return after how many messages breakpoints stand, in order.
 
-    When there are more candidates than the provider takes, those that save most come first: the
+    When there are more candidates than the provider takes, the most saving come first: the
     tail; what the user asked for; the latest of the turn before, where a read could not look back
     that far; the frontier; the last stable tier; earlier tiers.
     """

@@ -113,8 +113,8 @@ def apply_ceilings(books: Books) -> None:
     """Trim every slot that is over its ceiling."""
     for each in books.readings:
         slot = each.slot
-        limits = books.limits(slot.index)
-        if limits.cap is None or books.size(slot.index) <= limits.cap:
+        limits = books.limits[slot.index]
+        if limits.cap is None or books.sizes[slot.index] <= limits.cap:
             continue
         if each.start is not None:
             books.step(each, limits.cap)
@@ -145,7 +145,7 @@ def _need(books: Books, each: Reading) -> int:
     held = 0
     if slot.required or not slot.is_input:
         held = sum([books.tokens(unit) for unit in books.held(each)])
-    return max(min(books.limits(slot.index).floor, books.size(slot.index)), held)
+    return max(min(books.limits[slot.index].floor, books.sizes[slot.index]), held)
 
 
 def give_to_floors(books: Books) -> None:

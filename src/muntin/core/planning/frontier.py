@@ -124,7 +124,7 @@ def _start(data: Mapping[str, Any]) -> Start:
 
 
 class LazyFrontier:
-    """A window as the next turn sees it; hashed only when somebody looks.
+    """A window as the next turn sees it; hashed only when it is asked for.
 
     It holds on to one window's messages and to nothing before them, so that a long session does
     not keep all of its windows. `known` are the messages of the window before, and their digests

@@ -24,17 +24,6 @@ class Giver(Protocol):
         """Give up to `over` tokens; with `floors`, not below a floor."""
 
 
-class Fitting(Giver, Protocol):
-    """A giver of one slot, which can be told its size."""
-
-    @property
-    def reading(self) -> Reading:
-        """What was read of the slot."""
-
-    def fit(self, books: Books, target: int, *, floors: bool) -> None:
-        """Come down to `target` tokens, as far as the rules allow."""
-
-
 @dataclass(frozen=True, slots=True)
 class OneSlot:
     """A slot that is trimmed as its rules ask for."""
@@ -43,12 +32,12 @@ class OneSlot:
 
     def give(self, books: Books, over: int, *, floors: bool) -> None:
         """Give just enough."""
-        self.fit(books, books.size(self.reading.slot.index) - over, floors=floors)
+        self.fit(books, books.sizes[self.reading.slot.index] - over, floors=floors)
 
     def fit(self, books: Books, target: int, *, floors: bool) -> None:
         """Trim the slot; one that had a floor does not fall off a cliff below it."""
         slot = self.reading.slot
-        floor = books.limits(slot.index).floor
+        floor = books.limits[slot.index].floor
         if slot.required:
             books.unmark(slot.index)  # all else stays
         elif floors:
@@ -57,21 +46,14 @@ class OneSlot:
             shrink(books, self.reading, target, cut_at=max(target, 0) if floor else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Stepping:
+class Stepping(OneSlot):
     """A history that gives beyond its high level: it steps, and all is read again from there."""
-
-    reading: Reading
-
-    def give(self, books: Books, over: int, *, floors: bool) -> None:
-        """Step far enough."""
-        self.fit(books, books.size(self.reading.slot.index) - over, floors=floors)
 
     def fit(self, books: Books, target: int, *, floors: bool) -> None:
         """Begin later, if the history is larger than that."""
         index = self.reading.slot.index
-        most = max(target, books.limits(index).floor if floors else 0)
-        if books.size(index) > most:
+        most = max(target, books.limits[index].floor if floors else 0)
+        if books.sizes[index] > most:
             books.step(self.reading, most)
 
 
@@ -79,11 +61,11 @@ class Stepping:
 class Shared:
     """Slots that divide fairly among them what is left for them."""
 
-    members: list[Fitting]
+    members: list[OneSlot]
 
     def give(self, books: Books, over: int, *, floors: bool) -> None:
         """Give each slot its share of what is left."""
-        asks = [books.size(each.reading.slot.index) for each in self.members]
+        asks = [books.sizes[each.reading.slot.index] for each in self.members]
         pot = max(0, sum(asks) - over)
         ceilings = [each.reading.slot.max_tokens for each in self.members]
         weights = [pot if most is None else most for most in ceilings]
@@ -104,7 +86,7 @@ class Joined:
         The order is fixed, so the number is found by bisection: a few counts, not one per drop.
         """
         free = [each for each in self.readings if not books.held(each)]
-        space = books.goal - (books.total - books.joined(self.group))
+        space = books.goal - (books.total - books.joined[self.group])
         few, enough = 0, len(free)
         if free and books.measure(self.group, free) <= space:
             while enough - few > 1:
@@ -117,11 +99,6 @@ class Joined:
             for unit in each.units:
                 books.drop(unit)
         books.recount(self.group)
-
-
-def single(reading: Reading) -> Fitting:
-    """Return the giver of one slot."""
-    return OneSlot(reading) if reading.start is None else Stepping(reading)
 
 
 def in_order(books: Books) -> Iterator[Giver]:
@@ -139,6 +116,7 @@ def in_order(books: Books) -> Iterator[Giver]:
     givers: list[Giver] = []
     shared: dict[Group, Shared] = {}
     for each in sorted((each for each in books.readings if each.units), key=rank):
+        alone = OneSlot(each) if each.start is None else Stepping(each)
         group = each.slot.group
         last = givers[-1] if givers else None
         if group is not None and group.join is not None:
@@ -150,7 +128,7 @@ def in_order(books: Books) -> Iterator[Giver]:
             if group not in shared:
                 shared[group] = Shared([])
                 givers.append(shared[group])
-            shared[group].members.append(single(each))
+            shared[group].members.append(alone)
         else:
-            givers.append(single(each))
+            givers.append(alone)
     return iter(givers)

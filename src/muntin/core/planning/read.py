@@ -110,25 +110,21 @@ def read(
     except Exception as error:
         error.add_note(f"while reading slot {slot.name!r}")
         raise
-    return Reading(
-        slot,
-        units,
-        sum([unit.tokens for unit in units]),
-        len(slot.messages),
-        reader.unread,
-        reader.beyond(units),
-        tuple(reader.left_out),
-        reader.scattered,
-        {call_id: unit.indices[0] for unit in units for call_id in unit.missing}
-        if reader.waits
-        else {},
-        reader.open,
-        reader.seen,
-        limit,
-        until,
-        start,
-        limits,
-    )
+    tokens = sum([unit.tokens for unit in units])
+    found = reader.found(units)
+    return Reading(slot, units, tokens, len(slot.messages), *found, limit, until, start, limits)
+
+
+# The fields of a reading from `unread` to `seen`.
+_Found: TypeAlias = tuple[
+    range,
+    int,
+    tuple[tuple[int, str, int], ...],
+    bool,
+    Mapping[str, int],
+    Mapping[str, Sequence[Read]],
+    Set[str],
+]
 
 
 class _Reader:
@@ -193,20 +189,24 @@ class _Reader:
             self.take(index)
         return tuple(self.units[::-1])
 
-    def beyond(self, units: Sequence[Unit]) -> int:
-        """Return how many messages were not looked at."""
-        if not self.unread:
-            return 0
-        looked_at = [index for unit in units for index in unit.indices]
-        looked_at += [index for index, _, _ in self.left_out]
-        return len(self.unread) - sum([index in self.unread for index in looked_at])
+    def found(self, units: Sequence[Unit]) -> _Found:
+        """Return what was met beside the units."""
+        unread, beyond, pending = self.unread, 0, _NONE
+        if unread:
+            looked_at = [index for unit in units for index in unit.indices]
+            looked_at += [index for index, _, _ in self.left_out]
+            beyond = len(unread) - sum([index in unread for index in looked_at])
+        if self.waits:
+            pending = {name: unit.indices[0] for unit in units for name in unit.missing}
+        left_out = tuple(self.left_out)
+        return unread, beyond, left_out, self.scattered, pending, self.open, self.seen
 
     def take(self, index: int) -> None:
         message = convert(self.items[index], self.slot, index)
         self.take_message(index, message, self.counter.message(message))
 
     def take_message(self, index: int, message: Message, tokens: int) -> int:
-        """Put one message, older than those read before it, into its unit; return the tokens that
+        """Put one message, older than all read before it, into its unit; return the tokens that
         now are certain to belong to it (a result waits for its call)."""
         if message.tool_calls:
             return self.take_calls(index, message, tokens)

@@ -243,7 +243,7 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
 
 def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
     """Put tools in the order of their names: they stand before everything that is cached. Where
-    the user has marked one, the order is his."""
+    the user has marked one, the given order stays."""
     if any(tool.get(key) for tool in tools for key in USER_BREAKPOINTS):
         return tools
     return tuple(sorted(tools, key=lambda tool: str(tool.get("name") or _function_name(tool))))

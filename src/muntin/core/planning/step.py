@@ -46,7 +46,7 @@ class Room:
 
 def room_for(others: Iterable[Reading], budget: int) -> Room:
     """Divide the budget: lasting content by its size, volatile slots by their ceilings, so that
-    the histories' share does not depend on how large those happen to be."""
+    the histories' share does not depend on how large volatile slots happen to be."""
     stable = ceilings = unbounded = 0
     for each in others:
         slot, cap = each.slot, each.limits.cap
@@ -62,7 +62,7 @@ def room_for(others: Iterable[Reading], budget: int) -> Room:
 
 
 def high_levels(caps: Sequence[int | None], high: int) -> list[int]:
-    """Divide the high level among histories: those with a ceiling up to it, the rest evenly."""
+    """Divide the high level among histories: up to a ceiling where there is one, else evenly."""
     levels = [0 if cap is None else min(cap, high) for cap in caps]
     free = [place for place, cap in enumerate(caps) if cap is None]
     if free:
@@ -194,7 +194,7 @@ def advance(
 ) -> SteppedSlot:
     """Move the frontier of a history that is to have at most `high` tokens.
 
-    `sizes` are its units with the tokens they have now, `tokens` those of the whole slot.
+    `sizes` are its units with the tokens they have now, `tokens` is the size of the slot.
     """
     first = max(step.first, _cut(step, slot, sizes, tokens, high, ground))
     return replace(step, first=first, moved=True)

@@ -53,7 +53,7 @@ class _Trim(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.books.size(self.reading.slot.index)
+        return self.books.sizes[self.reading.slot.index]
 
     def aim(self) -> int:
         """Return the size wanted; without a floor it may be negative, if others are to give too."""
@@ -63,7 +63,7 @@ class _Trim(NamedTuple):
         return max(target, self.floor) if self.floor else target
 
     def is_done(self) -> bool:
-        return self.books.size(self.reading.slot.index) <= self.aim()
+        return self.books.sizes[self.reading.slot.index] <= self.aim()
 
     def body(self) -> None:
         """Trim the slot, without a thought for a marker."""

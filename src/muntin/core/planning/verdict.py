@@ -19,7 +19,7 @@ from muntin.core.report import Status
 class Verdict(NamedTuple):
     """What became of a unit that is not kept whole: `trimmed` or `dropped`.
 
-    `messages` and `costs` are those that are left (of a dropped unit, the last that were). `rank`
+    `messages` and `costs` are what is left (of a dropped unit, what was left last). `rank`
     says when it was first cut for this `reason`, `fits_with` by how much the slot or the window
     was then over.
     """
@@ -46,7 +46,7 @@ class SlotPlan(NamedTuple):
     """What was decided about one slot.
 
     `verdicts` are by the first message of a unit; units without one are kept whole. `limits` and
-    `priority` are those that were in force, `marker` the line that says what is missing.
+    `priority` are what was in force, `marker` the line that says what is missing.
     """
 
     reading: Reading

@@ -29,7 +29,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a message of a slot, or of `count` messages that nobody looked at.
+    """What became of a message of a slot, or of `count` messages that were not looked at.
 
     `shown` is the message as the window has it: None if it was left out, and the slot's own text
     where several were joined.
@@ -58,17 +58,15 @@ class Explained(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is left of a plan that was pickled with its window: the report."""
+class _Told:
+    """What is left of a plan whose window was pickled: the report."""
 
     told: Report
 
     def report(self) -> Report:
-        """Return the report that was told."""
         return self.told
 
     def fates(self) -> tuple[Fate, ...]:
-        """Return nothing: the messages are not there any more."""
         return ()
 
 
@@ -90,18 +88,18 @@ class Window:
     explained: Explained = field(repr=False, compare=False)
     lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
     # What requests made of the window could not carry, by provider: the only part that changes.
-    ledger: dict[str, tuple[NotCarried, ...]] = field(
+    _ledger: dict[str, tuple[NotCarried, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     @property
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
-        # Made on first use: most turns are sent without anyone reading it.
+        # Made on first use: most windows are sent, and no report is read.
         report = self.explained.report()
-        if not self.ledger:
+        if not self._ledger:
             return report
-        return replace(report, not_carried=tuple(chain(*self.ledger.values())))
+        return replace(report, not_carried=tuple(chain(*self._ledger.values())))
 
     @property
     def frontier(self) -> Frontier:
@@ -153,9 +151,9 @@ class Window:
 
     def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
         """Put what a request could not carry into the report, in place of the provider's last."""
-        self.ledger.pop(provider, None)
+        self._ledger.pop(provider, None)
         if entries:
-            self.ledger[provider] = entries
+            self._ledger[provider] = entries
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the window as one HTML file: the bar, the table of slots, what was left out."""
@@ -177,7 +175,7 @@ class Window:
             self.over_budget,
             self.origins,
             self.breakpoints,
-            Told(self.explained.report()),
+            _Told(self.explained.report()),
             self.frontier,
-            dict(self.ledger),
+            dict(self._ledger),
         )
