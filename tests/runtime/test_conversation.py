@@ -425,7 +425,7 @@ def test_a_stream_that_is_left_half_way_fails_its_turn(store_url):
     async def talk() -> None:
         async with App(store_url, model=ScriptedModel(["one two three four", "ok"])) as app:
             chat = app.conversation("c")
-            async with aclosing(chat.stream("Count.")) as events:  # type: ignore[type-var]
+            async with aclosing(chat.stream("Count.")) as events:
                 async for event in events:
                     assert event == TextDelta("one ")
                     break
@@ -441,7 +441,7 @@ def test_a_stream_whose_reader_fails_fails_its_turn():
         chat = app.conversation("c")
 
         async def read() -> None:
-            async with aclosing(chat.stream("Count.")) as events:  # type: ignore[type-var]
+            async with aclosing(chat.stream("Count.")) as events:
                 async for _ in events:
                     raise ZeroDivisionError
 
@@ -471,7 +471,7 @@ def test_a_turn_is_completed_when_its_last_event_is_there():
 
     async def talk() -> None:
         app = memory(model=ScriptedModel(["ok"]))
-        async with aclosing(app.conversation("c").stream("Go.")) as events:  # type: ignore[type-var]
+        async with aclosing(app.conversation("c").stream("Go.")) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     break

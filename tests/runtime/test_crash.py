@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from muntin.runtime.app import App
-from muntin.runtime.ctx import Ctx
-from muntin.runtime.wakes import Wake
+from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
 from tests.runtime.conftest import run

@@ -10,8 +10,7 @@ import pytest
 from muntin import InvalidInput, MuntinError, assistant, user
 from muntin.errors import TurnLost
 from muntin.runtime.app import App
-from muntin.runtime.ctx import Ctx
-from muntin.runtime.wakes import Wake
+from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.runtime.conftest import call, memory, run, said, statuses, texts

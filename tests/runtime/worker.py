@@ -13,9 +13,8 @@ from typing import Any
 
 from muntin.core.parts import ToolCall
 from muntin.runtime.app import App
-from muntin.runtime.ctx import Ctx
+from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.sources import Source
-from muntin.runtime.wakes import Wake
 from muntin.testing import ScriptedModel
 
 
