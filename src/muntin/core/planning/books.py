@@ -306,6 +306,7 @@ class Books:
         return tuple(
             [
                 SlotPlan(
+                    each.slot,
                     each,
                     self.limits[index],
                     self.priority(each.slot),

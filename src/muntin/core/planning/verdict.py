@@ -49,6 +49,7 @@ class SlotPlan(NamedTuple):
     `priority` are what was in force, `marker` the line that says what is missing.
     """
 
+    slot: Slot
     reading: Reading
     limits: Limits
     priority: int
@@ -57,11 +58,6 @@ class SlotPlan(NamedTuple):
     marker: Message | None = None
     beyond_rank: int | None = None
     step: SteppedSlot | None = None
-
-    @property
-    def slot(self) -> Slot:
-        """The slot as it was declared."""
-        return self.reading.slot
 
     def is_cut(self) -> bool:
         """Say whether anything of the slot is missing."""
