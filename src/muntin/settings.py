@@ -9,12 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from muntin.core.checks import check_text
-from muntin.core.counting.counter import (
-    AttachmentTokens,
-    Counter,
-    TokenizerLike,
-    as_tokenizer,
-)
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, as_tokenizer
 from muntin.core.profile import Profile
 from muntin.errors import InvalidType, MuntinError
 from muntin.resolver_cache import ResolverCache
@@ -64,9 +59,7 @@ def counter_for(
 
 
 def _given(
-    tokenizer: TokenizerLike | None,
-    settings: Mapping[str, Any] | None,
-    cache: ResolverCache | None,
+    tokenizer: TokenizerLike | None, settings: Mapping[str, Any] | None, cache: ResolverCache | None
 ) -> dict[str, Any]:
     """Check defaults, and return those that were given."""
     if tokenizer is not None:

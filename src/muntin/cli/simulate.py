@@ -46,12 +46,7 @@ def simulate(
     policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
     with progress(f"replaying {len(messages):,} messages"):
         result = simulate_trace(
-            messages,
-            budget=budget,
-            model=model,
-            policies=policies,
-            steps=steps,
-            pause=pause,
+            messages, budget=budget, model=model, policies=policies, steps=steps, pause=pause
         )
     if plot is not None:
         result.save(plot)

@@ -247,10 +247,7 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
 
 
 def _compose(
-    composer: Composer,
-    gathered: Gathered,
-    token_budget: int | None,
-    run: Sequence[Message] = (),
+    composer: Composer, gathered: Gathered, token_budget: int | None, run: Sequence[Message] = ()
 ) -> Window:
     """Compose a window. The budget is for the system text alone: the rest, which may not be
     dropped, gets the room it needs beside it."""

@@ -167,9 +167,7 @@ def _load(name: str) -> ExactTokenizer:
         special_tokens={},
     ).encode_ordinary
     return ExactTokenizer(
-        name,
-        _OPENAI_OVERHEAD,
-        lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
+        name, _OPENAI_OVERHEAD, lambda text: sum(len(encode(piece)) for piece in _pieces(text))
     )
 
 
