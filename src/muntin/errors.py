@@ -154,9 +154,7 @@ class StepLimit(MuntinError):
     the last answer, with the usage of all steps.
     """
 
-    def __init__(
-        self, max_steps: int, reply: ReplyLike | None, messages: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, max_steps: int, reply: ReplyLike | None, messages: tuple[Any, ...]) -> None:
         self.max_steps = max_steps
         self.reply = reply
         self.messages = messages

@@ -34,6 +34,14 @@ def check_settings(settings: Any, what: str) -> None:
         check_text(name, f"{what}: a name in settings")
 
 
+def merge_settings(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Lay settings over each other, later ones winning; None never erases."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged.update({key: value for key, value in (layer or {}).items() if value is not None})
+    return merged
+
+
 class _Process:
     defaults = Defaults()
 

@@ -56,11 +56,6 @@ class Check:
     detail: str
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(doctor)
-
-
 @failing()
 def doctor(
     store: Annotated[

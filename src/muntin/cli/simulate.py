@@ -22,11 +22,6 @@ from muntin.timeline.lines import Lines
 DEFAULT_POLICIES = ("exact", "stepped", "full")
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(simulate)
-
-
 @failing()
 def simulate(
     trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],

@@ -6,36 +6,60 @@ Gathers texts, messages, tools and settings; the Composer makes them a window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike, as_tools, merge_tools
 from muntin.calls import sync_twin
 from muntin.composer import Composer
-from muntin.core.checks import check_optional_text, check_size
+from muntin.core.checks import check_optional_text, check_size, check_text
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message, user
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.adapt import Adaptation, adaptations, choose, merge_settings
 from muntin.prompts.contexts import (
     Reached,
     Resolver,
+    as_mapping,
     as_uses,
     check_depth,
+    check_fields,
     check_model,
     check_resolver,
+    merge,
     reach,
+    validate,
 )
-from muntin.prompts.gathered import Gathered, declare
-from muntin.prompts.inputs import as_mapping, check_fields, merge, validate
 from muntin.prompts.inspection import Inspection, inspection_of
-from muntin.prompts.texts import activate, resolve_texts
-from muntin.settings import check_settings, defaults
+from muntin.prompts.texts import Gathered, SystemPart, activate, declare, resolve_texts
+from muntin.settings import check_settings, defaults, merge_settings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """What is changed: texts before and after, and settings."""
+
+    prepend_system: str = ""
+    append_system: str = ""
+    prepend_prompt: str = ""
+    append_prompt: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, source: str, gathered: Gathered) -> Gathered:
+        """Return what was gathered with the changes, the system texts as parts of their own."""
+        before, after = (
+            [SystemPart(source, text.strip("\n"))] if text.strip("\n") else []
+            for text in (self.prepend_system, self.append_system)
+        )
+        user = gathered.user
+        if user is not None:
+            user = f"{self.prepend_prompt}{user}{self.append_prompt}"
+        return replace(gathered, parts=(*before, *gathered.parts, *after), user=user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +296,46 @@ def _system_text(window: Window) -> str:
         if origin is None:
             return message.text
     return ""
+
+
+_FIELDS = tuple(each.name for each in fields(Adaptation))
+
+
+def adaptations(
+    given: Mapping[str, Mapping[str, Any]] | None, what: str
+) -> Mapping[str, Adaptation]:
+    """Check the `adapt` entries of a prompt."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"{what}: adapt must map a provider to changes, not {given!r}")
+    return {
+        check_text(key, f"{what}: a provider in adapt"): _adaptation(
+            entry, f"{what}: adapt[{key!r}]"
+        )
+        for key, entry in given.items()
+    }
+
+
+def _adaptation(entry: Any, what: str) -> Adaptation:
+    if not isinstance(entry, Mapping):
+        raise InvalidType(f"{what} must be a mapping, not {entry!r}")
+    for name, value in entry.items():
+        if name not in _FIELDS:
+            raise InvalidInput(f"{what}: unknown field {name!r}; use {', '.join(_FIELDS)}")
+        if name == "settings":
+            check_settings(value, what)
+        else:
+            check_text(value, f"{what}: {name}")
+    return Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
+
+
+def choose(
+    entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
+) -> tuple[str, Adaptation]:
+    """Return the one entry that applies: the provider's, the model's route, or `*`."""
+    route = ModelName.parse(model_id).provider if model_id else None
+    for key in (provider, route, "*"):
+        if key is not None and key in entries:
+            return key, entries[key]
+    return "", Adaptation()

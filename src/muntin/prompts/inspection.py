@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import tool_name
 from muntin.core.report import Report, SlotReport
-from muntin.prompts.gathered import SystemPart
+from muntin.prompts.texts import SystemPart
 
 if TYPE_CHECKING:
     from muntin.prompts.definition import Resolution
