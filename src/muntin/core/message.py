@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import check_text, copy_extra
+from muntin.core.checks import check_text, copy_extra, refuse_surrogates
 from muntin.core.parts import (
     PARTS,
     Attachment,
@@ -27,7 +27,6 @@ from muntin.core.parts import (
     part_from_dict,
     part_to_dict,
 )
-from muntin.core.text import refuse_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

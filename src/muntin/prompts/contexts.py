@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_args
 
 from muntin.agent.tools import ToolLike, as_tools, problems
 from muntin.calls import arity, check_plain
@@ -44,16 +44,10 @@ class Context:
     cache: CacheOptions | None
     description: str | None
     depth: int
-
-    @property
-    def wraps(self) -> int:
-        """How many conditions stand directly around a context in it: none."""
-        return 0
-
-    @property
-    def pinned(self) -> bool:
-        """Whether no budget can drop it."""
-        return self.required or self.priority >= SYSTEM
+    # Whether no budget can drop it.
+    pinned: bool
+    # How many conditions stand directly around a context in it: none.
+    wraps: ClassVar[int] = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +120,7 @@ def context(
         cache=options,
         description=description,
         depth=1 + check_depth(uses, what, MOST_NESTED - 1),
+        pinned=required or priority >= SYSTEM,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent.tools import ToolLike, as_tools, merge_tools
+from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.calls import sync_twin
 from muntin.composer import Composer
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -18,6 +18,7 @@ from muntin.core.message import Message, as_message, user
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
+from muntin.core.report import Report, SlotReport
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
     Reached,
@@ -32,12 +33,69 @@ from muntin.prompts.contexts import (
     reach,
     validate,
 )
-from muntin.prompts.inspection import Inspection, inspection_of
 from muntin.prompts.texts import Gathered, SystemPart, activate, declare, resolve_texts
 from muntin.settings import check_settings, defaults, merge_settings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class SystemText:
+    """The system text, and the parts it was made of, dropped ones included."""
+
+    text: str
+    parts: tuple[SystemPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedContext:
+    """A context that did not fit; `rank` 1 went first."""
+
+    source: str
+    text: str
+    tokens: int
+    priority: int
+    reason: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedContext:
+    """A context that a condition left out; it was never resolved."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything about a prompt that would be sent; nothing was."""
+
+    system: SystemText
+    prompt: str | None
+    tools: tuple[str, ...]
+    total_tokens: int
+    prompt_tokens: int
+    tool_tokens: int
+    token_budget: int | None
+    over_budget: bool
+    settings: Mapping[str, Any]
+    dropped_contexts: tuple[DroppedContext, ...]
+    excluded_contexts: tuple[ExcludedContext, ...]
+    report: Report = field(repr=False)
+
+    def __str__(self) -> str:
+        of = "" if self.token_budget is None else f" of {self.token_budget:,}"
+        over = ", over budget" if self.over_budget else ""
+        lines = [f"system text: {self.total_tokens:,}{of} tokens{over}"]
+        lines += [f"  {p.status:8} {p.source} ({p.tokens:,} tokens)" for p in self.system.parts]
+        lines += [
+            f"  {gone.source}: dropped as number {gone.rank}, {gone.reason}"
+            for gone in self.dropped_contexts
+        ]
+        lines += [f"  excluded {out.source}: {out.reason}" for out in self.excluded_contexts]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +226,7 @@ class Prompt:
             settings=settings,
             tools=tools,
         )
-        return inspection_of(made)
+        return _inspection_of(made)
 
     resolve_sync = sync_twin(resolve)
     inspect_sync = sync_twin(inspect)
@@ -339,3 +397,45 @@ def choose(
         if key is not None and key in entries:
             return key, entries[key]
     return "", Adaptation()
+
+
+def _inspection_of(made: Resolution) -> Inspection:
+    """Tell everything of a prompt that was resolved."""
+    report, gathered, counter = made.window.report, made.gathered, made.composer.counter
+    rows = {row.index: row for row in report.slots}
+    # The parts are declared first.
+    planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
+    dropped = [_dropped(part, row) for part, row in planned if row.status == "dropped"]
+    parts = tuple(
+        replace(part, tokens=row.tokens_asked, status=row.status)
+        for part, row in planned
+        if row.status != "empty"
+    )
+    return Inspection(
+        system=SystemText(made.system, parts),
+        prompt=gathered.user,
+        tools=tuple(tool_name(tool) for tool in gathered.tools),
+        total_tokens=counter.text(made.system) if made.system else 0,
+        prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
+        tool_tokens=report.tools_tokens,
+        token_budget=made.token_budget,
+        over_budget=made.window.over_budget,
+        settings=gathered.settings,
+        dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
+        excluded_contexts=tuple(
+            ExcludedContext(source, f"{reason}: {detail}")
+            for source, reason, detail in gathered.excluded
+        ),
+        report=report,
+    )
+
+
+def _dropped(part: SystemPart, row: SlotReport) -> DroppedContext:
+    return DroppedContext(
+        source=part.source,
+        text=part.text,
+        tokens=row.tokens_asked,
+        priority=part.priority,
+        reason=row.reason or "over_budget",
+        rank=row.decisions[0].rank or 0,
+    )

@@ -241,7 +241,7 @@ def _part(each: Active, answer: Any) -> SystemPart:
         each.source,
         _text(known.text if known else answer, f"the system text of {each.source}"),
         use.priority,
-        use.required or use.priority >= SYSTEM,
+        use.pinned,
         use.cache is not None and use.cache.provider,
         known.outcome if known else None,
         known.age if known else None,

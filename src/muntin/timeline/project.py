@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from muntin.core.checks import replace_surrogates
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, as_message, at_position, counted, system, user
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
-from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
 from muntin.timeline.items import Item, with_items

@@ -19,8 +19,6 @@ from typing import TypeVar
 
 from muntin.errors import InvalidInput, MissingExtra, TokenizerError
 
-__all__ = ["ExactTokenizer", "by_prefix", "encoding_for_model", "hf_tokenizer", "openai_tokenizer"]
-
 T = TypeVar("T")
 
 # Three tokens frame a message and one names its role:

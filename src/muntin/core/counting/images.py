@@ -17,14 +17,6 @@ from muntin.core.counting.exact import by_prefix
 from muntin.core.parts import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
-__all__ = [
-    "ATTACHMENT_TOKENS",
-    "IMAGE_FORMULAS",
-    "UNKNOWN_SIZE",
-    "image_formula_for_model",
-    "image_tokens",
-]
-
 UNKNOWN_SIZE = (2560, 1440)
 """The size an image is taken to have when its own is not known: a full-screen screenshot.
 
