@@ -219,13 +219,16 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
-def at_position(message: Message, at: int) -> Message:
-    """Return the message at a position; what `replace` does, without checking all of it again."""
+def at_position(message: Message, at: int, known: tuple[str, int] | None = None) -> Message:
+    """Return the message at a position; what `replace` does, without checking all of it again.
+
+    `known` is what `counted` would note.
+    """
     copy = object.__new__(Message)
     for name in _COPIED:
         object.__setattr__(copy, name, getattr(message, name))
     object.__setattr__(copy, "at", at)
-    object.__setattr__(copy, "known_tokens", None)
+    object.__setattr__(copy, "known_tokens", known)
     return copy
 
 
