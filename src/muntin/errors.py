@@ -27,12 +27,41 @@ A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from muntin.core.message import Message
-    from muntin.core.report import Report
-    from muntin.providers.model import Reply
+
+# All other modules import this one, so what errors carry is described here by what it has.
+class ReportLike(Protocol):
+    """What an error shows of the `Report` of a window."""
+
+    @property
+    def slots(self) -> Sequence[Any]: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def budget(self) -> int: ...
+    @property
+    def tools_tokens(self) -> int: ...
+    def __getitem__(self, name: str, /) -> Any: ...
+    def to_dict(self) -> Mapping[str, Any]: ...
+
+
+class ReplyLike(Protocol):
+    """What an error shows of a model's `Reply`."""
+
+    @property
+    def message(self) -> Any: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def tool_calls(self) -> Sequence[Any]: ...
+    @property
+    def usage(self) -> Any: ...
+    @property
+    def finish_reason(self) -> str: ...
+    @property
+    def window(self) -> Any: ...
 
 
 class MuntinError(Exception):
@@ -82,7 +111,7 @@ class BudgetExceeded(MuntinError):
     `needed` and `available` are tokens; `report` is the plan so far.
     """
 
-    def __init__(self, needed: int, available: int, report: Report) -> None:
+    def __init__(self, needed: int, available: int, report: ReportLike) -> None:
         self.needed = needed
         self.available = available
         self.report = report
@@ -94,7 +123,7 @@ class BudgetExceeded(MuntinError):
             "Raise the budget, shorten these, or pass strict=False to encode it anyway."
         )
 
-    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, Report]]:
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, ReportLike]]:
         return type(self), (self.needed, self.available, self.report)
 
 
@@ -125,7 +154,7 @@ class StepLimit(MuntinError):
     the last answer, with the usage of all steps.
     """
 
-    def __init__(self, max_steps: int, reply: Reply | None, messages: tuple[Message, ...]) -> None:
+    def __init__(self, max_steps: int, reply: ReplyLike | None, messages: tuple[Any, ...]) -> None:
         self.max_steps = max_steps
         self.reply = reply
         self.messages = messages
@@ -146,7 +175,7 @@ class OutputInvalid(MuntinError):
     `problem` says what is wrong with it, `reply` is the answer, with the usage of both attempts.
     """
 
-    def __init__(self, name: str, problem: str, reply: Reply) -> None:
+    def __init__(self, name: str, problem: str, reply: ReplyLike) -> None:
         self.name = name
         self.problem = problem
         self.reply = reply
@@ -155,7 +184,7 @@ class OutputInvalid(MuntinError):
             f"(finish_reason {reply.finish_reason!r}): {problem}"
         )
 
-    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, Reply]]:
+    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, ReplyLike]]:
         return type(self), (self.name, self.problem, self.reply)
 
 

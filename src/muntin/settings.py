@@ -9,12 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from muntin.core.checks import check_text
-from muntin.core.counting.counter import (
-    AttachmentTokens,
-    Counter,
-    TokenizerLike,
-    as_tokenizer,
-)
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, as_tokenizer
 from muntin.core.profile import Profile
 from muntin.errors import InvalidType, MuntinError
 from muntin.resolver_cache import ResolverCache
@@ -37,6 +32,14 @@ def check_settings(settings: Any, what: str) -> None:
         raise InvalidType(f"{what}: settings must be a mapping, not {settings!r}")
     for name in settings:
         check_text(name, f"{what}: a name in settings")
+
+
+def merge_settings(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Lay settings over each other, later ones winning; None never erases."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged.update({key: value for key, value in (layer or {}).items() if value is not None})
+    return merged
 
 
 class _Process:
@@ -64,9 +67,7 @@ def counter_for(
 
 
 def _given(
-    tokenizer: TokenizerLike | None,
-    settings: Mapping[str, Any] | None,
-    cache: ResolverCache | None,
+    tokenizer: TokenizerLike | None, settings: Mapping[str, Any] | None, cache: ResolverCache | None
 ) -> dict[str, Any]:
     """Check defaults, and return those that were given."""
     if tokenizer is not None:

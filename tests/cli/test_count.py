@@ -7,7 +7,7 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from muntin.cli.recording import recording
+from muntin.cli.demo import recording
 from muntin.core.counting.counter import Counter, as_tokenizer
 from tests.cli.command import HOSTILE, fails, harmless, on_terminal, run, said, shown
 from tests.paths import ROOT

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from muntin.cli.recording import recording, replay
+from muntin.cli.demo import recording, replay
 from muntin.runtime import read_plan
 from muntin.timeline.store import open_store
 from tests.cli.command import fails, on_terminal, run, said, shown

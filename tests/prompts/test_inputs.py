@@ -8,7 +8,7 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from muntin import InvalidInput, context, match, prompt, user, when
-from muntin.prompts.inputs import missing_fields, validate
+from muntin.prompts.contexts import missing_fields, validate
 from tests.prompts.conftest import Research, Tenant, excluded, look, never, say, text_of
 
 

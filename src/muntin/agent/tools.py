@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from muntin.calls import settle
-from muntin.core.checks import check_optional_text, check_size
+from muntin.core.checks import check_optional_text, check_size, replace_surrogates
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
 from muntin.core.planning.cut import longest
-from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
 from muntin.threads import in_thread
 

@@ -15,7 +15,9 @@ from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+import typer
 
 from muntin.cli.terminal import (
     coloured,
@@ -38,9 +40,6 @@ from muntin.runtime.conversation import Conversation
 from muntin.timeline.store import DEFAULT_URL
 from muntin.view.bar import bar
 
-if TYPE_CHECKING:
-    from typer import Typer
-
 PROMPT = "> "
 HELP = """\
 /help    this
@@ -49,55 +48,50 @@ HELP = """\
 Ctrl-C stops an answer. A line that ends with \\ goes on in the next; // begins a message with /."""
 
 
-def register(command: "Typer") -> None:
-    """Add the command."""
-    import typer
+@failing()
+def chat(
+    model: Annotated[str, typer.Option(help="openai/gpt-4o, anthropic/…, google/…")],
+    store: Annotated[
+        str,
+        typer.Option(envvar="MUNTIN_STORE", help="Where it is kept; memory: keeps nothing."),
+    ] = DEFAULT_URL,
+    session: Annotated[
+        str | None, typer.Option(help="The id of the session; an old one goes on.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Instructions; @FILE takes them from a file.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Tokens; else the model's window, or 128,000.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="A compatible server, such as http://localhost:11434/v1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one object a turn.")] = False,
+) -> None:
+    """Talk to a model, with the window as a bar after each turn.
 
-    @command.command()
-    @failing()
-    def chat(
-        model: Annotated[str, typer.Option(help="openai/gpt-4o, anthropic/…, google/…")],
-        store: Annotated[
-            str,
-            typer.Option(envvar="MUNTIN_STORE", help="Where it is kept; memory: keeps nothing."),
-        ] = DEFAULT_URL,
-        session: Annotated[
-            str | None, typer.Option(help="The id of the session; an old one goes on.")
-        ] = None,
-        system: Annotated[
-            str | None, typer.Option(help="Instructions; @FILE takes them from a file.")
-        ] = None,
-        budget: Annotated[
-            int | None, typer.Option(min=1, help="Tokens; else the model's window, or 128,000.")
-        ] = None,
-        base_url: Annotated[
-            str | None, typer.Option(help="A compatible server, such as http://localhost:11434/v1.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print one object a turn.")] = False,
-    ) -> None:
-        """Talk to a model, with the window as a bar after each turn.
-
-        Without a terminal every line of the input is a message, and the first turn that fails
-        ends it.
-        """
-        if isinstance(sys.stdin, TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")
-        strategy = _Instructed(_instructions(system))
-        id = session or f"chat-{datetime.now():%Y%m%d-%H%M%S}-{token_hex(2)}"
-        with ExitStack() as stack:
-            with progress(f"loading {model}"):
-                answering = as_model(model, base_url=base_url)
-                app = App(store, model=answering, budget=budget, tokenizer=as_tokenizer(model))
-            runner = stack.enter_context(asyncio.Runner())
-            stack.callback(lambda: runner.run(app.close()))
-            talk = _Talk(runner, app.conversation(id, strategy=strategy), as_json)
-            if sys.stdin.isatty() and not as_json:
-                _greet(talk.chat, model, app.store.name)
-            failed = talk.run()
-            if sys.stdin.isatty() and not as_json:
-                _leave(talk, app.store.name)
-        if failed:
-            raise typer.Exit(1)
+    Without a terminal every line of the input is a message, and the first turn that fails
+    ends it.
+    """
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    strategy = _Instructed(_instructions(system))
+    id = session or f"chat-{datetime.now():%Y%m%d-%H%M%S}-{token_hex(2)}"
+    with ExitStack() as stack:
+        with progress(f"loading {model}"):
+            answering = as_model(model, base_url=base_url)
+            app = App(store, model=answering, budget=budget, tokenizer=as_tokenizer(model))
+        runner = stack.enter_context(asyncio.Runner())
+        stack.callback(lambda: runner.run(app.close()))
+        talk = _Talk(runner, app.conversation(id, strategy=strategy), as_json)
+        if sys.stdin.isatty() and not as_json:
+            _greet(talk.chat, model, app.store.name)
+        failed = talk.run()
+        if sys.stdin.isatty() and not as_json:
+            _leave(talk, app.store.name)
+    if failed:
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)

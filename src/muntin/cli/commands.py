@@ -1,7 +1,7 @@
 """The command line: puts the commands together, each from the module that owns it.
 
-A command's module has `register(command)`, which adds it. Typer is an extra: so these modules are
-imported when it is known to be there. Typer reads annotations when a command runs: so theirs are
+A command is the function of its module's name. Typer is an extra: so these modules are imported
+when it is known to be there. Typer reads annotations when a command runs: so theirs are
 not strings. Exit codes are those of `docs/cli.md`.
 """
 
@@ -62,5 +62,9 @@ def app() -> "Typer":
         """Compose a language model's context window, and see where every token goes."""
 
     for name in COMMANDS:
-        import_module(f"muntin.cli.{name}").register(command)
+        module = import_module(f"muntin.cli.{name}")
+        if name == "sessions":  # a group of commands
+            command.add_typer(module.command, name=name)
+        else:
+            command.command()(getattr(module, name))
     return command

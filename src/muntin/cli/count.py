@@ -30,11 +30,6 @@ class Count:
     messages: int | None = None
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(count)
-
-
 @failing()
 def count(
     files: Annotated[list[Path], typer.Argument(help="Texts or chats; - reads the input.")],

@@ -56,16 +56,10 @@ class Check:
     detail: str
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(doctor)
-
-
 @failing()
 def doctor(
     store: Annotated[
-        str | None,
-        typer.Option(envvar="MUNTIN_STORE", help="A store that must be reachable."),
+        str | None, typer.Option(envvar="MUNTIN_STORE", help="A store that must be reachable.")
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="A model that must be usable; repeatable.")

@@ -11,11 +11,6 @@ from muntin.inspector.server import address_of, check_installed, listen, new_tok
 from muntin.timeline.store import DEFAULT_URL, open_store
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(inspect)
-
-
 @failing()
 def inspect(
     store: Annotated[

@@ -4,7 +4,9 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+import typer
 
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
 from muntin.composer import Composer
@@ -17,42 +19,34 @@ from muntin.errors import InvalidInput
 from muntin.prompts.files import prompt_file
 from muntin.view.bar import bar
 
-if TYPE_CHECKING:
-    from typer import Typer
 
-
-def register(command: "Typer") -> None:
-    """Add the command."""
-    import typer
-
-    @command.command()
-    @failing()
-    def render(
-        file: Annotated[Path, typer.Argument(help="A prompt file.")],
-        input: Annotated[
-            list[str] | None, typer.Option(metavar="KEY=VALUE", help="JSON or text; repeatable.")
-        ] = None,
-        input_file: Annotated[Path | None, typer.Option(help="The input as a JSON object.")] = None,
-        budget: Annotated[
-            int | None, typer.Option(help="Tokens; else the model's window, or 128,000.")
-        ] = None,
-        provider: Annotated[
-            str | None, typer.Option(help="anthropic, openai/gpt-4o; else the file's model.")
-        ] = None,
-        tokenizer: Annotated[
-            str | None, typer.Option(help="estimate, o200k_base, chars/4; else the model's.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    ) -> None:
-        """Render a prompt file and show its window."""
-        values = _values(input or [], input_file)
-        window = _compose(file, values, budget, provider, tokenizer)
-        if as_json:
-            print_json(_to_dict(window))
-        else:
-            print(_to_text(window))
-        if window.over_budget:
-            raise typer.Exit(1)
+@failing()
+def render(
+    file: Annotated[Path, typer.Argument(help="A prompt file.")],
+    input: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="JSON or text; repeatable.")
+    ] = None,
+    input_file: Annotated[Path | None, typer.Option(help="The input as a JSON object.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Tokens; else the model's window, or 128,000.")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option(help="anthropic, openai/gpt-4o; else the file's model.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="estimate, o200k_base, chars/4; else the model's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Render a prompt file and show its window."""
+    values = _values(input or [], input_file)
+    window = _compose(file, values, budget, provider, tokenizer)
+    if as_json:
+        print_json(_to_dict(window))
+    else:
+        print(_to_text(window))
+    if window.over_budget:
+        raise typer.Exit(1)
 
 
 def _values(pairs: list[str], file: Path | None) -> dict[str, Any]:

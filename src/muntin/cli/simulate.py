@@ -22,11 +22,6 @@ from muntin.timeline.lines import Lines
 DEFAULT_POLICIES = ("exact", "stepped", "full")
 
 
-def register(command: typer.Typer) -> None:
-    """Add the command."""
-    command.command()(simulate)
-
-
 @failing()
 def simulate(
     trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],
@@ -46,12 +41,7 @@ def simulate(
     policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
     with progress(f"replaying {len(messages):,} messages"):
         result = simulate_trace(
-            messages,
-            budget=budget,
-            model=model,
-            policies=policies,
-            steps=steps,
-            pause=pause,
+            messages, budget=budget, model=model, policies=policies, steps=steps, pause=pause
         )
     if plot is not None:
         result.save(plot)

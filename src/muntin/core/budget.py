@@ -26,17 +26,17 @@ class Budget:
     max_input_tokens: int
     max_output_tokens: int | None = field(default=None, kw_only=True)
     reserved_tokens: int = field(default=0, kw_only=True)
+    # What is left for the input after the reservation, never below 0.
+    remaining_input_tokens: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_size(self.max_input_tokens, "Budget.max_input_tokens")
-        check_size(self.reserved_tokens, "Budget.reserved_tokens")
-        if self.max_output_tokens is not None:
-            check_size(self.max_output_tokens, "Budget.max_output_tokens")
-
-    @property
-    def remaining_input_tokens(self) -> int:
-        """What is left for the input after the reservation, never below 0."""
-        return max(0, self.max_input_tokens - self.reserved_tokens)
+        for name in ("max_input_tokens", "reserved_tokens", "max_output_tokens"):
+            size = getattr(self, name)
+            given = size is not None or name != "max_output_tokens"
+            if given and (type(size) is not int or size < 0):
+                check_size(size, f"Budget.{name}")
+        left = max(0, self.max_input_tokens - self.reserved_tokens)
+        object.__setattr__(self, "remaining_input_tokens", left)
 
     @classmethod
     def for_model(
@@ -57,9 +57,7 @@ class Budget:
                 f"max_output_tokens={output} leaves no room in the window of {model!r} ({window})"
             )
         return cls(
-            window - output,
-            max_output_tokens=max_output_tokens,
-            reserved_tokens=reserved_tokens,
+            window - output, max_output_tokens=max_output_tokens, reserved_tokens=reserved_tokens
         )
 
     @classmethod

@@ -8,7 +8,6 @@ from copy import deepcopy
 from hashlib import blake2b
 from typing import Any
 
-from muntin.core.text import refuse_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 
@@ -82,3 +81,43 @@ def _copy_json(value: object, what: str) -> Any:
         items = [_copy_json(each, what) for each in value]
         return items if isinstance(value, list) else tuple(items)
     raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")
+
+
+# Lone surrogates: halves of characters that a str may hold and UTF-8 cannot carry. Text that a
+# caller hands in is refused, text that others made is sent with a question mark for each, text that
+# is only kept or hashed keeps them.
+
+
+def has_surrogates(text: str) -> bool:
+    """Say whether UTF-8 cannot carry a text."""
+    return _first(text) is not None
+
+
+def refuse_surrogates(text: str, what: str) -> None:
+    """Raise an error naming `what` if a text has a lone surrogate."""
+    place = _first(text)
+    if place is not None:
+        raise InvalidInput(
+            f"{what} has a lone surrogate (U+{ord(text[place]):04X}) at character "
+            f"{place}, which no provider can carry; clean the text first, for example "
+            'with text.encode("utf-8", "replace").decode()'
+        )
+
+
+def replace_surrogates(text: str) -> str:
+    """Return a text with a question mark in the place of each lone surrogate."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def keep_surrogates(text: str) -> bytes:
+    """Return bytes that keep lone surrogates: to be hashed, never sent."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _first(text: str) -> int | None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return error.start
+    return None

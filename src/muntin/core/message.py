@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import check_optional_text, check_text, copy_extra
+from muntin.core.checks import check_text, copy_extra, refuse_surrogates
 from muntin.core.parts import (
     PARTS,
     Attachment,
@@ -66,6 +66,8 @@ class Message:
     name: str | None = field(default=None, kw_only=True)
     at: float | None = field(default=None, kw_only=True)
     extra: Extra | None = field(default=None, kw_only=True, hash=False)
+    # The text of the message, its text parts put together.
+    text: str = field(init=False, repr=False, compare=False)
     # What `counted` noted; a changed copy does not inherit it.
     known_tokens: tuple[str, int] | None = field(
         default=None, init=False, repr=False, compare=False
@@ -75,10 +77,15 @@ class Message:
         if self.role not in ROLES:
             raise InvalidInput(f"unknown role {self.role!r}; use one of {', '.join(ROLES)}")
         what = f"the content of a {self.role} message"
-        if isinstance(self.content, str):
-            check_text(self.content, what)
-        elif self.content is not None:
-            object.__setattr__(self, "content", _parts(self.content, what))
+        content = self.content
+        if isinstance(content, str):
+            if not content.isascii():
+                refuse_surrogates(content, what)
+        elif content is not None:
+            content = _parts(content, what)
+            object.__setattr__(self, "content", content)
+            content = "".join([part.text for part in content if isinstance(part, Text)])
+        object.__setattr__(self, "text", content or "")
         if self.attachments != ():
             object.__setattr__(self, "attachments", _attachments(self.attachments, "Message"))
         if self.tool_calls != ():
@@ -87,7 +94,8 @@ class Message:
             check_text(self.tool_call_id, "Message.tool_call_id")
             if self.role != "tool":
                 raise InvalidInput(f"tool_call_id belongs to role 'tool', not {self.role!r}")
-        check_optional_text(self.name, "Message.name")
+        if self.name is not None:
+            check_text(self.name, "Message.name")
         if self.at is not None:
             _check_at(self.at)
         if self.extra is not None:
@@ -95,18 +103,11 @@ class Message:
 
     def __repr__(self) -> str:
         shown = [repr(self.role), repr(self.content)]
-        for each in fields(self)[2:-1]:
+        for each in fields(self)[2:-2]:
             value = getattr(self, each.name)
             if value != each.default:
                 shown.append(f"{each.name}={value!r}")
         return f"Message({', '.join(shown)})"
-
-    @property
-    def text(self) -> str:
-        """The text of the message, its text parts put together."""
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content or () if isinstance(part, Text))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
@@ -218,13 +219,16 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
-def at_position(message: Message, at: int) -> Message:
-    """Return the message at a position; what `replace` does, without checking all of it again."""
+def at_position(message: Message, at: int, known: tuple[str, int] | None = None) -> Message:
+    """Return the message at a position; what `replace` does, without checking all of it again.
+
+    `known` is what `counted` would note.
+    """
     copy = object.__new__(Message)
     for name in _COPIED:
         object.__setattr__(copy, name, getattr(message, name))
     object.__setattr__(copy, "at", at)
-    object.__setattr__(copy, "known_tokens", None)
+    object.__setattr__(copy, "known_tokens", known)
     return copy
 
 

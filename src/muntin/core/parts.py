@@ -11,13 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import (
-    check_optional_text,
-    check_size,
-    check_text,
-    copy_extra,
-    copy_json,
-)
+from muntin.core.checks import check_optional_text, check_size, check_text, copy_extra, copy_json
 from muntin.errors import InvalidInput, InvalidType
 
 Modality: TypeAlias = Literal["document", "image", "audio", "video"]

@@ -127,12 +127,7 @@ def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def difference(
-    plans: Plans,
-    session: str,
-    turn: int,
-    step: int | None,
-    other_turn: int,
-    other_step: int | None,
+    plans: Plans, session: str, turn: int, step: int | None, other_turn: int, other_step: int | None
 ) -> dict[str, Any]:
     """Return how a window differs from an earlier one, and where the two part."""
     planned = planned_of(plans, session, turn, step)

@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.text import keep_surrogates
+from muntin.core.checks import keep_surrogates
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.inspector import changes, data
 from muntin.inspector.plans import Kept, Plans

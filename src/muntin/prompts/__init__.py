@@ -1,10 +1,9 @@
 """Prompts made of reusable contexts. They declare slots; the engine plans and renders."""
 
 from muntin.prompts.contexts import Context, Match, When, context, match, when
-from muntin.prompts.definition import Prompt, Resolution, prompt
+from muntin.prompts.definition import Inspection, Prompt, Resolution, prompt
 from muntin.prompts.files import prompt_file
 from muntin.prompts.generation import generate, generate_sync, stream_generate
-from muntin.prompts.inspection import Inspection
 from muntin.resolver_cache import CacheOptions, ResolverCache
 
 __all__ = [

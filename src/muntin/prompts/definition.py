@@ -6,36 +6,118 @@ Gathers texts, messages, tools and settings; the Composer makes them a window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from muntin.agent.tools import ToolLike, as_tools, merge_tools
+from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.calls import sync_twin
 from muntin.composer import Composer
-from muntin.core.checks import check_optional_text, check_size
+from muntin.core.checks import check_optional_text, check_size, check_text
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message, user
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
+from muntin.core.report import Report, SlotReport
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.adapt import Adaptation, adaptations, choose, merge_settings
 from muntin.prompts.contexts import (
     Reached,
     Resolver,
+    as_mapping,
     as_uses,
     check_depth,
+    check_fields,
     check_model,
     check_resolver,
+    merge,
     reach,
+    validate,
 )
-from muntin.prompts.gathered import Gathered, declare
-from muntin.prompts.inputs import as_mapping, check_fields, merge, validate
-from muntin.prompts.inspection import Inspection, inspection_of
-from muntin.prompts.texts import activate, resolve_texts
-from muntin.settings import check_settings, defaults
+from muntin.prompts.texts import Gathered, SystemPart, activate, declare, resolve_texts
+from muntin.settings import check_settings, defaults, merge_settings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class SystemText:
+    """The system text, and the parts it was made of, dropped ones included."""
+
+    text: str
+    parts: tuple[SystemPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedContext:
+    """A context that did not fit; `rank` 1 went first."""
+
+    source: str
+    text: str
+    tokens: int
+    priority: int
+    reason: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedContext:
+    """A context that a condition left out; it was never resolved."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything about a prompt that would be sent; nothing was."""
+
+    system: SystemText
+    prompt: str | None
+    tools: tuple[str, ...]
+    total_tokens: int
+    prompt_tokens: int
+    tool_tokens: int
+    token_budget: int | None
+    over_budget: bool
+    settings: Mapping[str, Any]
+    dropped_contexts: tuple[DroppedContext, ...]
+    excluded_contexts: tuple[ExcludedContext, ...]
+    report: Report = field(repr=False)
+
+    def __str__(self) -> str:
+        of = "" if self.token_budget is None else f" of {self.token_budget:,}"
+        over = ", over budget" if self.over_budget else ""
+        lines = [f"system text: {self.total_tokens:,}{of} tokens{over}"]
+        lines += [f"  {p.status:8} {p.source} ({p.tokens:,} tokens)" for p in self.system.parts]
+        lines += [
+            f"  {gone.source}: dropped as number {gone.rank}, {gone.reason}"
+            for gone in self.dropped_contexts
+        ]
+        lines += [f"  excluded {out.source}: {out.reason}" for out in self.excluded_contexts]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """What is changed: texts before and after, and settings."""
+
+    prepend_system: str = ""
+    append_system: str = ""
+    prepend_prompt: str = ""
+    append_prompt: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, source: str, gathered: Gathered) -> Gathered:
+        """Return what was gathered with the changes, the system texts as parts of their own."""
+        before, after = (
+            [SystemPart(source, text.strip("\n"))] if text.strip("\n") else []
+            for text in (self.prepend_system, self.append_system)
+        )
+        user = gathered.user
+        if user is not None:
+            user = f"{self.prepend_prompt}{user}{self.append_prompt}"
+        return replace(gathered, parts=(*before, *gathered.parts, *after), user=user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +226,7 @@ class Prompt:
             settings=settings,
             tools=tools,
         )
-        return inspection_of(made)
+        return _inspection_of(made)
 
     resolve_sync = sync_twin(resolve)
     inspect_sync = sync_twin(inspect)
@@ -247,10 +329,7 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
 
 
 def _compose(
-    composer: Composer,
-    gathered: Gathered,
-    token_budget: int | None,
-    run: Sequence[Message] = (),
+    composer: Composer, gathered: Gathered, token_budget: int | None, run: Sequence[Message] = ()
 ) -> Window:
     """Compose a window. The budget is for the system text alone: the rest, which may not be
     dropped, gets the room it needs beside it."""
@@ -275,3 +354,88 @@ def _system_text(window: Window) -> str:
         if origin is None:
             return message.text
     return ""
+
+
+_FIELDS = tuple(each.name for each in fields(Adaptation))
+
+
+def adaptations(
+    given: Mapping[str, Mapping[str, Any]] | None, what: str
+) -> Mapping[str, Adaptation]:
+    """Check the `adapt` entries of a prompt."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"{what}: adapt must map a provider to changes, not {given!r}")
+    return {
+        check_text(key, f"{what}: a provider in adapt"): _adaptation(
+            entry, f"{what}: adapt[{key!r}]"
+        )
+        for key, entry in given.items()
+    }
+
+
+def _adaptation(entry: Any, what: str) -> Adaptation:
+    if not isinstance(entry, Mapping):
+        raise InvalidType(f"{what} must be a mapping, not {entry!r}")
+    for name, value in entry.items():
+        if name not in _FIELDS:
+            raise InvalidInput(f"{what}: unknown field {name!r}; use {', '.join(_FIELDS)}")
+        if name == "settings":
+            check_settings(value, what)
+        else:
+            check_text(value, f"{what}: {name}")
+    return Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
+
+
+def choose(
+    entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
+) -> tuple[str, Adaptation]:
+    """Return the one entry that applies: the provider's, the model's route, or `*`."""
+    route = ModelName.parse(model_id).provider if model_id else None
+    for key in (provider, route, "*"):
+        if key is not None and key in entries:
+            return key, entries[key]
+    return "", Adaptation()
+
+
+def _inspection_of(made: Resolution) -> Inspection:
+    """Tell everything of a prompt that was resolved."""
+    report, gathered, counter = made.window.report, made.gathered, made.composer.counter
+    rows = {row.index: row for row in report.slots}
+    # The parts are declared first.
+    planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
+    dropped = [_dropped(part, row) for part, row in planned if row.status == "dropped"]
+    parts = tuple(
+        replace(part, tokens=row.tokens_asked, status=row.status)
+        for part, row in planned
+        if row.status != "empty"
+    )
+    return Inspection(
+        system=SystemText(made.system, parts),
+        prompt=gathered.user,
+        tools=tuple(tool_name(tool) for tool in gathered.tools),
+        total_tokens=counter.text(made.system) if made.system else 0,
+        prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
+        tool_tokens=report.tools_tokens,
+        token_budget=made.token_budget,
+        over_budget=made.window.over_budget,
+        settings=gathered.settings,
+        dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
+        excluded_contexts=tuple(
+            ExcludedContext(source, f"{reason}: {detail}")
+            for source, reason, detail in gathered.excluded
+        ),
+        report=report,
+    )
+
+
+def _dropped(part: SystemPart, row: SlotReport) -> DroppedContext:
+    return DroppedContext(
+        source=part.source,
+        text=part.text,
+        tokens=row.tokens_asked,
+        priority=part.priority,
+        reason=row.reason or "over_budget",
+        rank=row.decisions[0].rank or 0,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.answers import Attempt, answered, asking_for
@@ -50,19 +51,8 @@ async def generate(
 
     `BudgetExceeded` is raised before anything is sent.
     """
-    events = _events(
-        prompt,
-        model,
-        input,
-        token_budget=token_budget,
-        tools=tools,
-        settings=settings,
-        tokenizer=tokenizer,
-        output=output,
-        max_steps=max_steps,
-        streaming=False,
-    )
-    return await last_reply(events)
+    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    return await last_reply(asked.events(model, streaming=False))
 
 
 generate_sync = sync_twin(generate)
@@ -84,55 +74,46 @@ def stream_generate(
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
-    return _events(
-        prompt,
-        model,
-        input,
-        token_budget=token_budget,
-        tools=tools,
-        settings=settings,
-        tokenizer=tokenizer,
-        output=output,
-        max_steps=max_steps,
-        streaming=True,
-    )
+    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    return asked.events(model, streaming=True)
 
 
-async def _events(
-    prompt: Prompt | str,
-    model: str | Model,
-    input: Any,
-    *,
-    token_budget: int | None,
-    tools: Sequence[ToolLike],
-    settings: Mapping[str, Any] | None,
-    tokenizer: TokenizerLike | None,
-    output: type[BaseModel] | None,
-    max_steps: int,
-    streaming: bool,
-) -> AsyncGenerator[Event, None]:
-    asked = as_model(model)
-    chosen = _as_prompt(prompt, input)
-    check_model(output, "generate: output")
-    named = ModelName.parse(asked.name)
-    made = await chosen.resolve(
-        input,
-        provider=named.provider,
-        model_id=named.model,
-        token_budget=token_budget,
-        tokenizer=tokenizer,
-        settings=settings,
-        tools=tools,
-    )
-    if not made.messages:
-        raise InvalidInput("the prompt is empty for this input: there is nothing to send")
-    if isinstance(prompt, str) and token_budget is not None:
-        _check_size(prompt, made.composer.within(token_budget))
-    wanted = chosen.output if output is None else output
-    attempt = _attempts(asked, made, wanted, max_steps, streaming=streaming)
-    async with aclosing(answered(attempt, wanted)) as events:
-        async for event in events:
-            yield event
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What one call asks for."""
+
+    prompt: Prompt | str
+    input: Any
+    token_budget: int | None
+    tools: Sequence[ToolLike]
+    settings: Mapping[str, Any] | None
+    tokenizer: TokenizerLike | None
+    output: type[BaseModel] | None
+    max_steps: int
+
+    async def events(self, model: str | Model, *, streaming: bool) -> AsyncGenerator[Event, None]:
+        asked = as_model(model)
+        chosen = _as_prompt(self.prompt, self.input)
+        check_model(self.output, "generate: output")
+        named = ModelName.parse(asked.name)
+        made = await chosen.resolve(
+            self.input,
+            provider=named.provider,
+            model_id=named.model,
+            token_budget=self.token_budget,
+            tokenizer=self.tokenizer,
+            settings=self.settings,
+            tools=self.tools,
+        )
+        if not made.messages:
+            raise InvalidInput("the prompt is empty for this input: there is nothing to send")
+        if isinstance(self.prompt, str) and self.token_budget is not None:
+            _check_size(self.prompt, made.composer.within(self.token_budget))
+        wanted = chosen.output if self.output is None else self.output
+        attempt = _attempts(asked, made, wanted, self.max_steps, streaming=streaming)
+        async with aclosing(answered(attempt, wanted)) as events:
+            async for event in events:
+                yield event
 
 
 def _attempts(

@@ -24,12 +24,11 @@ from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidType, StrategyError
-from muntin.prompts.adapt import merge_settings
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
-from muntin.settings import check_settings
+from muntin.settings import check_settings, merge_settings
 from muntin.threads import in_thread
 from muntin.timeline.items import draft_of
 

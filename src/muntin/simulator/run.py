@@ -113,11 +113,7 @@ def simulate_trace(
         limited = best and policy != "full"
         runs.append(replay.with_best(run) if limited else run)
     return Simulation(
-        tuple(runs),
-        rules,
-        model=profile.name,
-        budget=tokens,
-        dollars=_input_price(profile.name),
+        tuple(runs), rules, model=profile.name, budget=tokens, dollars=_input_price(profile.name)
     )
 
 
@@ -173,11 +169,7 @@ class Replay:
             policy = _trimming(policy)
         if not callable(policy):
             return slots_policy(
-                policy,
-                budget,
-                profile=self._profile,
-                tokenizer=self._tokenizer,
-                tools=self._tools,
+                policy, budget, profile=self._profile, tokenizer=self._tokenizer, tools=self._tools
             )
         return user_policy(policy, budget)
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NoReturn
 
+from muntin.core.checks import has_surrogates
 from muntin.core.message import Message
-from muntin.core.text import has_surrogates
 from muntin.errors import InvalidInput
 from muntin.timeline.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
 from muntin.timeline.store.rows import entry_id, to_ascii_json, to_json

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from muntin.core.checks import replace_surrogates
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message, as_message, at_position, counted, system, user
+from muntin.core.message import Message, as_message, at_position, system, user
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
-from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
 from muntin.timeline.items import Item, with_items
@@ -158,9 +158,9 @@ def _parts(message: Message) -> tuple[Part, ...]:
 def _placed(
     message: Message, position: int, tokens: Mapping[str, int], counter: Counter | None
 ) -> Message:
-    made = at_position(message, position)
-    key = counter.key(made) if counter is not None else None
-    return made if key is None or key not in tokens else counted(made, key, tokens[key])
+    key = counter.key(message) if counter is not None and tokens else None
+    known = (key, tokens[key]) if key is not None and key in tokens else None
+    return at_position(message, position, known)
 
 
 def _checked(given: object, item: Item) -> list[Message]:

@@ -190,6 +190,7 @@ class Counter:
         "_media_key",
         "_memo",
         "_no_result",
+        "name",
         "overhead",
         "tokenizer",
     )
@@ -202,8 +203,10 @@ class Counter:
         image_formula: str = "openai-tiles",
     ) -> None:
         self.tokenizer = as_tokenizer(tokenizer)
-        overhead = getattr(self.tokenizer, "message_overhead", 0)
-        self.overhead = check_size(overhead, f"message_overhead of tokenizer {self.name!r}")
+        self.name = self.tokenizer.name
+        self.overhead = getattr(self.tokenizer, "message_overhead", 0)
+        if type(self.overhead) is not int or self.overhead < 0:
+            check_size(self.overhead, f"message_overhead of tokenizer {self.name!r}")
         self._attachment_tokens = _check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
@@ -251,11 +254,6 @@ class Counter:
             None if given is ATTACHMENT_TOKENS else given,
             self._image_formula,
         )
-
-    @property
-    def name(self) -> str:
-        """The tokenizer's name."""
-        return self.tokenizer.name
 
     def text(self, text: str) -> int:
         """Count a text."""

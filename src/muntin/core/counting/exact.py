@@ -19,8 +19,6 @@ from typing import TypeVar
 
 from muntin.errors import InvalidInput, MissingExtra, TokenizerError
 
-__all__ = ["ExactTokenizer", "by_prefix", "encoding_for_model", "hf_tokenizer", "openai_tokenizer"]
-
 T = TypeVar("T")
 
 # Three tokens frame a message and one names its role:
@@ -167,9 +165,7 @@ def _load(name: str) -> ExactTokenizer:
         special_tokens={},
     ).encode_ordinary
     return ExactTokenizer(
-        name,
-        _OPENAI_OVERHEAD,
-        lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
+        name, _OPENAI_OVERHEAD, lambda text: sum(len(encode(piece)) for piece in _pieces(text))
     )
 
 

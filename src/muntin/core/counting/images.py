@@ -17,14 +17,6 @@ from muntin.core.counting.exact import by_prefix
 from muntin.core.parts import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
-__all__ = [
-    "ATTACHMENT_TOKENS",
-    "IMAGE_FORMULAS",
-    "UNKNOWN_SIZE",
-    "image_formula_for_model",
-    "image_tokens",
-]
-
 UNKNOWN_SIZE = (2560, 1440)
 """The size an image is taken to have when its own is not known: a full-screen screenshot.
 
@@ -62,11 +54,7 @@ def _tiles(base: int, tile: int, width: int, height: int, detail: str) -> int:
 
 
 def _patches(
-    percent: int,
-    limits: Mapping[str, tuple[int, int | None]],
-    width: int,
-    height: int,
-    detail: str,
+    percent: int, limits: Mapping[str, tuple[int, int | None]], width: int, height: int, detail: str
 ) -> int:
     """OpenAI: fit into a square, then into a budget of 32-pixel patches; times a multiplier."""
     side, budget = limits[detail]
@@ -211,11 +199,7 @@ def image_formula_for_model(model: str) -> str:
 
 
 def image_tokens(
-    width: int | None,
-    height: int | None,
-    *,
-    detail: str = "auto",
-    formula: str = "openai-tiles",
+    width: int | None, height: int | None, *, detail: str = "auto", formula: str = "openai-tiles"
 ) -> int:
     """Return what an image of this size costs; an unknown size is taken as `UNKNOWN_SIZE`.
 

@@ -12,13 +12,12 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, replace_surrogates
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import Slot
-from muntin.core.text import replace_surrogates
 from muntin.errors import InvalidInput, InvalidType
 
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.

@@ -13,11 +13,11 @@ from copy import deepcopy
 from typing import Any, TypeAlias
 from zlib import crc32
 
+from muntin.core.checks import has_surrogates
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Other, Part, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
 from muntin.core.report import NotCarried
-from muntin.core.text import has_surrogates
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
 Files: TypeAlias = Mapping[str, File]

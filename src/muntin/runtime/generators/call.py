@@ -22,10 +22,9 @@ from muntin.core.planning.slot import CONTEXT, HISTORY, INPUT, Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.tags.tree import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.adapt import choose, merge_settings
-from muntin.prompts.definition import Prompt
+from muntin.prompts.definition import Prompt, choose
 from muntin.prompts.files import PromptFile
-from muntin.prompts.gathered import SYSTEM_TEXT, SystemPart, declare_excluded, declare_parts
+from muntin.prompts.texts import SYSTEM_TEXT, SystemPart, declare_excluded, declare_parts
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
@@ -34,7 +33,7 @@ from muntin.runtime.generators.context import ResolvedContext, fields, resolve
 from muntin.runtime.generators.history import PastTurn, past_turns
 from muntin.runtime.generators.user import turn_inputs, user_messages, without_repeats
 from muntin.runtime.recorded_run import recorded_run
-from muntin.settings import defaults
+from muntin.settings import defaults, merge_settings
 from muntin.timeline.items import Visibility, draft_of
 
 if TYPE_CHECKING:

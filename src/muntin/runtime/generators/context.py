@@ -19,10 +19,9 @@ from muntin.core.message import ROLES, Message, system
 from muntin.core.planning.slot import CONTEXT
 from muntin.core.tags.tree import Contribution, contribute
 from muntin.errors import InvalidInput, InvalidType
-from muntin.prompts.contexts import Context, Match, When, target_of
+from muntin.prompts.contexts import Context, Match, When, as_mapping, target_of
 from muntin.prompts.definition import text_of
-from muntin.prompts.gathered import Excluded
-from muntin.prompts.inputs import as_mapping
+from muntin.prompts.texts import Excluded
 
 # How many callables may give one another.
 DEEPEST = 32

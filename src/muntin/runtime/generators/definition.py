@@ -20,12 +20,11 @@ from muntin.core.checks import check_optional_text, check_size, check_text
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
-from muntin.prompts.contexts import check_model
+from muntin.prompts.contexts import as_mapping, check_model, validate_value
 from muntin.prompts.contexts import context as make_context
 from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
-from muntin.prompts.inputs import as_mapping, validate_value
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App

@@ -12,9 +12,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from muntin.core.checks import check_text, copy_json
+from muntin.core.checks import check_text, copy_json, has_surrogates
 from muntin.core.message import Message
-from muntin.core.text import has_surrogates
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.items import (
     VISIBLE,

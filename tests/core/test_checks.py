@@ -2,8 +2,9 @@
 
 import pytest
 
-from muntin.core.checks import check_text, digest
-from muntin.core.text import (
+from muntin.core.checks import (
+    check_text,
+    digest,
     has_surrogates,
     keep_surrogates,
     refuse_surrogates,
