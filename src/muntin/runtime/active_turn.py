@@ -20,8 +20,7 @@ from muntin.providers.model import Event, Finished, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
 from muntin.timeline.items import Draft, Item, Status
-from muntin.timeline.open_turn import LEASE, OpenTurn
-from muntin.timeline.session import Session
+from muntin.timeline.session import LEASE, OpenTurn, Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App

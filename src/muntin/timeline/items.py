@@ -6,7 +6,7 @@ Knows nothing of how they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -182,24 +182,6 @@ class Item:
     def content(self) -> str | tuple[Part, ...] | Any:
         """The content of the message, or the payload."""
         return self.message.content if self.message is not None else self.payload
-
-
-def with_items(run: Item, items: Sequence[Item]) -> Item:
-    """Return a run with its children; what `replace` does, several times as fast."""
-    return Item(
-        run.position,
-        run.kind,
-        run.turn,
-        run.message,
-        run.payload,
-        run=run.run,
-        time=run.time,
-        visibility=run.visibility,
-        transient=run.transient,
-        meta=run.meta,
-        tokens=run.tokens,
-        items=tuple(items),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ Owns which turns a view shows and how far back it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item
-from muntin.timeline.project import default_messages
+from muntin.timeline.project import default_messages, lasting
 from muntin.timeline.store import View
 
 if TYPE_CHECKING:
@@ -156,11 +156,6 @@ class Items:
         if fresh:
             self._session.opened().count(self._session.id, fresh)
         return weights
-
-
-def lasting(items: Sequence[Item], last: int) -> list[Item]:
-    """Leave out what was only meant for a turn that is over."""
-    return [item for item in items if not item.transient or item.turn > last]
 
 
 def check_limit(limit: object, what: str, *, counts: type[Turns] | None = None) -> Turns | Tokens:

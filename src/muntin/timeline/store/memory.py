@@ -193,7 +193,8 @@ class MemoryStore:
         """Return the oldest item that the newest items of this weight reach back to."""
         with self._lock:
             kept = self._kept(session)
-            check_size(weight, "weight")
+            if type(weight) is not int or weight < 0:
+                check_size(weight, "weight")
             index = bisect_right(kept.totals, kept.totals[-1] - weight) if kept.totals else 0
             return _own(kept.items[index]) if index < len(kept.items) else None
 
@@ -385,12 +386,7 @@ def _start(kept: _Kept, after: int, first_turn: int) -> int:
 
 
 def _is_asked(
-    kept: _Kept,
-    item: Item,
-    view: View,
-    first_turn: int,
-    last_turn: int | None,
-    settled: int | None,
+    kept: _Kept, item: Item, view: View, first_turn: int, last_turn: int | None, settled: int | None
 ) -> bool:
     return (
         item.turn >= first_turn

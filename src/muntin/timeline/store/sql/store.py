@@ -112,7 +112,8 @@ class SqlStore:
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to."""
         _check(session)
-        check_size(weight, "weight")
+        if type(weight) is not int or weight < 0:
+            check_size(weight, "weight")
         rows = self._ask(sql.REACH, session, weight=min(weight, _MOST))
         return next(iter(to_items(rows, self.name)), None)
 
