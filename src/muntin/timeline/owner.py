@@ -104,12 +104,6 @@ def _machine() -> str:
     return f"{uuid.getnode():x}-{boot}-{space.strip('pid:[]')}"
 
 
-@lru_cache(maxsize=1)
-def _own_start(pid: int) -> str:
-    """Return when this process began, which does not change."""
-    return _started(pid)
-
-
 def _started(pid: int) -> str:
     """Return when a process began, or "gone"; "alive" where the system does not tell."""
     try:
@@ -129,3 +123,7 @@ def _started(pid: int) -> str:
     except PermissionError:
         pass
     return "alive"
+
+
+# When this process began does not change.
+_own_start = lru_cache(maxsize=1)(_started)

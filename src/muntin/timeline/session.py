@@ -79,7 +79,7 @@ class Session:
             return self
         other = copy(self)
         other.counter = counter
-        other.items = self.items.of(other)
+        other.items = Items(other, self.items.window)
         return other
 
     # Writing.

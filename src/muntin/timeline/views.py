@@ -28,11 +28,7 @@ class Items:
 
     def __init__(self, session: Session, window: Turns | Tokens) -> None:
         self._session = session
-        self._window = check_limit(window, "window")
-
-    def of(self, session: Session) -> Items:
-        """Return the same views of another session object."""
-        return Items(session, self._window)
+        self.window = check_limit(window, "window")
 
     def history(self, limit: Limit | None = None) -> list[Item]:
         """Return what the model may see: whole completed turns, and the turn in flight.
@@ -40,7 +36,7 @@ class Items:
         A number counts turns. The limit narrows the session's window and never widens it.
         Failed turns are shown until a later one was completed.
         """
-        limits = [self._window]
+        limits = [self.window]
         if limit is not None:
             limits.append(check_limit(limit, "limit", counts=Turns))
         turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)

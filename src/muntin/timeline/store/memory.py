@@ -119,7 +119,7 @@ _NOTHING = _Kept(EPOCH, EPOCH)
 
 
 class MemoryStore:
-    """A store that lives as long as the object."""
+    """A store that lives as long as the object; what its methods promise stands in `Store`."""
 
     name = "memory:"
 
@@ -138,7 +138,6 @@ class MemoryStore:
         owner: str | None = None,
         until: datetime | None = None,
     ) -> list[Item]:
-        """Append all drafts at once and return them as items."""
         self._kept(session)
         if not drafts:
             return []
@@ -176,21 +175,23 @@ class MemoryStore:
         newest: int | None = None,
         oldest: int | None = None,
     ) -> list[Item]:
-        """Return items by position, the oldest first."""
         with self._lock:
             kept = self._kept(session)
-            end = len(kept.items) if before is None else max(0, before - 1)
-            places = range(_start(kept, after, first_turn), min(end, len(kept.items)))
+            last = sys.maxsize if last_turn is None else last_turn
+            end = len(kept.items) if before is None else min(before - 1, len(kept.items))
+            places = range(_start(kept, after, first_turn), max(0, end))
+            items = map(kept.items.__getitem__, places if newest is None else reversed(places))
             found = (
-                kept.items[place]
-                for place in (places if newest is None else reversed(places))
-                if _is_asked(kept, kept.items[place], view, first_turn, last_turn, settled)
+                item
+                for item in items
+                if first_turn <= item.turn <= last
+                and (view == "all" or getattr(item.visibility, view))
+                and (item.turn >= (settled or 0) or kept.turns[item.turn - 1].status != "failed")
             )
             read = [_own(item) for item in _first(found, oldest if newest is None else newest)]
         return read if newest is None else read[::-1]
 
     def reach(self, session: str, weight: int) -> Item | None:
-        """Return the oldest item that the newest items of this weight reach back to."""
         with self._lock:
             kept = self._kept(session)
             if type(weight) is not int or weight < 0:
@@ -199,7 +200,6 @@ class MemoryStore:
             return _own(kept.items[index]) if index < len(kept.items) else None
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
-        """Add token counts, by position and tokenizer, to items already appended."""
         with self._lock:
             kept = self._kept(session)
             for position, tokens in counts.items():
@@ -208,7 +208,6 @@ class MemoryStore:
                     kept.items[position - 1] = replace(item, tokens={**item.tokens, **tokens})
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
-        """Return the items of the live entries by position; with an id, all its versions."""
         with self._lock:
             kept = self._kept(session)
             positions = sorted(kept.live.values()) if id is None else kept.versions.get(id, [])
@@ -217,7 +216,6 @@ class MemoryStore:
     def turns(
         self, session: str, *, status: Status | None = None, newest: int | None = None
     ) -> list[Turn]:
-        """Return the turns, the newest first."""
         with self._lock:
             kept = self._kept(session)
             few = status in UNSETTLED
@@ -226,12 +224,10 @@ class MemoryStore:
             return _first((turn for turn in turns if status in (None, turn.status)), newest)
 
     def turn(self, session: str, number: int) -> Turn | None:
-        """Return one turn, or None."""
         with self._lock:
             return self._kept(session).turn(number)
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
         with self._lock:
             start = 0 if after is None else bisect_right(self._names, after)
@@ -239,13 +235,11 @@ class MemoryStore:
             return [_info(name, self._sessions[name]) for name in names]
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session, or None."""
         with self._lock:
             kept = self._kept(session)
             return _info(session, kept) if kept.items else None
 
     def delete(self, session: str) -> None:
-        """Remove a session; an unknown one is no error."""
         with self._lock:
             self._kept(session)
             if self._sessions.pop(session, None) is not None:
@@ -254,7 +248,6 @@ class MemoryStore:
     # Leases.
 
     def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner."""
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
@@ -272,7 +265,6 @@ class MemoryStore:
         number: int | None = None,
         resumable: bool = False,
     ) -> Turn | None:
-        """Take the next turn that waits, or was given up, and become its owner."""
         with self._lock:
             kept = self._kept(session)
             unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
@@ -286,7 +278,6 @@ class MemoryStore:
             return held
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
@@ -296,7 +287,6 @@ class MemoryStore:
             return True
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         with self._lock:
             names = islice(self._names, bisect_right(self._names, after or ""), None)
             return _first((name for name in names if self._sessions[name].unsettled), limit)
@@ -313,7 +303,6 @@ class MemoryStore:
         keep: int,
         frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
         with self._lock:
             kept = self._there(session)
             for name, data in contents.items():
@@ -322,7 +311,6 @@ class MemoryStore:
             kept.frontiers.update(frontiers or {})
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
         with self._lock:
             found = sorted(self._kept(session).reports.items())
         until = sys.maxsize if last is None else last
@@ -331,7 +319,6 @@ class MemoryStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep originals of sources; forget those first kept before the turn `forget`."""
         with self._lock:
             kept = self._there(session)
             for name, data in contents.items():
@@ -341,17 +328,14 @@ class MemoryStore:
                 del kept.contents["source", name], kept.sources[name]
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
-        """Return a content by its name, or None."""
         with self._lock:
             return self._kept(session).contents.get((kind, key))
 
     def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        """Set what the newest window of each line of windows leaves to the next, as JSON."""
         with self._lock:
             self._there(session).frontiers.update(frontiers)
 
     def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows, or None."""
         with self._lock:
             return self._kept(session).frontiers.get(line)
 
@@ -383,19 +367,6 @@ def _start(kept: _Kept, after: int, first_turn: int) -> int:
         return len(kept.items)
     first = kept.turns[first_turn - 1].first if first_turn > 1 else 1
     return max(0, after, first - 1)
-
-
-def _is_asked(
-    kept: _Kept, item: Item, view: View, first_turn: int, last_turn: int | None, settled: int | None
-) -> bool:
-    return (
-        item.turn >= first_turn
-        and (last_turn is None or item.turn <= last_turn)
-        and (view == "all" or getattr(item.visibility, view))
-        and (
-            settled is None or item.turn >= settled or kept.turns[item.turn - 1].status != "failed"
-        )
-    )
 
 
 def _info(name: str, kept: _Kept) -> SessionInfo:

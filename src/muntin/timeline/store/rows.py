@@ -98,13 +98,9 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
     return text
 
 
-def to_tokens(tokens: Mapping[str, int]) -> str:
-    """Write token counts by tokenizer as JSON."""
-    return _tokens(tuple(tokens.items()))
-
-
 @lru_cache(maxsize=4_096)  # few tokenizers, and small numbers
-def _tokens(counts: tuple[tuple[str, int], ...]) -> str:
+def to_tokens(counts: tuple[tuple[str, int], ...]) -> str:
+    """Write token counts by tokenizer as JSON."""
     return to_ascii_json(dict(counts))
 
 
@@ -291,7 +287,7 @@ def to_rows(
     rows: list[tuple[Any, ...]] = []
     for draft, item, text in zip(drafts, items, data, strict=True):
         total += draft.weight
-        seen, tokens = draft.visibility, _tokens(tuple(draft.tokens.items()))
+        seen, tokens = draft.visibility, to_tokens(tuple(draft.tokens.items()))
         place = (sid, item.position, item.turn, draft.kind, draft.run)
         flags = (seen.client, seen.history, draft.transient)
         rows.append((*place, *flags, to_microseconds(item.time), total, tokens, text))

@@ -51,7 +51,7 @@ def _checked(session: str) -> str:
 
 
 class SqlStore:
-    """A store in an SQLite file or a PostgreSQL database."""
+    """A store in an SQLite file or a PostgreSQL database; `Store` says what its methods promise."""
 
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         self.database = Database(url, create=create, lazy=lazy)
@@ -75,7 +75,6 @@ class SqlStore:
         owner: str | None = None,
         until: datetime | None = None,
     ) -> list[Item]:
-        """Append all drafts in one transaction and return them as items."""
         _check(session)
         if not drafts:
             return []
@@ -94,7 +93,6 @@ class SqlStore:
         newest: int | None = None,
         oldest: int | None = None,
     ) -> list[Item]:
-        """Return items by position, the oldest first."""
         given = {
             "after": after or None,
             "before": before,
@@ -110,7 +108,6 @@ class SqlStore:
         return items[::-1] if newest is not None else sorted(items, key=attrgetter("position"))
 
     def reach(self, session: str, weight: int) -> Item | None:
-        """Return the oldest item that the newest items of this weight reach back to."""
         _check(session)
         if type(weight) is not int or weight < 0:
             check_size(weight, "weight")
@@ -118,7 +115,6 @@ class SqlStore:
         return next(iter(to_items(rows, self.name)), None)
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
-        """Add token counts, by position and tokenizer, to items already appended."""
         _check(session)
 
         def write(tx: Transaction) -> None:
@@ -127,13 +123,12 @@ class SqlStore:
                 rows = sql.read("all", frozenset(("after", "before")))
                 found = tx.all(rows, session=session, after=position - 1, before=position + 1)
                 for item in to_items(found, self.name):
-                    merged = {**item.tokens, **tokens}
-                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=to_tokens(merged))
+                    merged = to_tokens(tuple({**item.tokens, **tokens}.items()))
+                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=merged)
 
         self.database.transact(write)
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
-        """Return the items of the live entries by position; with an id, all its versions."""
         if id is None:
             return to_items(self._ask(sql.LIVE, session), self.name)
         return to_items(self._ask(sql.VERSIONS, session, name=id), self.name)
@@ -141,7 +136,6 @@ class SqlStore:
     def turns(
         self, session: str, *, status: Status | None = None, newest: int | None = None
     ) -> list[Turn]:
-        """Return the turns, the newest first."""
         values: dict[str, Any] = {} if status is None else {"state": status}
         if newest is not None:
             values["newest"] = min(newest, _MOST)
@@ -149,23 +143,19 @@ class SqlStore:
         return [to_turn(row) for row in self._ask(statement, session, **values)]
 
     def turn(self, session: str, number: int) -> Turn | None:
-        """Return one turn, or None."""
         rows = self._ask(sql.ONE_TURN, session, turn=number)
         return to_turn(rows[0]) if rows else None
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
         rows = self.database.query(sql.LIST_SESSIONS, last=after or "", newest=min(limit, _MOST))
         return [to_info(row) for row in rows]
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session, or None."""
         rows = self._ask(sql.ONE_SESSION, session)
         return to_info(rows[0]) if rows else None
 
     def delete(self, session: str) -> None:
-        """Remove a session with all that belongs to it; an unknown one is no error."""
         _check(session)
 
         def write(tx: Transaction) -> None:
@@ -177,7 +167,6 @@ class SqlStore:
     # Leases.
 
     def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner."""
         values = {"session": _check(session), "turn": turn, "state": status}
         statement = sql.SETTLE
         if by is not None:
@@ -193,7 +182,6 @@ class SqlStore:
         number: int | None = None,
         resumable: bool = False,
     ) -> Turn | None:
-        """Take the next turn that waits, or was given up, and become its owner."""
         _check(session)
         lease = to_microseconds(until)
 
@@ -212,13 +200,11 @@ class SqlStore:
         return self.database.transact(write)
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
         values = {"session": _check(session), "turn": turn, "holder": owner}
         values["lease"] = to_microseconds(until)
         return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         page = {"last": after or "", "newest": limit}
         return [name for (name,) in self.database.query(sql.WAITING, **page)]
 
@@ -234,7 +220,6 @@ class SqlStore:
         keep: int,
         frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
         _check(session)
         last, named = self._named.pop(session, (None, frozenset()))
         time = to_microseconds(record.time)
@@ -261,7 +246,6 @@ class SqlStore:
             self._named.pop(next(iter(self._named)), None)
 
     def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        """Set what the newest window of each line of windows leaves to the next, as JSON."""
         _check(session)
 
         def write(tx: Transaction) -> None:
@@ -272,12 +256,10 @@ class SqlStore:
         self.database.transact(write)
 
     def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows, or None."""
         rows = self._ask(sql.FRONTIER, session, line=line)
         return rows[0][0] if rows else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
         bounds = {"first": first, "last": _MOST if last is None else last}
         rows = self._ask(sql.REPORTS, session, **bounds)
         return [
@@ -288,7 +270,6 @@ class SqlStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep originals of sources; forget those first kept before the turn `forget`."""
         _check(session)
 
         def write(tx: Transaction) -> None:
@@ -299,7 +280,6 @@ class SqlStore:
         self.database.transact(write)
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
-        """Return a content by its name, or None."""
         rows = self._ask(sql.CONTENT, session, kind=kind, key=key)
         return rows[0][0] if rows else None
 
@@ -362,9 +342,8 @@ class _Appending:
 
     def write(self, tx: Transaction) -> list[Item]:
         """Write all of it, and return the items."""
-        drafts = self._drafts
-        opened = sum(draft.opens == "turn" for draft in drafts)
-        weight = sum(draft.weight for draft in drafts)
+        drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
+        opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
         ((sid, head, counted, total),) = tx.all(
             sql.EXTEND,
             name=self._session,
@@ -376,13 +355,15 @@ class _Appending:
         )
         newest = counted - opened
         status: Status | None = None
-        if any(draft.opens == "inbox" for draft in drafts):
+        if "inbox" in opens:
             status = tx.scalar(sql.TURN_STATUS, sid=sid, turn=newest)
         first = head - len(drafts) + 1
         items, changes = place(self._session, drafts, newest, status, first, self._now)
         rows = to_rows(sid, drafts, items, self._data, total - weight)
-        self._hold(tx, sid, {item.turn for item in items if item.turn <= newest})
-        self._write_turns(tx, sid, items, changes, newest, counted)
+        self._write_turns(tx, sid, items, changes, newest)
+        # It counted a turn for each that opens one; some joined a turn, others began one unasked.
+        if (last := max((newest, *changes))) != counted:
+            tx.run(sql.SET_TURN, sid=sid, turn=last)
         tx.many(sql.INSERT_ITEMS, rows)
         for item, entry in zip(items, self._entries, strict=True):
             if entry is not None:
@@ -391,37 +372,26 @@ class _Appending:
                     tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
         return items
 
-    def _hold(self, tx: Transaction, sid: int, numbers: set[int]) -> None:
-        """Renew the lease of the turns written into; refuse if another has taken one over."""
-        if self._owner is None:
-            return
-        held = {"sid": sid, "holder": self._owner, "lease": self._until}
-        for number in numbers:
-            if not tx.all(sql.HOLD, turn=number, **held):
-                raise TurnLost(self._session, number)
-
     def _write_turns(
-        self,
-        tx: Transaction,
-        sid: int,
-        items: Sequence[Item],
-        changes: Mapping[int, Status],
-        newest: int,
-        counted: int,
+        self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
     ) -> None:
-        """Write the turns it begins and those it settles; `counted` is what the session says."""
+        """Write the turns it begins and settles; renew the lease of those it writes into."""
         begun: dict[int, int] = {}
+        held: set[int] = set()
         for item in items:
             if item.turn > newest:
                 begun.setdefault(item.turn, item.position)
+            elif self._owner is not None:
+                held.add(item.turn)
+        lease = {"holder": self._owner, "lease": self._until}
+        for number in held:
+            if not tx.all(sql.HOLD, sid=sid, turn=number, **lease):
+                raise TurnLost(self._session, number)
         ending = sql.END_FREE_TURN if self._owner is None else sql.END_TURN
         for number, status in changes.items():
             if number <= newest:
                 tx.run(ending, sid=sid, turn=number, state=status)
         if begun:
-            held = (self._owner, self._until)
-            rows = [(sid, number, changes[number], at, *held) for number, at in begun.items()]
+            by = (self._owner, self._until)
+            rows = [(sid, number, changes[number], at, *by) for number, at in begun.items()]
             tx.many(sql.INSERT_TURNS, rows)
-            newest = max(begun)
-        if newest != counted:
-            tx.run(sql.SET_TURN, sid=sid, turn=newest)
