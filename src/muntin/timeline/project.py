@@ -123,15 +123,13 @@ def _told(items: Sequence[Item], position: int, counter: Counter | None) -> Mess
     if not thoughts:
         return _placed(last, position, items[-1].tokens, counter)
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
-    tokens: dict[str, int] = {}
     told = replace(last, content=content)
+    tokens: dict[str, int] = {}
     key = counter.key(told) if counter is not None else None
-    if counter is not None and key is not None:
-        known = [item.tokens.get(key) for item in items]
-        if None not in known:
-            # One message now, so the overhead is counted once.
-            spared = counter.overhead * (len(known) - 1)
-            tokens = {key: sum(each or 0 for each in known) - spared}
+    if counter is not None and key is not None and all(key in item.tokens for item in items):
+        # One message now, so the overhead is counted once.
+        spared = counter.overhead * (len(items) - 1)
+        tokens = {key: sum(item.tokens[key] for item in items) - spared}
     return _placed(told, position, tokens, counter)
 
 
@@ -141,10 +139,8 @@ def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
         return [item.message]
     if item.kind in ("message", "wake"):
         return [user(_text(item.payload))]
-    if item.kind == "signal":
-        return [user(_tag("signal", item.payload))]
-    if item.kind == "error":
-        return [user(_tag("error", item.payload))]
+    if item.kind in ("signal", "error"):
+        return [user(_tag(item.kind, item.payload))]
     if item.kind == "context_inserted" and item.position in live:
         return [system(entry_of(item).render())]
     return []

@@ -6,6 +6,7 @@ Owns which turns a view shows and how far back it reads.
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size
@@ -93,29 +94,26 @@ class Items:
         elif tokens is None:
             past = self._past(view, first, last, early)
         else:
-            past = self._by_tokens(view, tokens, first, last, early, flight)
-        return sorted(past + flight, key=lambda item: item.position)
+            weight = sum(self._weigh(flight).values())
+            past = self._by_tokens(view, tokens, first, last, early, weight)
+        return sorted(past + flight, key=attrgetter("position"))
 
     def _past(self, view: View, first: int, last: int, early: Collection[int]) -> list[Item]:
         """Return the items of completed turns."""
-        store, id = self._session.opened(), self._session.id
+        store, id = self._session.store, self._session.id
         found = store.read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
         return [item for item in lasting(found, last) if item.turn not in early]
 
     def _by_tokens(
-        self,
-        view: View,
-        tokens: int,
-        first: int,
-        last: int,
-        early: Collection[int],
-        flight: list[Item],
+        self, view: View, tokens: int, first: int, last: int, early: list[int], flight: int
     ) -> list[Item]:
-        """Return the newest completed turns of `tokens` together, and always the newest one."""
-        store, id = self._session.opened(), self._session.id
-        reach = max(1, tokens + sum(self._weigh(flight).values()))
+        """Return the newest completed turns of `tokens` together, and always the newest one.
+
+        `flight` is the weight of what is in flight.
+        """
+        reach = max(1, tokens + flight)
         while True:
-            oldest = store.reach(id, reach)
+            oldest = self._session.store.reach(self._session.id, reach)
             start = max(first, oldest.turn) if oldest else first
             found = self._past(view, start, last, early)
             kept = self._fit(found, tokens)
