@@ -76,7 +76,6 @@ SUBJECTS = {
     "timeline/store/test_conformance.py": "* conformance/* sql/*",
     "timeline/store/sql/test_migration.py": "schema",
     "timeline/test_files.py": "lines",
-    "timeline/test_session.py": "open_turn turns",
     "timeline/test_counted_once.py": "session past",
     "timeline/test_windows.py": "session views history past",
 }

@@ -5,17 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from muntin import InvalidInput, Message, Text, ToolCall, assistant, system, tool, user
-from muntin.timeline.items import (
-    KINDS,
-    MAX_ID,
-    Draft,
-    Item,
-    Visibility,
-    check_session_id,
-    draft_of,
-    from_microseconds,
-    to_microseconds,
-)
+from muntin.timeline.items import KINDS, MAX_ID, Draft, Item, Visibility, check_session_id, draft_of
+from muntin.timeline.store.rows import from_microseconds, to_microseconds
 
 
 def test_these_are_the_kinds_of_items():

@@ -24,8 +24,7 @@ from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Draft, Item, Status
-from muntin.timeline.open_turn import LEASE, OpenTurn
-from muntin.timeline.session import Session
+from muntin.timeline.session import LEASE, OpenTurn, Session
 
 
 class Host(Protocol):

@@ -23,10 +23,9 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import Draft, Item, check_session_id
-from muntin.timeline.open_turn import LEASE, OpenTurn
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import Session
+from muntin.timeline.session import LEASE, OpenTurn, Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App

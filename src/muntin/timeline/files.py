@@ -15,14 +15,7 @@ from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import as_message
 from muntin.errors import InvalidInput, MuntinError, StoreError
 from muntin.settings import counter_for
-from muntin.timeline.items import (
-    STATUSES,
-    Draft,
-    Item,
-    Status,
-    check_session_id,
-    draft_of,
-)
+from muntin.timeline.items import STATUSES, Draft, Item, Status, check_session_id, draft_of
 from muntin.timeline.lines import (
     FORMAT,
     VERSION,

@@ -25,6 +25,11 @@ _TURN = frozenset(("turn", "status"))
 _REQUIRED = ("position", "turn", "kind", "time")
 _OPTIONAL = ("message", "payload", "run", "visibility", "transient", "meta", "tokens")
 _ITEM = frozenset((*_REQUIRED, *_OPTIONAL))
+_TYPES: tuple[tuple[str, type, str], ...] = (
+    ("transient", bool, "true or false"),
+    ("meta", dict, "an object"),
+    ("tokens", dict, "counts by tokenizer"),
+)
 _EVERYONE = {"client": True, "history": True}
 
 
@@ -123,9 +128,7 @@ def read_header(value: dict[str, Any]) -> int:
     """Check the line that begins a session, and return how many items follow."""
     if value["format"] != FORMAT:
         raise InvalidInput(f"unknown format {short(value['format'])}; {FORMAT!r} is read")
-    version = value.get("version")
-    if type(version) is not int or version < 1:
-        raise InvalidInput(f"'version' must be a number from 1, not {short(version)}")
+    version = _count(value, "version")
     if version > VERSION:
         raise InvalidInput(
             f"written by a newer Muntin (version {version} of the format, this one reads "
@@ -133,18 +136,13 @@ def read_header(value: dict[str, Any]) -> int:
         )
     _check_keys(value, _HEADER, _HEADER)
     _read_time(value["created"])
-    items = value["items"]
-    if type(items) is not int or items < 1:
-        raise InvalidInput(f"'items' must be a number from 1, not {short(items)}")
-    return items
+    return _count(value, "items")
 
 
 def read_turn(value: dict[str, Any]) -> tuple[int, Status]:
     """Return the number and the status that a turn's line tells."""
     _check_keys(value, _TURN, _TURN)
-    number, status = value["turn"], value["status"]
-    if type(number) is not int or number < 1:
-        raise InvalidInput(f"'turn' must be a number from 1, not {short(number)}")
+    number, status = _count(value, "turn"), value["status"]
     if status not in STATUSES:
         raise InvalidInput(f"unknown status {short(status)}; use {', '.join(STATUSES)}")
     return number, status
@@ -159,14 +157,9 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
         raise InvalidInput("an item has either a 'message' or a 'payload'")
     if type(value["turn"]) is not int:
         raise InvalidInput(f"'turn' must be a number, not {short(value['turn'])}")
-    transient, tokens = value.get("transient", False), value.get("tokens", {})
-    if type(transient) is not bool:
-        raise InvalidInput(f"'transient' must be true or false, not {short(transient)}")
-    meta = value.get("meta", {})
-    if type(meta) is not dict:
-        raise InvalidInput(f"'meta' must be an object, not {short(meta)}")
-    if type(tokens) is not dict:
-        raise InvalidInput(f"'tokens' must be counts by tokenizer, not {short(tokens)}")
+    for name, wanted, words in _TYPES:
+        if type(value.get(name, wanted())) is not wanted:
+            raise InvalidInput(f"{name!r} must be {words}, not {short(value[name])}")
     draft = Draft(
         value["kind"],
         Message.from_dict(value["message"]) if "message" in value else None,
@@ -174,13 +167,20 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
         run=value.get("run"),
         time=_read_time(value["time"]),
         visibility=_read_visibility(value.get("visibility")),
-        transient=transient,
-        meta=meta,
+        transient=value.get("transient", False),
+        meta=value.get("meta", {}),
         turn=value["turn"],
-        tokens=tokens,
+        tokens=value.get("tokens", {}),
     )
     entry_id(draft)  # refuses a context entry that could not be shown
     return draft
+
+
+def _count(value: dict[str, Any], key: str) -> int:
+    number = value.get(key)
+    if type(number) is not int or number < 1:
+        raise InvalidInput(f"{key!r} must be a number from 1, not {short(number)}")
+    return number
 
 
 def _read_time(value: object) -> datetime:

@@ -1,4 +1,4 @@
-"""Owners: which process works on a turn, and whether it still lives.
+"""Owners: which process works on a turn, whether it still lives, and which turn is next.
 
 A turn is held by a name that tells machine and process. On the same machine a dead process is
 known at once; another machine's is taken for dead when its lease was not renewed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -65,6 +66,33 @@ def abandoned(turn: Turn, now: datetime) -> bool:
     return turn.until is not None and turn.until < now
 
 
+def choose(
+    unsettled: Sequence[Turn], number: int | None, now: datetime
+) -> tuple[Turn | None, list[int]]:
+    """Return which turn may be worked on now, and which were given up by their owners.
+
+    `unsettled` are the open and pending turns, the oldest first. One turn of a session is worked
+    on at a time, in their order. With a `number` only that turn is wanted; without one, a
+    resumable turn that its owner gave up, or the inbox.
+    """
+    alive = {turn.number for turn in unsettled if turn.owner and not abandoned(turn, now)}
+    if any(turn.status == "open" and turn.number in alive for turn in unsettled):
+        return None, []
+    failed: list[int] = []
+    for turn in unsettled:
+        if turn.owner is None:
+            if turn.status == "pending" and (number is None or number == turn.number):
+                return turn, failed
+        elif turn.number not in alive:
+            if turn.status == "open" and number is None and turn.resumable:
+                return turn, failed
+            failed.append(turn.number)
+        else:
+            # Pending, and its owner waits for it: the first comes first.
+            return (turn if turn.number == number else None), failed
+    return None, failed
+
+
 @lru_cache(maxsize=1)
 def _machine() -> str:
     """Return a name for all processes that can see each other's numbers, until the next boot."""
@@ -74,12 +102,6 @@ def _machine() -> str:
     except OSError:
         return f"{uuid.getnode():x}"
     return f"{uuid.getnode():x}-{boot}-{space.strip('pid:[]')}"
-
-
-@lru_cache(maxsize=1)
-def _own_start(pid: int) -> str:
-    """Return when this process began, which does not change."""
-    return _started(pid)
 
 
 def _started(pid: int) -> str:
@@ -101,3 +123,7 @@ def _started(pid: int) -> str:
     except PermissionError:
         pass
     return "alive"
+
+
+# When this process began does not change.
+_own_start = lru_cache(maxsize=1)(_started)

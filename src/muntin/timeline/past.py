@@ -11,9 +11,8 @@ from typing import overload
 
 from muntin.core.message import Message
 from muntin.timeline.items import Item
-from muntin.timeline.project import Projection
+from muntin.timeline.project import Projection, lasting, project
 from muntin.timeline.session import Session
-from muntin.timeline.views import lasting
 
 # A run of more items is not read whole for the sake of its beginning.
 _LONG_RUN = 2_000
@@ -114,8 +113,7 @@ class TimelineMessages(Sequence[Message]):
         session = self._session
         # What this turn and later ones weigh is not the past's.
         items = session.opened().read(session.id, view="history", first_turn=self._turn)
-        present = sum(session.count(item) for item in items)
-        weight = tokens + present + 1
+        weight = tokens + sum(map(session.count, items)) + 1
         while True:
             oldest = session.store.reach(session.id, weight)
             start = oldest.position if oldest else 1
@@ -158,9 +156,10 @@ class TimelineMessages(Sequence[Message]):
 
     def _shown(self, read: Read) -> list[Message]:
         """Return the messages of items, without what was only meant for a turn that is over."""
-        return self._session.project(
+        return project(
             lasting(read.items, read.last),
-            self._projection,
             since=self._since,
+            projection=self._projection,
             live=read.live if self._entries else (),
+            counter=self._session.counter,
         )

@@ -18,7 +18,7 @@ from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
-from muntin.timeline.items import Item, with_items
+from muntin.timeline.items import Item
 
 Projection: TypeAlias = Callable[[Item], Sequence[MessageLike] | None]
 
@@ -50,6 +50,11 @@ def project(
     return messages
 
 
+def lasting(items: Sequence[Item], last: int) -> list[Item]:
+    """Leave out what was only meant for a turn that is over."""
+    return [item for item in items if not item.transient or item.turn > last]
+
+
 def top_level(items: Iterable[Item]) -> list[Item]:
     """Return the items that are not part of a run, each run with its items.
 
@@ -71,8 +76,26 @@ def top_level(items: Iterable[Item]) -> list[Item]:
     for run, parts in children.items():
         # A run that began before the first item read is known only by its items.
         known = found.get(run) or Item(run, "run", parts[0].turn)
-        found[run] = with_items(known, parts)
+        found[run] = _with_items(known, parts)
     return [found[position] for position in sorted(found)]
+
+
+def _with_items(run: Item, items: Sequence[Item]) -> Item:
+    """Return a run with its children; what `replace` does, several times as fast."""
+    return Item(
+        run.position,
+        run.kind,
+        run.turn,
+        run.message,
+        run.payload,
+        run=run.run,
+        time=run.time,
+        visibility=run.visibility,
+        transient=run.transient,
+        meta=run.meta,
+        tokens=run.tokens,
+        items=tuple(items),
+    )
 
 
 def _default(item: Item, live: Collection[int], counter: Counter | None) -> list[Message]:
@@ -100,15 +123,13 @@ def _told(items: Sequence[Item], position: int, counter: Counter | None) -> Mess
     if not thoughts:
         return _placed(last, position, items[-1].tokens, counter)
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
-    tokens: dict[str, int] = {}
     told = replace(last, content=content)
+    tokens: dict[str, int] = {}
     key = counter.key(told) if counter is not None else None
-    if counter is not None and key is not None:
-        known = [item.tokens.get(key) for item in items]
-        if None not in known:
-            # One message now, so the overhead is counted once.
-            spared = counter.overhead * (len(known) - 1)
-            tokens = {key: sum(each or 0 for each in known) - spared}
+    if counter is not None and key is not None and all(key in item.tokens for item in items):
+        # One message now, so the overhead is counted once.
+        spared = counter.overhead * (len(items) - 1)
+        tokens = {key: sum(item.tokens[key] for item in items) - spared}
     return _placed(told, position, tokens, counter)
 
 
@@ -118,10 +139,8 @@ def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
         return [item.message]
     if item.kind in ("message", "wake"):
         return [user(_text(item.payload))]
-    if item.kind == "signal":
-        return [user(_tag("signal", item.payload))]
-    if item.kind == "error":
-        return [user(_tag("error", item.payload))]
+    if item.kind in ("signal", "error"):
+        return [user(_tag(item.kind, item.payload))]
     if item.kind == "context_inserted" and item.position in live:
         return [system(entry_of(item).render())]
     return []

@@ -1,4 +1,4 @@
-"""Sessions: one conversation or entity, its timeline and its entries.
+"""Sessions: one conversation or entity, its timeline, its entries, and the turn worked on.
 
 Counts, windows and projection for every store; what is kept is the store's.
 """
@@ -9,33 +9,27 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
-from muntin.errors import StoreError
+from muntin.errors import MuntinError, StoreError
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import (
-    Draft,
-    Item,
-    Opens,
-    Status,
-    check_session_id,
-    draft_of,
-)
-from muntin.timeline.open_turn import OpenTurn
-from muntin.timeline.owner import abandoned
-from muntin.timeline.project import Projection, default_messages, project
+from muntin.timeline.items import Draft, Item, Opens, Status, check_session_id, draft_of
+from muntin.timeline.owner import abandoned, done, new_owner
+from muntin.timeline.project import Projection, default_messages, lasting, project
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
-from muntin.timeline.views import DEFAULT_WINDOW, Items, Limit, lasting
+from muntin.timeline.views import DEFAULT_WINDOW, Items, Limit
 
 # What can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
+# How long a turn is taken for alive that another machine began and no longer speaks of.
+LEASE = timedelta(seconds=60)
 
 
 class Session:
@@ -85,7 +79,7 @@ class Session:
             return self
         other = copy(self)
         other.counter = counter
-        other.items = self.items.of(other)
+        other.items = Items(other, self.items.window)
         return other
 
     # Writing.
@@ -133,22 +127,22 @@ class Session:
             return self._spoken(as_message(item))
         if not item.visibility.history:
             return item
-        # An entry counts as if it were live.
-        tokens = self.count(Item(0, item.kind, 0, item.message, item.payload), (0,))
-        kept = {**self._kept(tokens, item.message), **item.tokens}
+        if item.message is not None:
+            tokens = self.counter.message(item.message)
+        else:  # an entry counts as if it were live
+            shown = default_messages(Item(0, item.kind, 0, None, item.payload), (0,))
+            tokens = sum(map(self.counter.message, shown))
+        key = self.counter.key(item.message)
+        kept = item.tokens if key is None else {key: tokens, **item.tokens}
         return replace(item, tokens=kept, weight=0 if item.transient else tokens)
 
     def _spoken(
         self, message: Message, opens: Opens | None = None, ends: Status | None = None
     ) -> Draft:
         tokens = self.counter.message(message)
-        kept = self._kept(tokens, message)
-        return draft_of(message, opens=opens, ends=ends, tokens=kept, weight=tokens)
-
-    def _kept(self, tokens: int, message: Message | None) -> dict[str, int]:
-        """Return a count as it is stored: under the key it holds for, or not at all."""
         key = self.counter.key(message)
-        return {} if key is None else {key: tokens}
+        kept = {} if key is None else {key: tokens}
+        return draft_of(message, opens=opens, ends=ends, tokens=kept, weight=tokens)
 
     def count(self, item: Item, live: Collection[int] = ()) -> int:
         """Return the tokens of an item; `live` is where the live entries stand."""
@@ -157,7 +151,7 @@ class Session:
         key = self.counter.key(item.message)
         if key is not None and key in item.tokens:
             return item.tokens[key]
-        return sum(self.counter.message(message) for message in default_messages(item, live))
+        return sum(map(self.counter.message, default_messages(item, live)))
 
     # Reading.
 
@@ -231,3 +225,84 @@ class Session:
     def context_history(self, id: str) -> list[ContextEntry]:
         """Return all versions of a context entry, the oldest first, also when it was removed."""
         return [entry_of(item) for item in self.store.entries(self.id, id)]
+
+
+class OpenTurn:
+    """A turn that is worked on: the one way to write into one, for `Session.turn` and the runtime.
+
+    Without a `number` the turn begins with the first append, as `opens` says.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        number: int | None = None,
+        *,
+        owner: str | None = None,
+        opens: Opens = "turn",
+    ) -> None:
+        self.session = session
+        self.number = number
+        self.owner = owner or new_owner()
+        self._opens = opens
+        self._over = False
+
+    def append(self, *items: ItemLike) -> list[Item]:
+        """Append to the turn in one transaction, and return the items when they are durable."""
+        if self._over:
+            raise MuntinError("the turn is over; begin another: with session.turn()")
+        drafts = [self.session.draft(item) for item in items]
+        return self.write(drafts)
+
+    def write(self, drafts: list[Draft]) -> list[Item]:
+        """Append drafts that are counted already."""
+        if not drafts:
+            return []
+        if self.number is None:
+            drafts = [replace(drafts[0], opens=self._opens), *drafts[1:]]
+        else:
+            drafts = [replace(draft, turn=self.number) for draft in drafts]
+        store = self.session.opened()
+        added = store.append(self.session.id, drafts, owner=self.owner, until=_until())
+        self.number = added[0].turn
+        return added
+
+    def take(self) -> bool:
+        """Begin to work on a turn that waited; False while others come first."""
+        store = self.session.store
+        taken = store.take(self.session.id, self.owner, _until(), number=self._begun())
+        return taken is not None
+
+    def items(self) -> list[Item]:
+        """Return all items of the turn."""
+        number = self._begun()
+        return self.session.store.read(self.session.id, first_turn=number, last_turn=number)
+
+    def renew(self) -> bool:
+        """Say that the turn is still worked on; False if somebody else has taken it over.
+
+        For turns that take longer than a minute.
+        """
+        return self.session.store.renew(self.session.id, self._begun(), self.owner, _until())
+
+    def settle(self, status: Status) -> None:
+        """End the turn; nothing is written if it has not begun or belongs to somebody else."""
+        self._over = True
+        try:
+            if self.number is not None:
+                self.session.store.settle(self.session.id, self.number, status, by=self.owner)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Work no longer on the turn, and leave it as it is."""
+        done(self.owner)
+
+    def _begun(self) -> int:
+        if self.number is None:
+            raise MuntinError("the turn has not begun: append to it first")
+        return self.number
+
+
+def _until() -> datetime:
+    return datetime.now(UTC) + LEASE

@@ -5,14 +5,15 @@ Owns which turns a view shows and how far back it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item
-from muntin.timeline.project import default_messages
+from muntin.timeline.project import default_messages, lasting
 from muntin.timeline.store import View
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ class Items:
 
     def __init__(self, session: Session, window: Turns | Tokens) -> None:
         self._session = session
-        self._window = check_limit(window, "window")
-
-    def of(self, session: Session) -> Items:
-        """Return the same views of another session object."""
-        return Items(session, self._window)
+        self.window = check_limit(window, "window")
 
     def history(self, limit: Limit | None = None) -> list[Item]:
         """Return what the model may see: whole completed turns, and the turn in flight.
@@ -40,7 +37,7 @@ class Items:
         A number counts turns. The limit narrows the session's window and never widens it.
         Failed turns are shown until a later one was completed.
         """
-        limits = [self._window]
+        limits = [self.window]
         if limit is not None:
             limits.append(check_limit(limit, "limit", counts=Turns))
         turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)
@@ -97,29 +94,26 @@ class Items:
         elif tokens is None:
             past = self._past(view, first, last, early)
         else:
-            past = self._by_tokens(view, tokens, first, last, early, flight)
-        return sorted(past + flight, key=lambda item: item.position)
+            weight = sum(self._weigh(flight).values())
+            past = self._by_tokens(view, tokens, first, last, early, weight)
+        return sorted(past + flight, key=attrgetter("position"))
 
     def _past(self, view: View, first: int, last: int, early: Collection[int]) -> list[Item]:
         """Return the items of completed turns."""
-        store, id = self._session.opened(), self._session.id
+        store, id = self._session.store, self._session.id
         found = store.read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
         return [item for item in lasting(found, last) if item.turn not in early]
 
     def _by_tokens(
-        self,
-        view: View,
-        tokens: int,
-        first: int,
-        last: int,
-        early: Collection[int],
-        flight: list[Item],
+        self, view: View, tokens: int, first: int, last: int, early: list[int], flight: int
     ) -> list[Item]:
-        """Return the newest completed turns of `tokens` together, and always the newest one."""
-        store, id = self._session.opened(), self._session.id
-        reach = max(1, tokens + sum(self._weigh(flight).values()))
+        """Return the newest completed turns of `tokens` together, and always the newest one.
+
+        `flight` is the weight of what is in flight.
+        """
+        reach = max(1, tokens + flight)
         while True:
-            oldest = store.reach(id, reach)
+            oldest = self._session.store.reach(self._session.id, reach)
             start = max(first, oldest.turn) if oldest else first
             found = self._past(view, start, last, early)
             kept = self._fit(found, tokens)
@@ -156,11 +150,6 @@ class Items:
         if fresh:
             self._session.opened().count(self._session.id, fresh)
         return weights
-
-
-def lasting(items: Sequence[Item], last: int) -> list[Item]:
-    """Leave out what was only meant for a turn that is over."""
-    return [item for item in items if not item.transient or item.turn > last]
 
 
 def check_limit(limit: object, what: str, *, counts: type[Turns] | None = None) -> Turns | Tokens:

@@ -37,8 +37,7 @@ from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Item, Visibility
-from muntin.timeline.open_turn import OpenTurn
-from muntin.timeline.session import Session
+from muntin.timeline.session import OpenTurn, Session
 from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:

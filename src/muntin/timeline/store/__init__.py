@@ -1,6 +1,34 @@
-"""Stores: where timelines are kept."""
+"""Stores: where timelines are kept, and a store by its address."""
 
-from muntin.timeline.store.opening import DEFAULT_URL, open_store
+from __future__ import annotations
+
+from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, View
 
 __all__ = ["DEFAULT_URL", "Archive", "Leases", "Store", "Timelines", "View", "open_store"]
+
+DEFAULT_URL = "sqlite:///muntin.db"
+
+
+def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = False) -> Store:
+    """Open the store at an address.
+
+    `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
+    `memory:` lives as long as the object. Without `create` a store that is not there yet is an
+    error. With `lazy` nothing is opened before the first use.
+    """
+    if not isinstance(url, str):
+        raise InvalidType(f"a store is opened by its address, a str, not {url!r}")
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme == "memory":
+        from muntin.timeline.store.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        raise InvalidInput(
+            f"unknown store {scheme!r}; use 'sqlite:///muntin.db', 'postgresql://user@host/name' "
+            "or 'memory:'"
+        )
+    from muntin.timeline.store.sql import SqlStore
+
+    return SqlStore(url, create=create, lazy=lazy)

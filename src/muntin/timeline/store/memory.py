@@ -6,15 +6,20 @@ costs the same on every timeline.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from threading import RLock
+from typing import TypeVar
 
 from muntin.core.checks import check_size
+from muntin.errors import TurnLost
 from muntin.timeline.items import (
+    EPOCH,
     UNSETTLED,
     ContentKind,
     Draft,
@@ -25,19 +30,101 @@ from muntin.timeline.items import (
     Turn,
     check_session_id,
 )
-from muntin.timeline.store.kept import KeptSession, first, own
+from muntin.timeline.owner import choose
 from muntin.timeline.store.protocols import View
-from muntin.timeline.store.rows import entry_id, no_session, placed, to_data
-from muntin.timeline.turns import choose, place
+from muntin.timeline.store.rows import no_session, place, written
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """All that is kept of a session: plain lists, slow and readable where SQL is fast."""
+
+    created: datetime
+    updated: datetime
+    items: list[Item] = field(default_factory=list)
+    # The running sum of weights up to and with each item.
+    totals: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    # The numbers of those that wait or are worked on, so that nobody looks through all.
+    unsettled: set[int] = field(default_factory=set)
+    # Positions of the live entries, and of all versions, by entry.
+    live: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, list[int]] = field(default_factory=dict)
+    reports: dict[tuple[int, int], Record] = field(default_factory=dict)
+    # The contents that each report needs.
+    names: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
+    # In which turn the originals of sources were first kept.
+    sources: dict[str, int] = field(default_factory=dict)
+    frontiers: dict[str, str] = field(default_factory=dict)
+
+    def turn(self, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
+
+    def put(self, turn: Turn) -> None:
+        """Keep a turn, a new one or a changed one."""
+        self.turns[turn.number - 1 : turn.number] = [turn]
+        if turn.status in UNSETTLED:
+            self.unsettled.add(turn.number)
+        else:
+            self.unsettled.discard(turn.number)
+
+    def hold(self, session: str, numbers: set[int], owner: str, until: datetime | None) -> None:
+        """Renew the lease of the turns written into; refuse if another has taken one over."""
+        held = [turn for number in numbers if (turn := self.turn(number)) is not None]
+        for turn in held:
+            if turn.owner not in (None, owner):
+                raise TurnLost(session, turn.number)
+        for turn in held:
+            self.put(replace(turn, status="open", owner=owner, until=until))
+
+    def add(self, item: Item, weight: int, entry: str | None) -> None:
+        """Keep an item, and what it does to an entry."""
+        self.items.append(item)
+        self.totals.append((self.totals or [0])[-1] + weight)
+        if entry is not None:
+            self.live.pop(entry, None)
+            if item.kind == "context_inserted":
+                self.live[entry] = item.position
+                self.versions.setdefault(entry, []).append(item.position)
+
+    def end(self, changes: Mapping[int, Status], owner: str | None) -> None:
+        """Set the status of turns that an append changed."""
+        for number, status in changes.items():
+            turn = self.turns[number - 1]
+            if owner is None and turn.owner is not None and turn.status == "open":
+                continue  # someone works on it: it is not for others to end
+            self.put(replace(turn, status=status))
+
+    def put_report(self, record: Record, names: Collection[str], keep: int) -> None:
+        """Keep a report; forget the oldest beyond `keep`, and contents that none names."""
+        self.reports[record.turn, record.step] = record
+        self.names[record.turn, record.step] = frozenset(names)
+        old = sorted(self.reports)[: max(0, len(self.reports) - keep)]
+        for key in old:
+            del self.reports[key], self.names[key]
+        # Now and then, as in SQL: finding out what is no longer named reads all names.
+        if old and old[-1][0] % max(1, keep // 10) == 0:
+            named = frozenset[str]().union(*self.names.values())
+            for kind, name in list(self.contents):
+                if kind == "report" and name not in named:
+                    del self.contents[kind, name]
+
+
+# Of a session that is not there. Nothing is ever written to it.
+_NOTHING = _Kept(EPOCH, EPOCH)
 
 
 class MemoryStore:
-    """A store that lives as long as the object."""
+    """A store that lives as long as the object; what its methods promise stands in `Store`."""
 
     name = "memory:"
 
     def __init__(self) -> None:
-        self._sessions: dict[str, KeptSession] = {}
+        self._sessions: dict[str, _Kept] = {}
         self._names: list[str] = []  # sorted
         self._lock = RLock()
 
@@ -51,34 +138,29 @@ class MemoryStore:
         owner: str | None = None,
         until: datetime | None = None,
     ) -> list[Item]:
-        """Append all drafts at once and return them as items."""
-        check_session_id(session)
+        self._kept(session)
         if not drafts:
             return []
-        for draft in drafts:
-            to_data(draft)  # what another store could not keep is refused here too
-        entries = [entry_id(draft) for draft in drafts]
+        _, entries = written(drafts)  # what another store could not keep is refused here too
         now = datetime.now(UTC)
         with self._lock:
             begun = drafts[0].time or now
-            kept = self._sessions.get(session) or KeptSession(begun, begun)
+            kept = self._sessions.get(session) or _Kept(begun, begun)
             status = kept.turns[-1].status if kept.turns else None
-            numbers, changes = place(session, drafts, len(kept.turns), status)
+            first = len(kept.items) + 1
+            items, changes = place(session, drafts, len(kept.turns), status, first, now)
             if owner is not None:
-                kept.hold(session, set(numbers), owner, until)
-            added = []
-            for draft, number, entry in zip(drafts, numbers, entries, strict=True):
-                item = placed(draft, len(kept.items) + 1, number, draft.time or now)
-                if number > len(kept.turns):
-                    kept.put(Turn(number, changes[number], item.position, owner, until))
+                kept.hold(session, {item.turn for item in items}, owner, until)
+            for draft, item, entry in zip(drafts, items, entries, strict=True):
+                if item.turn > len(kept.turns):
+                    kept.put(Turn(item.turn, changes[item.turn], item.position, owner, until))
                 kept.add(item, draft.weight, entry)
-                added.append(own(item))
             kept.end(changes, owner)
             kept.updated = drafts[-1].time or now
             if session not in self._sessions:
                 insort(self._names, session)
             self._sessions[session] = kept
-        return added
+        return [_own(item) for item in items]
 
     def read(
         self,
@@ -93,76 +175,59 @@ class MemoryStore:
         newest: int | None = None,
         oldest: int | None = None,
     ) -> list[Item]:
-        """Return items by position, the oldest first."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return []
-            end = len(kept.items) if before is None else max(0, before - 1)
-            places = range(_start(kept, after, first_turn), min(end, len(kept.items)))
+            kept = self._kept(session)
+            last = sys.maxsize if last_turn is None else last_turn
+            end = len(kept.items) if before is None else min(before - 1, len(kept.items))
+            places = range(_start(kept, after, first_turn), max(0, end))
+            items = map(kept.items.__getitem__, places if newest is None else reversed(places))
             found = (
-                kept.items[place]
-                for place in (places if newest is None else reversed(places))
-                if _is_asked(kept, kept.items[place], view, first_turn, last_turn, settled)
+                item
+                for item in items
+                if first_turn <= item.turn <= last
+                and (view == "all" or getattr(item.visibility, view))
+                and (item.turn >= (settled or 0) or kept.turns[item.turn - 1].status != "failed")
             )
-            read = [own(item) for item in first(found, oldest if newest is None else newest)]
+            read = [_own(item) for item in _first(found, oldest if newest is None else newest)]
         return read if newest is None else read[::-1]
 
     def reach(self, session: str, weight: int) -> Item | None:
-        """Return the oldest item that the newest items of this weight reach back to."""
-        check_session_id(session)
-        check_size(weight, "weight")
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return None
-            index = bisect_right(kept.totals, kept.totals[-1] - weight)
-            return own(kept.items[index]) if index < len(kept.items) else None
+            kept = self._kept(session)
+            if type(weight) is not int or weight < 0:
+                check_size(weight, "weight")
+            index = bisect_right(kept.totals, kept.totals[-1] - weight) if kept.totals else 0
+            return _own(kept.items[index]) if index < len(kept.items) else None
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
-        """Add token counts, by position and tokenizer, to items already appended."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
+            kept = self._kept(session)
             for position, tokens in counts.items():
-                if kept and 1 <= position <= len(kept.items):
+                if 1 <= position <= len(kept.items):
                     item = kept.items[position - 1]
                     kept.items[position - 1] = replace(item, tokens={**item.tokens, **tokens})
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
-        """Return the items of the live entries by position; with an id, all its versions."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return []
+            kept = self._kept(session)
             positions = sorted(kept.live.values()) if id is None else kept.versions.get(id, [])
-            return [own(kept.items[position - 1]) for position in positions]
+            return [_own(kept.items[position - 1]) for position in positions]
 
     def turns(
         self, session: str, *, status: Status | None = None, newest: int | None = None
     ) -> list[Turn]:
-        """Return the turns, the newest first."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return []
+            kept = self._kept(session)
             few = status in UNSETTLED
             numbers = sorted(kept.unsettled) if few else range(1, len(kept.turns) + 1)
             turns = (kept.turns[number - 1] for number in reversed(numbers))
-            return first((turn for turn in turns if status in (None, turn.status)), newest)
+            return _first((turn for turn in turns if status in (None, turn.status)), newest)
 
     def turn(self, session: str, number: int) -> Turn | None:
-        """Return one turn, or None."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            return kept.turn(number) if kept else None
+            return self._kept(session).turn(number)
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
         with self._lock:
             start = 0 if after is None else bisect_right(self._names, after)
@@ -170,27 +235,23 @@ class MemoryStore:
             return [_info(name, self._sessions[name]) for name in names]
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session, or None."""
         with self._lock:
-            kept = self._sessions.get(check_session_id(session))
-            return _info(session, kept) if kept else None
+            kept = self._kept(session)
+            return _info(session, kept) if kept.items else None
 
     def delete(self, session: str) -> None:
-        """Remove a session; an unknown one is no error."""
-        check_session_id(session)
         with self._lock:
+            self._kept(session)
             if self._sessions.pop(session, None) is not None:
                 del self._names[bisect_left(self._names, session)]
 
     # Leases.
 
     def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            known = kept.turn(turn) if kept else None
-            if kept is None or known is None or by not in (None, known.owner):
+            kept = self._kept(session)
+            known = kept.turn(turn)
+            if known is None or by not in (None, known.owner):
                 return False
             kept.put(replace(known, status=status, owner=None, until=None))
             return True
@@ -204,12 +265,8 @@ class MemoryStore:
         number: int | None = None,
         resumable: bool = False,
     ) -> Turn | None:
-        """Take the next turn that waits, or was given up, and become its owner."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
-                return None
+            kept = self._kept(session)
             unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
             turn, lost = choose(unsettled, number, datetime.now(UTC))
             for each in lost:
@@ -221,21 +278,18 @@ class MemoryStore:
             return held
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            known = kept.turn(turn) if kept else None
-            if kept is None or known is None or known.owner != owner:
+            kept = self._kept(session)
+            known = kept.turn(turn)
+            if known is None or known.owner != owner:
                 return False
             kept.put(replace(known, until=until))
             return True
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         with self._lock:
             names = islice(self._names, bisect_right(self._names, after or ""), None)
-            return first((name for name in names if self._sessions[name].unsettled), limit)
+            return _first((name for name in names if self._sessions[name].unsettled), limit)
 
     # The archive.
 
@@ -249,8 +303,6 @@ class MemoryStore:
         keep: int,
         frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
-        check_session_id(session)
         with self._lock:
             kept = self._there(session)
             for name, data in contents.items():
@@ -259,22 +311,14 @@ class MemoryStore:
             kept.frontiers.update(frontiers or {})
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            found = sorted(kept.reports.items()) if kept else []
-        return [
-            record
-            for (turn, _), record in found
-            if turn >= first and (last is None or turn <= last)
-        ]
+            found = sorted(self._kept(session).reports.items())
+        until = sys.maxsize if last is None else last
+        return [record for (turn, _), record in found if first <= turn <= until]
 
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep originals of sources; forget those first kept before the turn `forget`."""
-        check_session_id(session)
         with self._lock:
             kept = self._there(session)
             for name, data in contents.items():
@@ -284,29 +328,28 @@ class MemoryStore:
                 del kept.contents["source", name], kept.sources[name]
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
-        """Return a content by its name, or None."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            return kept.contents.get((kind, key)) if kept else None
+            return self._kept(session).contents.get((kind, key))
 
     def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        """Set what the newest window of each line of windows leaves to the next, as JSON."""
-        check_session_id(session)
         with self._lock:
             self._there(session).frontiers.update(frontiers)
 
     def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows, or None."""
-        check_session_id(session)
         with self._lock:
-            kept = self._sessions.get(session)
-            return kept.frontiers.get(line) if kept else None
+            return self._kept(session).frontiers.get(line)
 
-    def _there(self, session: str) -> KeptSession:
-        if session not in self._sessions:
+    def _kept(self, session: str) -> _Kept:
+        """Return what is kept of a session, nothing of an unknown one; refuse an unfit id."""
+        if session.__class__ is not str or session not in self._sessions:
+            check_session_id(session)
+        return self._sessions.get(session, _NOTHING)
+
+    def _there(self, session: str) -> _Kept:
+        kept = self._kept(session)
+        if kept is _NOTHING:
             raise no_session(self.name, session)
-        return self._sessions[session]
+        return kept
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -318,7 +361,7 @@ class MemoryStore:
         self.close()
 
 
-def _start(kept: KeptSession, after: int, first_turn: int) -> int:
+def _start(kept: _Kept, after: int, first_turn: int) -> int:
     """Return where to begin to read: nothing of a turn stands before its first item."""
     if first_turn > len(kept.turns):
         return len(kept.items)
@@ -326,23 +369,17 @@ def _start(kept: KeptSession, after: int, first_turn: int) -> int:
     return max(0, after, first - 1)
 
 
-def _is_asked(
-    kept: KeptSession,
-    item: Item,
-    view: View,
-    first_turn: int,
-    last_turn: int | None,
-    settled: int | None,
-) -> bool:
-    return (
-        item.turn >= first_turn
-        and (last_turn is None or item.turn <= last_turn)
-        and (view == "all" or getattr(item.visibility, view))
-        and (
-            settled is None or item.turn >= settled or kept.turns[item.turn - 1].status != "failed"
-        )
-    )
-
-
-def _info(name: str, kept: KeptSession) -> SessionInfo:
+def _info(name: str, kept: _Kept) -> SessionInfo:
     return SessionInfo(name, len(kept.items), len(kept.turns), kept.created, kept.updated)
+
+
+def _first(found: Iterable[T], count: int | None) -> list[T]:
+    """Return the first of what was found, all of it without a count."""
+    return list(islice(found, None if count is None else min(count, sys.maxsize)))
+
+
+def _own(item: Item) -> Item:
+    """Return an item whose values are the reader's to change."""
+    if item.payload is None and not (item.message and item.message.extra):
+        return replace(item, tokens=dict(item.tokens))
+    return deepcopy(item)

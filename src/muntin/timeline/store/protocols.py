@@ -112,7 +112,7 @@ class Leases(Protocol):
     ) -> Turn | None:
         """Take the next turn that may be worked on, and become its owner.
 
-        One turn of a session is worked on at a time; see `muntin.timeline.turns.choose`. A
+        One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
         `resumable` turn may be taken again when its owner died.
         """
 

@@ -1,13 +1,13 @@
-"""Items as rows: what is written into a table, and how it is read back, exactly.
+"""Drafts as items, items as rows: what a store writes, and how it is read back, exactly.
 
-Refuses what cannot be written before anything is.
+Owns which turn an appended item belongs to. Refuses what cannot be written before anything is.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
@@ -16,22 +16,39 @@ from muntin.core.checks import check_text, copy_json, has_surrogates
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.items import (
+    EPOCH,
     VISIBLE,
     Draft,
     Item,
     SessionInfo,
+    Status,
     Turn,
     Visibility,
     check_id,
-    from_microseconds,
 )
 
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 to_ascii_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _ENTRIES = ("context_inserted", "context_removed")
+_MICROSECOND = timedelta(microseconds=1)
 
 
-def to_data(draft: Draft) -> str:
+def to_microseconds(time: datetime) -> int:
+    """Return a time as whole microseconds since 1970, which every store keeps exactly."""
+    return (time - EPOCH) // _MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    """Return the time that `to_microseconds` wrote."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+def written(drafts: Sequence[Draft]) -> tuple[list[str], list[str | None]]:
+    """Return the contents of drafts as JSON, and which context entry each changes."""
+    return [_to_data(draft) for draft in drafts], [entry_id(draft) for draft in drafts]
+
+
+def _to_data(draft: Draft) -> str:
     """Write the content of a draft as JSON; raise an error naming what cannot be written."""
     message = draft.message
     meta = {"meta": draft.meta} if draft.meta else {}
@@ -80,13 +97,9 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
     return text
 
 
-def to_tokens(tokens: Mapping[str, int]) -> str:
-    """Write token counts by tokenizer as JSON."""
-    return _tokens(tuple(tokens.items()))
-
-
 @lru_cache(maxsize=4_096)  # few tokenizers, and small numbers
-def _tokens(counts: tuple[tuple[str, int], ...]) -> str:
+def to_tokens(counts: tuple[tuple[str, int], ...]) -> str:
+    """Write token counts by tokenizer as JSON."""
     return to_ascii_json(dict(counts))
 
 
@@ -199,18 +212,82 @@ def to_info(row: Sequence[Any]) -> SessionInfo:
     return SessionInfo(name, head, turn, from_microseconds(created), from_microseconds(updated))
 
 
-def placed(draft: Draft, position: int, turn: int, time: datetime) -> Item:
-    """Return a draft as the item it became."""
-    return Item(
-        position,
-        draft.kind,
-        turn,
-        draft.message,
-        draft.payload,
-        run=draft.run,
-        time=time,
-        visibility=draft.visibility,
-        transient=draft.transient,
-        meta=draft.meta,
-        tokens=draft.tokens,
-    )
+def place(
+    session: str,
+    drafts: Sequence[Draft],
+    newest: int,
+    status: Status | None,
+    first: int,
+    now: datetime,
+) -> tuple[list[Item], dict[int, Status]]:
+    """Return drafts as items from the position `first`, and the status of each turn that gets one.
+
+    `newest` is the session's newest turn (0: none yet) and `status` its status.
+    """
+    turns, changes = _turns(session, drafts, newest, status)
+    items = [
+        Item(
+            position,
+            draft.kind,
+            turn,
+            draft.message,
+            draft.payload,
+            run=draft.run,
+            time=draft.time or now,
+            visibility=draft.visibility,
+            transient=draft.transient,
+            meta=draft.meta,
+            tokens=draft.tokens,
+        )
+        for position, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
+    ]
+    return items, changes
+
+
+def _turns(
+    session: str, drafts: Sequence[Draft], newest: int, status: Status | None
+) -> tuple[list[int], dict[int, Status]]:
+    """Return the turn of each draft; what comes before a session's first request belongs to it."""
+    numbers: list[int] = []
+    changes: dict[int, Status] = {}
+    waiting = newest == 0  # for the first request
+    for draft in drafts:
+        if draft.turn is not None:
+            if not 1 <= draft.turn <= newest + 1:
+                raise InvalidInput(
+                    f"session {session!r} has turns 1 to {newest}; there is no {draft.turn}"
+                )
+            number = draft.turn
+        else:
+            joins = newest > 0 and (
+                draft.opens is None or waiting or (draft.opens == "inbox" and status == "pending")
+            )
+            number = newest if joins else newest + 1
+        if number > newest or (waiting and draft.opens is not None):
+            newest = number
+            if draft.opens is None and draft.turn is None:
+                status = "completed"  # something was noted before anyone asked
+            else:
+                status = "open" if draft.opens in (None, "turn") else "pending"
+            changes[number] = status
+        waiting = waiting and draft.opens is None and draft.turn is None
+        if draft.ends is not None:
+            changes[number] = draft.ends
+            if number == newest:
+                status = draft.ends
+        numbers.append(number)
+    return numbers, changes
+
+
+def to_rows(
+    sid: int, drafts: Sequence[Draft], items: Iterable[Item], data: Iterable[str], total: int
+) -> list[tuple[Any, ...]]:
+    """Return the rows of items; `total` is what all items before weigh."""
+    rows: list[tuple[Any, ...]] = []
+    for draft, item, text in zip(drafts, items, data, strict=True):
+        total += draft.weight
+        seen, tokens = draft.visibility, to_tokens(tuple(draft.tokens.items()))
+        place = (sid, item.position, item.turn, draft.kind, draft.run)
+        flags = (seen.client, seen.history, draft.transient)
+        rows.append((*place, *flags, to_microseconds(item.time), total, tokens, text))
+    return rows

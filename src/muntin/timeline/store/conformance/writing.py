@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -199,7 +200,7 @@ def turns_begun_at_once_are_different(store: Store) -> None:
             for _ in range(5):
                 (item,) = store.append("s", [Draft("wake", payload=number, opens="turn")])
                 replies = [entry("e", str(item.turn)), *said("x", ends="completed")]
-                store.append("s", [_in_turn(draft, item.turn) for draft in replies])
+                store.append("s", [replace(draft, turn=item.turn) for draft in replies])
 
         return run
 
@@ -212,10 +213,6 @@ def turns_begun_at_once_are_different(store: Store) -> None:
         same(kinds, ["wake", "context_inserted", "message"], f"turn {number}")
     versions = store.entries("s", "e")
     same((len(versions), store.entries("s")), (25, versions[-1:]), "one version is live")
-
-
-def _in_turn(draft: Draft, turn: int) -> Draft:
-    return Draft(draft.kind, draft.message, draft.payload, turn=turn, ends=draft.ends)
 
 
 @fact

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
@@ -22,7 +24,6 @@ from weakref import WeakSet
 from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.store.sql import schema
 from muntin.timeline.store.sql.address import Address, read_address
-from muntin.timeline.store.sql.transaction import Transaction, spelling
 
 T = TypeVar("T")
 
@@ -43,6 +44,52 @@ _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 # Two transactions in each other's way: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
 _CLASHES = ("40001", "40P01")
+_VALUE = re.compile(r":(\w+)")
+
+
+@cache
+def _for_sqlite(statement: str) -> str:
+    # Nothing to lock: there is one writer at a time anyway.
+    return statement.removesuffix(" FOR UPDATE")
+
+
+@cache
+def _for_psycopg(statement: str) -> str:
+    text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    return text.replace("json_each(", "json_array_elements_text(")
+
+
+class Transaction:
+    """Runs statements on one cursor, spelled as the driver wants them."""
+
+    __slots__ = ("_cursor", "_spell")
+
+    def __init__(self, cursor: Any, spell: Callable[[str], str]) -> None:
+        self._cursor = cursor
+        self._spell = spell
+
+    def run(self, statement: str, **values: Any) -> None:
+        """Run a statement for its effect."""
+        self._cursor.execute(self._spell(statement), values)
+
+    def many(self, insert: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows."""
+        self._cursor.executemany(self._spell(insert), rows)
+
+    def all(self, statement: str, **values: Any) -> list[Any]:
+        """Return all rows."""
+        self._cursor.execute(self._spell(statement), values)
+        rows: list[Any] = self._cursor.fetchall()
+        return rows
+
+    def scalar(self, statement: str, **values: Any) -> Any:
+        """Return the first value of the first row, or None."""
+        rows = self.all(statement, **values)
+        return rows[0][0] if rows else None
+
+    def text(self, statement: str) -> None:
+        """Run a statement that has no values, as it is written."""
+        self._cursor.execute(statement)
 
 
 class Database:
@@ -53,7 +100,7 @@ class Database:
         self.name, self.kind = self._address.shown, self._address.kind
         self._create = create
         self._driver = _driver(self._address)
-        self._spell = spelling(self.kind)
+        self._spell = _for_sqlite if self.kind == "sqlite" else _for_psycopg
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.timeline.store.sql.address import Kind
-from muntin.timeline.store.sql.transaction import Transaction
+
+if TYPE_CHECKING:
+    from muntin.timeline.store.sql.database import Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
 # its own index.
@@ -136,7 +138,7 @@ _THIRD = (
     "DROP TABLE muntin_states",
 )
 
-Migration: TypeAlias = Sequence[str | Callable[[Transaction], None]]
+Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
 # How to get from each version to the next; the first is from nothing.
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from muntin.core.checks import check_size
+from muntin.errors import TurnLost
 from muntin.timeline.items import (
     ContentKind,
     Draft,
@@ -17,24 +20,24 @@ from muntin.timeline.items import (
     Status,
     Turn,
     check_session_id,
-    from_microseconds,
-    to_microseconds,
 )
+from muntin.timeline.owner import choose
 from muntin.timeline.store.protocols import View
 from muntin.timeline.store.rows import (
+    from_microseconds,
     no_session,
+    place,
     to_ascii_json,
     to_info,
     to_items,
+    to_microseconds,
+    to_rows,
     to_tokens,
     to_turn,
+    written,
 )
 from muntin.timeline.store.sql import statements as sql
-from muntin.timeline.store.sql.appending import Appending
-from muntin.timeline.store.sql.database import Database
-from muntin.timeline.store.sql.schema import MIGRATIONS
-from muntin.timeline.store.sql.transaction import Transaction
-from muntin.timeline.turns import choose
+from muntin.timeline.store.sql.database import Database, Transaction
 
 # Of so many sessions it is remembered which contents are kept.
 _REMEMBERED = 100
@@ -42,23 +45,25 @@ _REMEMBERED = 100
 _MOST = 2**62
 
 
+@lru_cache(maxsize=1_000)
+def _checked(session: str) -> str:
+    return check_session_id(session)
+
+
 class SqlStore:
-    """A store in an SQLite file or a PostgreSQL database."""
+    """A store in an SQLite file or a PostgreSQL database; `Store` says what its methods promise."""
 
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         self.database = Database(url, create=create, lazy=lazy)
+        # The address as errors show it, without a password.
+        self.name = self.database.name
         # The newest report put here of each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
-    @property
-    def name(self) -> str:
-        """The address of the store as errors show it, without a password."""
-        return self.database.name
-
-    @property
-    def version(self) -> int:
-        """The version of its tables."""
-        return len(MIGRATIONS)
+    def _ask(self, statement: str, session: str, **values: Any) -> list[Any]:
+        """Return the rows of one statement about a session."""
+        _check(session)
+        return self.database.query(statement, session=session, **values)
 
     # Timelines.
 
@@ -70,11 +75,10 @@ class SqlStore:
         owner: str | None = None,
         until: datetime | None = None,
     ) -> list[Item]:
-        """Append all drafts in one transaction and return them as items."""
-        check_session_id(session)
+        _check(session)
         if not drafts:
             return []
-        return self.database.transact(Appending(session, drafts, owner, until).write)
+        return self.database.transact(_Appending(session, drafts, owner, until).write)
 
     def read(
         self,
@@ -89,8 +93,6 @@ class SqlStore:
         newest: int | None = None,
         oldest: int | None = None,
     ) -> list[Item]:
-        """Return items by position, the oldest first."""
-        check_session_id(session)
         given = {
             "after": after or None,
             "before": before,
@@ -101,21 +103,19 @@ class SqlStore:
             "oldest": oldest,
         }
         values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
-        statement = sql.read(view, frozenset(values))
-        rows = self.database.query(statement, session=session, **values)
+        rows = self._ask(sql.read(view, frozenset(values)), session, **values)
         items = to_items(rows, self.name)
-        return items[::-1] if newest is not None else sorted(items, key=lambda i: i.position)
+        return items[::-1] if newest is not None else sorted(items, key=attrgetter("position"))
 
     def reach(self, session: str, weight: int) -> Item | None:
-        """Return the oldest item that the newest items of this weight reach back to."""
-        check_session_id(session)
-        check_size(weight, "weight")
-        rows = self.database.query(sql.REACH, session=session, weight=min(weight, _MOST))
+        _check(session)
+        if type(weight) is not int or weight < 0:
+            check_size(weight, "weight")
+        rows = self._ask(sql.REACH, session, weight=min(weight, _MOST))
         return next(iter(to_items(rows, self.name)), None)
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
-        """Add token counts, by position and tokenizer, to items already appended."""
-        check_session_id(session)
+        _check(session)
 
         def write(tx: Transaction) -> None:
             sid = tx.scalar(sql.SESSION_ID, session=session)
@@ -123,51 +123,40 @@ class SqlStore:
                 rows = sql.read("all", frozenset(("after", "before")))
                 found = tx.all(rows, session=session, after=position - 1, before=position + 1)
                 for item in to_items(found, self.name):
-                    merged = {**item.tokens, **tokens}
-                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=to_tokens(merged))
+                    merged = to_tokens(tuple({**item.tokens, **tokens}.items()))
+                    tx.run(sql.RECOUNT, sid=sid, at=position, counted=merged)
 
         self.database.transact(write)
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
-        """Return the items of the live entries by position; with an id, all its versions."""
-        check_session_id(session)
         if id is None:
-            return to_items(self.database.query(sql.LIVE, session=session), self.name)
-        rows = self.database.query(sql.VERSIONS, session=session, name=id)
-        return to_items(rows, self.name)
+            return to_items(self._ask(sql.LIVE, session), self.name)
+        return to_items(self._ask(sql.VERSIONS, session, name=id), self.name)
 
     def turns(
         self, session: str, *, status: Status | None = None, newest: int | None = None
     ) -> list[Turn]:
-        """Return the turns, the newest first."""
-        check_session_id(session)
         values: dict[str, Any] = {} if status is None else {"state": status}
         if newest is not None:
             values["newest"] = min(newest, _MOST)
         statement = sql.turns(state=status is not None, newest=newest is not None)
-        rows = self.database.query(statement, session=session, **values)
-        return [to_turn(row) for row in rows]
+        return [to_turn(row) for row in self._ask(statement, session, **values)]
 
     def turn(self, session: str, number: int) -> Turn | None:
-        """Return one turn, or None."""
-        check_session_id(session)
-        rows = self.database.query(sql.ONE_TURN, session=session, turn=number)
+        rows = self._ask(sql.ONE_TURN, session, turn=number)
         return to_turn(rows[0]) if rows else None
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return sessions in the order of their ids, from the first behind `after`."""
         check_size(limit, "limit")
         rows = self.database.query(sql.LIST_SESSIONS, last=after or "", newest=min(limit, _MOST))
         return [to_info(row) for row in rows]
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session, or None."""
-        rows = self.database.query(sql.ONE_SESSION, session=check_session_id(session))
+        rows = self._ask(sql.ONE_SESSION, session)
         return to_info(rows[0]) if rows else None
 
     def delete(self, session: str) -> None:
-        """Remove a session with all that belongs to it; an unknown one is no error."""
-        check_session_id(session)
+        _check(session)
 
         def write(tx: Transaction) -> None:
             for statement in sql.DELETES:
@@ -178,8 +167,7 @@ class SqlStore:
     # Leases.
 
     def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner."""
-        values = {"session": check_session_id(session), "turn": turn, "state": status}
+        values = {"session": _check(session), "turn": turn, "state": status}
         statement = sql.SETTLE
         if by is not None:
             statement, values["holder"] = sql.SETTLE_OWN, by
@@ -194,8 +182,7 @@ class SqlStore:
         number: int | None = None,
         resumable: bool = False,
     ) -> Turn | None:
-        """Take the next turn that waits, or was given up, and become its owner."""
-        check_session_id(session)
+        _check(session)
         lease = to_microseconds(until)
 
         def write(tx: Transaction) -> Turn | None:
@@ -213,13 +200,11 @@ class SqlStore:
         return self.database.transact(write)
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
-        values = {"session": check_session_id(session), "turn": turn, "holder": owner}
+        values = {"session": _check(session), "turn": turn, "holder": owner}
         values["lease"] = to_microseconds(until)
         return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
         page = {"last": after or "", "newest": limit}
         return [name for (name,) in self.database.query(sql.WAITING, **page)]
 
@@ -235,10 +220,9 @@ class SqlStore:
         keep: int,
         frontiers: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a report and the contents its plan needs; forget the oldest beyond `keep`."""
-        check_session_id(session)
+        _check(session)
         last, named = self._named.pop(session, (None, frozenset()))
-        place = (record.turn, record.step, to_microseconds(record.time))
+        time = to_microseconds(record.time)
 
         def write(tx: Transaction) -> int:
             sid = self._sid(tx, session)
@@ -247,36 +231,37 @@ class SqlStore:
             known = named if newest and last == (sid, *newest[0]) else ()
             new = {key: data for key, data in contents.items() if key not in known}
             _put_contents(tx, sid, "report", record.turn, new)
-            _put_report(tx, sid, record, names)
-            _put_frontiers(tx, sid, frontiers or {})
+            step = {"sid": sid, "turn": record.turn, "step": record.step}
+            tx.run(sql.PUT_REPORT, **step, time=time, report=record.report, plan=record.plan)
+            tx.run(sql.DROP_OWN_NAMES, **step)
+            tx.run(sql.INSERT_NAMES, **step, names=to_ascii_json(sorted(set(names))))
+            for line, data in (frontiers or {}).items():
+                tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
             _forget_reports(tx, sid, keep)
             return sid
 
         sid = self.database.transact(write)
-        self._named[session] = ((sid, *place), frozenset(names))
+        self._named[session] = ((sid, record.turn, record.step, time), frozenset(names))
         if len(self._named) > _REMEMBERED:
             self._named.pop(next(iter(self._named)), None)
 
     def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        """Set what the newest window of each line of windows leaves to the next, as JSON."""
-        check_session_id(session)
+        _check(session)
 
         def write(tx: Transaction) -> None:
-            _put_frontiers(tx, self._sid(tx, session), frontiers)
+            sid = self._sid(tx, session)
+            for line, data in frontiers.items():
+                tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
 
         self.database.transact(write)
 
     def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows, or None."""
-        check_session_id(session)
-        rows = self.database.query(sql.FRONTIER, session=session, line=line)
+        rows = self._ask(sql.FRONTIER, session, line=line)
         return rows[0][0] if rows else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
-        check_session_id(session)
         bounds = {"first": first, "last": _MOST if last is None else last}
-        rows = self.database.query(sql.REPORTS, session=session, **bounds)
+        rows = self._ask(sql.REPORTS, session, **bounds)
         return [
             Record(turn, step, from_microseconds(time), report, plan)
             for turn, step, time, report, plan in rows
@@ -285,8 +270,7 @@ class SqlStore:
     def put_contents(
         self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
     ) -> None:
-        """Keep originals of sources; forget those first kept before the turn `forget`."""
-        check_session_id(session)
+        _check(session)
 
         def write(tx: Transaction) -> None:
             sid = self._sid(tx, session)
@@ -296,9 +280,7 @@ class SqlStore:
         self.database.transact(write)
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
-        """Return a content by its name, or None."""
-        check_session_id(session)
-        rows = self.database.query(sql.CONTENT, session=session, kind=kind, key=key)
+        rows = self._ask(sql.CONTENT, session, kind=kind, key=key)
         return rows[0][0] if rows else None
 
     def _sid(self, tx: Transaction, session: str) -> int:
@@ -322,19 +304,16 @@ class SqlStore:
         return f"SqlStore({self.name!r})"
 
 
+def _check(session: str) -> str:
+    """Return a session id that is fit; one that was checked lately is not checked again."""
+    return _checked(session) if session.__class__ is str else check_session_id(session)
+
+
 def _put_contents(
     tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
 ) -> None:
     rows = [(sid, kind, key, turn, data) for key, data in contents.items()]
     tx.many(sql.INSERT_CONTENTS, rows)
-
-
-def _put_report(tx: Transaction, sid: int, record: Record, names: Collection[str]) -> None:
-    step = {"sid": sid, "turn": record.turn, "step": record.step}
-    texts = {"report": record.report, "plan": record.plan}
-    tx.run(sql.PUT_REPORT, **step, time=to_microseconds(record.time), **texts)
-    tx.run(sql.DROP_OWN_NAMES, **step)
-    tx.run(sql.INSERT_NAMES, **step, names=to_ascii_json(sorted(set(names))))
 
 
 def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
@@ -346,6 +325,73 @@ def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
             tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
 
 
-def _put_frontiers(tx: Transaction, sid: int, frontiers: Mapping[str, str]) -> None:
-    for line, data in frontiers.items():
-        tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+class _Appending:
+    """What is to be appended; all that can be refused is refused when this is made."""
+
+    def __init__(
+        self, session: str, drafts: Sequence[Draft], owner: str | None, until: datetime | None
+    ) -> None:
+        self._session = session
+        self._drafts = drafts
+        self._owner = owner
+        self._now = datetime.now(UTC)
+        self._data, self._entries = written(drafts)
+        self._until = None if until is None else to_microseconds(until)
+        self._created = to_microseconds(drafts[0].time or self._now)
+        self._updated = to_microseconds(drafts[-1].time or self._now)
+
+    def write(self, tx: Transaction) -> list[Item]:
+        """Write all of it, and return the items."""
+        drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
+        opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
+        ((sid, head, counted, total),) = tx.all(
+            sql.EXTEND,
+            name=self._session,
+            n=len(drafts),
+            opened=opened,
+            weight=weight,
+            created=self._created,
+            updated=self._updated,
+        )
+        newest = counted - opened
+        status: Status | None = None
+        if "inbox" in opens:
+            status = tx.scalar(sql.TURN_STATUS, sid=sid, turn=newest)
+        first = head - len(drafts) + 1
+        items, changes = place(self._session, drafts, newest, status, first, self._now)
+        rows = to_rows(sid, drafts, items, self._data, total - weight)
+        self._write_turns(tx, sid, items, changes, newest)
+        # It counted a turn for each that opens one; some joined a turn, others began one unasked.
+        if (last := max((newest, *changes))) != counted:
+            tx.run(sql.SET_TURN, sid=sid, turn=last)
+        tx.many(sql.INSERT_ITEMS, rows)
+        for item, entry in zip(items, self._entries, strict=True):
+            if entry is not None:
+                tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
+                if item.kind == "context_inserted":
+                    tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
+        return items
+
+    def _write_turns(
+        self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
+    ) -> None:
+        """Write the turns it begins and settles; renew the lease of those it writes into."""
+        begun: dict[int, int] = {}
+        held: set[int] = set()
+        for item in items:
+            if item.turn > newest:
+                begun.setdefault(item.turn, item.position)
+            elif self._owner is not None:
+                held.add(item.turn)
+        lease = {"holder": self._owner, "lease": self._until}
+        for number in held:
+            if not tx.all(sql.HOLD, sid=sid, turn=number, **lease):
+                raise TurnLost(self._session, number)
+        ending = sql.END_FREE_TURN if self._owner is None else sql.END_TURN
+        for number, status in changes.items():
+            if number <= newest:
+                tx.run(ending, sid=sid, turn=number, state=status)
+        if begun:
+            by = (self._owner, self._until)
+            rows = [(sid, number, changes[number], at, *by) for number, at in begun.items()]
+            tx.many(sql.INSERT_TURNS, rows)
