@@ -77,7 +77,7 @@ def test_the_list_outlives_a_pickle_and_is_still_replaced():
 def test_encoding_what_loses_nothing_makes_no_report(provider):
     made = window(user("q"), Message("assistant", "a"))
     encode(made, provider)
-    assert "report" not in vars(made)
+    assert "_report" not in vars(made.explained)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
