@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -249,11 +249,10 @@ class Counter:
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
         given = self._attachment_tokens
-        return _again, (
-            self.tokenizer,
-            None if given is ATTACHMENT_TOKENS else given,
-            self._image_formula,
-        )
+        kept = None if given is ATTACHMENT_TOKENS else given
+        formula = self._image_formula
+        again = partial(Counter, self.tokenizer, attachment_tokens=kept, image_formula=formula)
+        return again, ()
 
     def text(self, text: str) -> int:
         """Count a text."""
@@ -372,12 +371,6 @@ class Counter:
         else:
             tokens = given[item.modality]
         return tokens + self.text(file_hint(item.name))
-
-
-def _again(
-    tokenizer: Tokenizer, attachment_tokens: AttachmentTokens | None, image_formula: str
-) -> Counter:
-    return Counter(tokenizer, attachment_tokens=attachment_tokens, image_formula=image_formula)
 
 
 def file_hint(name: str) -> str:

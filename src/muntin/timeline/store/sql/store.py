@@ -38,6 +38,7 @@ from muntin.timeline.store.rows import (
 )
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.schema import MIGRATIONS
 
 # Of so many sessions it is remembered which contents are kept.
 _REMEMBERED = 100
@@ -52,6 +53,8 @@ def _checked(session: str) -> str:
 
 class SqlStore:
     """A store in an SQLite file or a PostgreSQL database; `Store` says what its methods promise."""
+
+    version = len(MIGRATIONS)  # of its tables
 
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         self.database = Database(url, create=create, lazy=lazy)
