@@ -144,7 +144,7 @@ async def crowds(crowd: int) -> tuple[int, int]:
     """Count the calls of a cached resolver: warm, ten times; and cold, with a crowd waiting."""
     warm, cold = Slow(), Slow()
     bot, crowded = many(warm), many(cold)
-    with config(cache=ResolverCache()):
+    with config.local(cache=ResolverCache()):
         await bot.resolve({"org": "acme"})
         before = warm.calls
         for _ in range(10):

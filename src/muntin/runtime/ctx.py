@@ -74,6 +74,8 @@ class Ctx:
         cap: Mapping[str, Any] | None = None,
     ) -> None:
         self.turn = turn
+        # The session of this turn, with its items.
+        self.session: Session = turn.session
         self._door = door
         self.input = input
         # What this door has of the rest; see `_DOORS`.
@@ -101,11 +103,6 @@ class Ctx:
 
     def __repr__(self) -> str:
         return f"<ctx of {self._door}, turn {self.turn.number} of {self.session.id!r}>"
-
-    @property
-    def session(self) -> Session:
-        """The session of this turn, with its items."""
-        return self.turn.session
 
     @property
     def history(self) -> History:

@@ -48,7 +48,9 @@ class Books:
         self._journal: list[tuple[Unit, Verdict | None]] = []
         self._began = 0
         self._rank = 0
+        # By key and by slot; found when a unit with parts in other slots is first looked at.
         self._units: dict[Key, Unit] = {}
+        self._by_slot: dict[int, Reading] = {}
         self._highest = self._highest_priority()
         # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts.
         self.added = 0
@@ -144,6 +146,7 @@ class Books:
             return (unit,)
         if not self._units:
             self._units = {each.key: each for reading in self.readings for each in reading.units}
+            self._by_slot = {each.slot.index: each for each in self.readings}
         return (unit, *(self._units[key] for key in unit.mates))
 
     def may_drop(self, reading: Reading, unit: Unit) -> bool:
@@ -152,8 +155,8 @@ class Books:
             return not reading.slot.is_input
         if not unit.mates:
             return not self.holds(reading, unit)
-        slots = {each.slot.index: each for each in self.readings}
-        return not any(self.holds(slots[each.slot], each) for each in self.family(unit))
+        family = self.family(unit)
+        return not any(self.holds(self._by_slot[each.slot], each) for each in family)
 
     # What is entered.
 

@@ -24,11 +24,15 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
     if not any(each.open or each.pending for each in readings):
         return list(readings)
     pending = [dict(each.pending) for each in readings]
+    callers: dict[str, list[int]] = {}  # where a call with an id may stand
+    for place, calls in enumerate(pending):
+        for call_id in calls:
+            callers.setdefault(call_id, []).append(place)
     answers: dict[Key, list[Unit]] = {}
-    result = [
-        each._replace(left_out=(*each.left_out, *_orphans(place, readings, pending, answers)))
-        for place, each in enumerate(readings)
-    ]
+    result = []
+    for place, each in enumerate(readings):
+        orphans = _orphans(place, readings, pending, callers, answers)
+        result.append(each._replace(left_out=(*each.left_out, *orphans)))
     _check_ids(result, pending)
     families = [(caller, *(mate.key for mate in found)) for caller, found in answers.items()]
     mates = {
@@ -36,14 +40,15 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
         for family in families
         for key in family
     }
-    found = [unit for units in answers.values() for unit in units]
+    own: dict[int, list[Unit]] = {}
+    for units in answers.values():
+        for unit in units:
+            own.setdefault(unit.slot, []).append(unit._replace(mates=mates[unit.key]))
     for place, each in enumerate(result):
-        units = [_settled(unit, pending[place], mates, counter) for unit in each.units]
-        own = [
-            unit._replace(mates=mates[unit.key]) for unit in found if unit.slot == each.slot.index
-        ]
-        if own:
-            units = sorted([*units, *own], key=lambda unit: unit.indices[0])
+        settled = [_settled(unit, pending[place], mates, counter) for unit in each.units]
+        units = settled + own.get(each.slot.index, [])
+        if len(units) > len(settled):
+            units.sort(key=lambda unit: unit.indices[0])
         tokens = sum([unit.tokens for unit in units])
         result[place] = each._replace(units=tuple(units), tokens=tokens)
     return result
@@ -53,6 +58,7 @@ def _orphans(
     place: int,
     readings: Sequence[Reading],
     pending: list[dict[str, int]],
+    callers: dict[str, list[int]],
     answers: dict[Key, list[Unit]],
 ) -> Iterable[tuple[int, str, int]]:
     """Yield the results of a slot that answer no call; tie the others to their callers."""
@@ -61,13 +67,14 @@ def _orphans(
     for (index, message, tokens), call_id in sorted(waiting, key=lambda each: each[0][0]):
         nearest = (
             other
-            for other in range(len(readings) - 1, -1, -1)
-            if call_id in pending[other] and may_follow(readings[other], reading, other < place)
+            for other in reversed(callers.get(call_id, ()))
+            if may_follow(readings[other], reading, other < place)
         )
         caller = next(nearest, None)
         if caller is None:
             yield index, "orphaned", tokens
             continue
+        callers[call_id].remove(caller)
         key = readings[caller].slot.index, pending[caller].pop(call_id)
         unit = Unit(reading.slot.index, (index,), (message,), (tokens,), tokens, False)
         answers.setdefault(key, []).append(unit)
