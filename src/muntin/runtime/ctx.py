@@ -89,6 +89,7 @@ class Ctx:
             self._has["cap"] = SimpleNamespace(**cap)
         self.sources: Sources | None = None
         # What was read for hooks that run on the event loop; None: read when it is looked at.
+        self._past: list[Item] | None = None
         self._history: History | None = None
         self._entries: dict[str, ContextEntry] | None = None
         self._ahead: Read | None = None
@@ -108,7 +109,8 @@ class Ctx:
     def history(self) -> History:
         """The conversation before the current turn."""
         if self._history is None:
-            items = [i for i in self.session.items.history() if i.turn < self.turn.number]
+            read = self.session.items.history() if self._past is None else self._past
+            items = [item for item in read if item.turn < self.turn.number]
             self._history = History(self.session.project(items), counter=self.session.counter)
         return self._history
 
@@ -120,7 +122,7 @@ class Ctx:
             self._ahead = past.read_newest(timeline)
         if history:
             self._entries = {entry.id: entry for entry in self.session.list_context()}
-            _ = self.history
+            self._past = self.session.items.history()
 
     def give(self, **parts: Any) -> None:
         """Fill in what this door has."""

@@ -274,13 +274,18 @@ class Books:
         """Count the joined text that would be left without these slots."""
         assert group.join is not None
         gone = {each.slot.index for each in without}
-        texts = [
-            self.now(unit)[0][0].text
-            for each in self._joins[group]
-            if each.slot.index not in gone
-            for unit in each.units
-            if not self.is_dropped(unit)
-        ]
+        texts = []
+        for each in self._joins[group]:
+            index = each.slot.index
+            if index in gone or not each.units:
+                continue
+            (unit,) = each.units  # a joined slot is one text
+            verdicts = self._verdicts.get(index)
+            verdict = None if verdicts is None else verdicts.get(unit.indices[0])
+            if verdict is None:
+                texts.append(unit.messages[0].text)
+            elif verdict.status != "dropped":
+                texts.append(verdict.messages[0].text)
         text = group.join.join(texts)
         return self.counter.overhead + self.counter.text(text) if text else 0
 
