@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 from muntin.agent.loop import to_the_end
@@ -32,7 +32,6 @@ class Host(Protocol):
 
     queue: TurnQueue
     keep_reports: int
-    model: Model | None
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant."""
@@ -141,18 +140,25 @@ class ActiveTurn:
     async def append(self, *items: Draft | Message, counter: Counter | None = None) -> list[Item]:
         """Append to the turn, and return the items when they are durable."""
         session = self.session if counter is None else self.session.counted_by(counter)
+        drafts = [session.draft(item) for item in items]
         staged, self._staged = self._staged, []
-        drafts = [*staged, *(session.draft(item) for item in items)]
-        added = await in_store(self.session, lambda: self.open.write(drafts))
+        try:
+            added = await in_store(self.session, lambda: self.open.write([*staged, *drafts]))
+        except Exception:
+            self._staged = [*staged, *self._staged]  # not written: the next append tries again
+            raise
         return added[len(staged) :]
 
     def write(self, draft: Draft) -> Item:
         """Append one draft at once; for code that runs in a thread."""
-        staged, self._staged = self._staged, []
-        return self.open.write([*staged, self.session.draft(draft)])[-1]
+        (*_, item) = self.open.write([*self._staged, self.session.draft(draft)])
+        self._staged = []
+        return item
 
     def stage(self, draft: Draft) -> None:
         """Append a draft with the next append, or at the end of the turn."""
+        if self.open.over:
+            raise MuntinError(f"turn {self.number} of {self.session.id!r} is over")
         self._staged.append(self.session.draft(draft))
 
     async def flush(self) -> None:
@@ -165,12 +171,14 @@ class ActiveTurn:
         return await in_store(self.session, self.open.items)
 
     async def finish(self, status: Status) -> None:
-        """Settle the turn; nothing happens if it is no longer ours."""
+        """Settle the turn with what was staged; nothing happens if it is no longer ours."""
         try:
-            if status == "completed":
+            # What made a turn fail counts more than an entry that cannot be written.
+            with suppress(MuntinError) if status == "failed" else nullcontext():
                 await self.flush()
             await in_store(self.session, lambda: self.open.settle(status))
         finally:
+            self.open.release()
             self.app.queue.call(self.session.id)
 
     @asynccontextmanager

@@ -245,11 +245,11 @@ class OpenTurn:
         self.number = number
         self.owner = owner or new_owner()
         self._opens = opens
-        self._over = False
+        self.over = False
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
-        if self._over:
+        if self.over:
             raise MuntinError("the turn is over; begin another: with session.turn()")
         drafts = [self.session.draft(item) for item in items]
         return self.write(drafts)
@@ -287,7 +287,7 @@ class OpenTurn:
 
     def settle(self, status: Status) -> None:
         """End the turn; nothing is written if it has not begun or belongs to somebody else."""
-        self._over = True
+        self.over = True
         try:
             if self.number is not None:
                 self.session.store.settle(self.session.id, self.number, status, by=self.owner)

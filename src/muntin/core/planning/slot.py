@@ -27,7 +27,6 @@ VOLATILE: Tier = "volatile"
 # The priorities that the doors give. When room is short the lowest gives first.
 HISTORY = 10
 CONTEXT = 50
-RUN = 60
 INPUT = 90
 SYSTEM = 100
 
