@@ -8,6 +8,9 @@
     ├── MissingExtra (also an ImportError) an optional dependency is not installed
     ├── StoreError                         a store cannot be opened, read or written
     │   └── TurnLost                       another process has taken over the turn
+    ├── TurnEnded                          the turn is over: its ctx can write no more
+    ├── Deadlock                           a turn would wait for itself
+    ├── TimedOut (also a TimeoutError)     a handler or a function took too long
     ├── BudgetExceeded                     what may not be dropped does not fit
     ├── StrategyError                      a hook of a strategy failed or took too long
     ├── StepLimit                          an agent's run took as many steps as it may
@@ -144,6 +147,47 @@ class TurnLost(StoreError):
 
     def __reduce__(self) -> tuple[type[TurnLost], tuple[str, int]]:
         return type(self), (self.session, self.turn)
+
+
+class TurnEnded(MuntinError):
+    """The turn is over, so nothing can be written through its ctx; nothing was written."""
+
+    def __init__(self, session: str, turn: int) -> None:
+        self.session = session
+        self.turn = turn
+        super().__init__(
+            f"turn {turn} of {session!r} is over: its ctx can be read, but nothing more can be "
+            "written or run through it. Write before the turn ends, or begin another"
+        )
+
+    def __reduce__(self) -> tuple[type[TurnEnded], tuple[str, int]]:
+        return type(self), (self.session, self.turn)
+
+
+class Deadlock(MuntinError):
+    """A turn would wait for itself; `cycle` is who waits for whom. Nothing was sent."""
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        self.cycle = tuple(cycle)
+        super().__init__(
+            f"waiting would never end: {' → '.join(self.cycle)}. An answer comes when the turn "
+            "before it is over; use `app.send`, or ask after the turn"
+        )
+
+    def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...]]]:
+        return type(self), (self.cycle,)
+
+
+class TimedOut(MuntinError, TimeoutError):
+    """A handler or a function took longer than it may."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        super().__init__(f"{what} took longer than {seconds:g} s")
+
+    def __reduce__(self) -> tuple[type[TimedOut], tuple[str, float]]:
+        return type(self), (self.what, self.seconds)
 
 
 class StepLimit(MuntinError):

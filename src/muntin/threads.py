@@ -48,6 +48,33 @@ async def in_thread(fn: Callable[[], T]) -> T:
     return cast("T", value)
 
 
+def aside(fn: Callable[[], T]) -> T:
+    """Call a function that may block: not in the thread of an event loop, but in one beside it.
+
+    The event loop waits meanwhile; code that can await uses `in_thread`.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return fn()
+    answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    context = copy_context()
+
+    def work() -> Callable[[], object]:
+        value, failed = None, None
+        try:
+            value = context.run(fn)
+        except BaseException as error:
+            failed = error
+        return partial(answer.put, (value, failed))
+
+    _hand_over(work)
+    value, error = answer.get()
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
 # Does something, and returns the function that tells the result.
 _Work: TypeAlias = Callable[[], Callable[[], object]]
 # The inboxes of idle threads. To begin a thread takes longer than most calls in one.

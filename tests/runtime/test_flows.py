@@ -98,7 +98,6 @@ EQUAL = [
     ("hi", None, ["hi"]),
     ("hi", "", ["hi"]),
     (None, "hi", ["hi"]),
-    ("", "hi", ["hi"]),
 ]
 DIFFERENT = [
     ("hi", "Task: hi", ["hi", "Task: hi"]),

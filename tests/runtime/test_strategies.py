@@ -302,7 +302,7 @@ def test_a_hook_that_fails_or_is_slow_leaves_the_message_and_a_clear_error(hook,
 
 
 def test_thirty_seconds_are_the_default():
-    from muntin.runtime.conversation import TIMEOUT
+    from muntin.calls import TIMEOUT
 
     assert TIMEOUT == 30
 

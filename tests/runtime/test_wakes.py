@@ -106,7 +106,7 @@ def test_send_returns_when_the_message_is_durable(store_url):
     run(work())
 
 
-@pytest.mark.parametrize("payload", ["text", {"a": [1, None]}, [1, 2], 7, True, ""])
+@pytest.mark.parametrize("payload", ["text", {"a": [1, None]}, [1, 2], 7, True])
 def test_the_payload_arrives_as_it_was_sent(payload):
     app = memory()
     noted = noting(app)

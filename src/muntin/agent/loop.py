@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
-from muntin.calls import settle
+from muntin.calls import off_loop
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message, tool
@@ -193,7 +193,7 @@ class Run:
 
     async def _step(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
-        window = await settle(self._compose(tuple(self._messages)))
+        window = await off_loop(self._compose, tuple(self._messages))
         if not isinstance(window, Window):
             raise InvalidType(f"compose must return a Window, not {window!r}")
         if window.over_budget:
@@ -251,7 +251,7 @@ class Run:
 
     async def _write(self, message: Message, record: Recorder) -> None:
         async with self._lock:
-            await settle(record((message,)))
+            await off_loop(record, (message,))
 
 
 @asynccontextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -19,13 +18,17 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from muntin.calls import settle
-from muntin.core.checks import check_optional_text, check_size, replace_surrogates
+from muntin.calls import off_loop
+from muntin.core.checks import (
+    check_optional_text,
+    check_seconds,
+    check_size,
+    replace_surrogates,
+)
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
 from muntin.core.planning.cut import longest
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
-from muntin.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -62,7 +65,7 @@ class Tool:
         what = f"tool {tool_name(self)!r}"
         check_optional_text(self.description, f"{what}: description")
         if self.timeout is not None:
-            _check_seconds(self.timeout, f"{what}: timeout")
+            check_seconds(self.timeout, f"{what}: timeout")
         if self.max_result_tokens is not None:
             most = check_size(self.max_result_tokens, f"{what}: max_result_tokens")
             if most == 0:
@@ -70,13 +73,6 @@ class Tool:
 
 
 ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
-
-
-def _check_seconds(value: object, what: str) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidType(f"{what} must be a number of seconds, not {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{what} must be a number of seconds above 0, got {value!r}")
 
 
 def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
@@ -358,11 +354,7 @@ async def _run(fn: Callable[..., Any], call: ToolCall) -> str:
         args, named = _signature(call.name, fn).bind(call.arguments)
     except ValidationError as error:
         return f"Error: invalid arguments for tool {call.name!r}: {problems(error)}"
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
-        value = await fn(*args, **named)
-    else:
-        # What it gives may still have to be awaited: a lambda around a coroutine, say.
-        value = await settle(await in_thread(partial(fn, *args, **named)))
+    value = await off_loop(partial(fn, *args, **named))
     return _result(value, call.name)
 
 

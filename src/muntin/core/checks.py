@@ -20,6 +20,12 @@ def check_text(value: object, what: str) -> str:
     return value
 
 
+def refuse_blank(value: object, what: str) -> None:
+    """Refuse a text of nothing but white space; values of other kinds pass."""
+    if isinstance(value, str) and not value.strip():
+        raise InvalidInput(f"{what} is blank ({value!r:.40}): it must say something")
+
+
 def digest(text: str, size: int) -> str:
     """Return the name of a text by its content: so many bytes, written in hexadecimal."""
     # As `keep_surrogates`; a call less, for this is done for every message of a window.
@@ -32,6 +38,15 @@ def check_size(value: object, what: str) -> int:
         raise InvalidType(f"{what} must be an int, not {value!r}")
     if value < 0:
         raise InvalidInput(f"{what} must not be negative, got {value}")
+    return value
+
+
+def check_seconds(value: object, what: str) -> float:
+    """Return a number of seconds, finite and above 0; anything else is refused."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidType(f"{what} must be a number of seconds, not {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{what} must be a number of seconds above 0, got {value!r}")
     return value
 
 

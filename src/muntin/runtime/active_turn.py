@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
+from threading import Lock
 from typing import Any, Protocol
 
 from muntin.agent.loop import to_the_end
@@ -18,10 +25,11 @@ from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
-from muntin.errors import MuntinError, StoreError, TurnLost
+from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
+from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Draft, Item, Status
 from muntin.timeline.session import LEASE, OpenTurn, Session
@@ -51,10 +59,13 @@ class Host(Protocol):
 class ActiveTurn:
     """A turn in progress: the app, the open turn, and what was done in it so far.
 
-    `items` are those of an earlier attempt at the turn, whose runs go on where they stopped.
+    `items` are those of an earlier attempt at the turn, whose runs go on where they stopped, and
+    `step` is the last step it composed a window for.
     """
 
-    def __init__(self, app: Host, open_turn: OpenTurn, items: Sequence[Item] = ()) -> None:
+    def __init__(
+        self, app: Host, open_turn: OpenTurn, items: Sequence[Item] = (), *, step: int = 0
+    ) -> None:
         self.app = app
         self.open = open_turn
         self.session = open_turn.session
@@ -73,12 +84,16 @@ class ActiveTurn:
             if item.kind == "run" and item.run is None
         ]
         self.receipts = Receipts(self.session, open_turn.number or 0, app.keep_reports)
-        self.receipts.step = sum(len(children) for _, children in self.begun)
+        self.receipts.step = step
+        self.entries = TurnEntries(self.session)
         self._staged: list[Draft] = []
+        self._closed = False
+        self._staging = Lock()
 
     @classmethod
     async def queue(cls, app: Host, session: Session, draft: Draft) -> ActiveTurn:
         """Append what begins a turn, which waits for the turns before it."""
+        app.queue.check(session.id)
         opened = OpenTurn(session, opens="queue")
         (item,) = await to_the_end(in_store(session, lambda: opened.append(draft)))
         turn = cls(app, opened)
@@ -128,8 +143,8 @@ class ActiveTurn:
     async def settling(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """Yield the events of a turn's only run; the turn is settled before the last of them."""
         finished = None
-        async with self.settled(), aclosing(events):
-            async for event in events:
+        async with self.settled(), aclosing(self.driving(events)) as driven:
+            async for event in driven:
                 if isinstance(event, Finished):
                     finished = event
                 else:
@@ -137,29 +152,56 @@ class ActiveTurn:
         if finished is not None:
             yield finished
 
+    def inside(self) -> AbstractContextManager[None]:
+        """Run users' functions in the block: they cannot wait for this turn to end."""
+        return self.app.queue.inside(self.open)
+
+    async def driving(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """Yield events; what makes them runs inside of the turn, who reads them does not."""
+        async with aclosing(events):
+            while True:
+                with self.inside():
+                    event = await anext(events, None)
+                if event is None:
+                    return
+                yield event
+
     async def append(self, *items: Draft | Message, counter: Counter | None = None) -> list[Item]:
         """Append to the turn, and return the items when they are durable."""
         session = self.session if counter is None else self.session.counted_by(counter)
         drafts = [session.draft(item) for item in items]
-        staged, self._staged = self._staged, []
-        try:
-            added = await in_store(self.session, lambda: self.open.write([*staged, *drafts]))
-        except Exception:
-            self._staged = [*staged, *self._staged]  # not written: the next append tries again
-            raise
-        return added[len(staged) :]
+        return await in_store(self.session, lambda: self._write(drafts))
 
     def write(self, draft: Draft) -> Item:
         """Append one draft at once; for code that runs in a thread."""
-        (*_, item) = self.open.write([*self._staged, self.session.draft(draft)])
-        self._staged = []
+        self.check()
+        (item,) = self._write([self.session.draft(draft)])
         return item
+
+    def _write(self, drafts: Sequence[Draft]) -> list[Item]:
+        """Append what was staged, and drafts behind it; return the items of the drafts."""
+        with self._staging:
+            staged, self._staged = self._staged, []
+        try:
+            added = self.open.write([*staged, *drafts])
+        except BaseException:
+            with self._staging:  # not written: the next append tries again
+                self._staged = [*staged, *self._staged]
+            raise
+        return added[len(staged) :]
 
     def stage(self, draft: Draft) -> None:
         """Append a draft with the next append, or at the end of the turn."""
-        if self.open.over:
-            raise MuntinError(f"turn {self.number} of {self.session.id!r} is over")
-        self._staged.append(self.session.draft(draft))
+        counted = self.session.draft(draft)
+        with self._staging:
+            self.check()
+            self._staged.append(counted)
+
+    def check(self) -> None:
+        """Refuse to write or run anything in a turn that has ended."""
+        self.open.check()
+        if self._closed:
+            raise TurnEnded(self.session.id, self.number)
 
     async def flush(self) -> None:
         """Make durable what was staged."""
@@ -172,10 +214,12 @@ class ActiveTurn:
 
     async def finish(self, status: Status) -> None:
         """Settle the turn with what was staged; nothing happens if it is no longer ours."""
+        with self._staging:
+            self._closed = True
+        # What made a turn fail counts more than an entry that cannot be written.
+        with suppress(MuntinError) if status == "failed" else nullcontext():
+            await self.flush()
         try:
-            # What made a turn fail counts more than an entry that cannot be written.
-            with suppress(MuntinError) if status == "failed" else nullcontext():
-                await self.flush()
             await in_store(self.session, lambda: self.open.settle(status))
         finally:
             self.open.release()

@@ -9,9 +9,16 @@ from typing import Any, cast
 
 from muntin.agent.loop import MAX_STEPS
 from muntin.agent.tools import ToolLike
+from muntin.calls import TIMEOUT
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_size
+from muntin.core.checks import (
+    check_optional_text,
+    check_seconds,
+    check_size,
+    check_text,
+    refuse_blank,
+)
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import user
 from muntin.core.planning.slot import Trimming
@@ -19,7 +26,7 @@ from muntin.errors import InvalidInput
 from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAssets
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
-from muntin.runtime.conversation import TIMEOUT, Conversation
+from muntin.runtime.conversation import Conversation
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Handler, Wakes
 from muntin.settings import defaults
@@ -27,7 +34,9 @@ from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
-from muntin.timeline.views import DEFAULT_WINDOW
+
+# How long `close` waits for wakes that run.
+CLOSE_SECONDS = 30.0
 
 
 class App:
@@ -73,17 +82,30 @@ class App:
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Let running wakes come to an end, and close what the app opened."""
-        await self._wakes.close()
+    async def close(self, timeout: float = CLOSE_SECONDS) -> tuple[str, ...]:
+        """Let running wakes come to an end, and close what the app opened.
+
+        Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
+        and logged; their turns stay open, and the next process takes them up.
+        """
+        left = await self._wakes.close(check_seconds(timeout, "timeout"))
         if self._owned:
             await asyncio.to_thread(self.store.close)
+        return left
+
+    async def resume(self) -> tuple[str, ...]:
+        """Take up what other processes left unfinished, and return when that is done.
+
+        Returns the entities that had something waiting. What another process that lives is at
+        work on is left to it.
+        """
+        return await self._wakes.resume()
 
     def session(
         self,
         id: str,
         *,
-        window: Turns | Tokens = DEFAULT_WINDOW,
+        window: Turns | Tokens | None = None,
         counter: Counter | None = None,
         mend: bool = True,
     ) -> Session:
@@ -161,15 +183,20 @@ class App:
 
     # Entities.
 
-    def entity(self, kind: str) -> Callable[[Handler], Handler]:
-        """Register the handler of a type of entities: `async def handler(ctx, wake)`."""
+    def entity(self, kind: str, *, timeout: float | None = None) -> Callable[[Handler], Handler]:
+        """Register the handler of a type of entities: `async def handler(ctx, wake)`.
+
+        A wake that takes longer than `timeout` seconds is cancelled, and its turn fails.
+        """
         if not isinstance(kind, str) or not kind or "/" in kind:
             raise InvalidInput(f"a type of entities is a word like 'horton', not {kind!r}")
         if self._wakes.knows(kind):
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
+        if timeout is not None:
+            check_seconds(timeout, f"entity {kind!r}: timeout")
 
         def register(handler: Handler) -> Handler:
-            self._wakes.register(kind, handler)
+            self._wakes.register(kind, handler, timeout)
             return handler
 
         return register
@@ -179,8 +206,8 @@ class App:
     ) -> Item:
         """Send an entity something, and return when it is durable; it is handled soon."""
         self._wakes.handler(entity)
-        given = {"type": type, "sender": sender}
-        meta = {key: value for key, value in given.items() if value is not None}
+        refuse_blank(payload, "payload")
+        meta = _meta(type=type, sender=sender)
         draft = Draft("message", payload=payload, meta=meta)
         if isinstance(payload, str):
             draft = draft_of(user(payload), meta=meta)
@@ -191,19 +218,33 @@ class App:
     ) -> Item:
         """Signal something to an entity; it wakes as for a message."""
         self._wakes.handler(entity)
+        refuse_blank(check_text(type, "type"), "type")
         body = {"type": type} if payload is None else {"type": type, "payload": payload}
-        meta = {} if sender is None else {"sender": sender}
+        meta = _meta(sender=sender)
         return await self._wakes.deliver(entity, Draft("signal", payload=body, meta=meta))
 
     async def wake(self, entity: str, payload: Any, *, sender: str | None = None) -> Item:
         """Wake an entity because it is time to: for a scheduler of yours. `payload` is shown."""
         self._wakes.handler(entity)
-        meta = {} if sender is None else {"sender": sender}
+        refuse_blank(payload, "payload")
+        meta = _meta(sender=sender)
         return await self._wakes.deliver(entity, Draft("wake", payload=payload, meta=meta))
 
     async def ask(
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
     ) -> Reply | None:
-        """Send an entity something, and return the answer of the wake that handled it."""
+        """Send an entity something, and return the answer of the wake that handled it.
+
+        A handler cannot ask its own entity, nor one that waits for it: that is a `Deadlock`.
+        """
+        self._wakes.handler(entity)
+        self.queue.check(entity)
         item = await self.send(entity, payload, type=type, sender=sender)
         return await self._wakes.answer(entity, item.turn)
+
+
+def _meta(**given: str | None) -> dict[str, Any]:
+    """Return what is known of something sent; each is a text or None."""
+    for name, value in given.items():
+        check_optional_text(value, name)
+    return {name: value for name, value in given.items() if value is not None}

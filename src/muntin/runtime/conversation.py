@@ -14,28 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import settle
+from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
+from muntin.core.checks import check_seconds, check_text, refuse_blank
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidType, StrategyError
+from muntin.errors import InvalidType, StrategyError, TimedOut
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.settings import check_settings, merge_settings
-from muntin.threads import in_thread
 from muntin.timeline.items import draft_of
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
 
-TIMEOUT = 30.0
 # The hooks of a strategy.
 _HOOKS = ("on_init", "on_context_build", "on_turn_end", "on_error")
 
@@ -71,7 +70,7 @@ class Conversation:
             self._model, budget=budget, trimming=trimming, tools=self._tools
         )
         self.session = app.session(id, counter=self._composer.counter)
-        self._timeout = timeout
+        self._timeout = check_seconds(timeout, "conversation: timeout")
         self._max_steps = max_steps
         self._ready = False
 
@@ -91,7 +90,7 @@ class Conversation:
         settings: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, Reply]:
         """Send a user's text, and return the answer when it is recorded."""
-        return last_reply(self._turn(Input(text, tuple(attachments)), settings, False))
+        return last_reply(self._turn(_given(text, attachments), settings, False))
 
     def stream(
         self,
@@ -101,7 +100,7 @@ class Conversation:
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Send a user's text, and yield the answer as it comes; the last event is `Finished`."""
-        return self._turn(Input(text, tuple(attachments)), settings, True)
+        return self._turn(_given(text, attachments), settings, True)
 
     async def _turn(
         self, given: Input, settings: Mapping[str, Any] | None, streaming: bool
@@ -138,11 +137,12 @@ class Conversation:
             await to_the_end(turn.finish("failed"))
             raise
         except Exception as error:
-            await turn.finish("failed")
             try:
                 await self._call("on_error", ctx, error)
             except StrategyError as another:
                 error.add_note(f"and {another}")
+            finally:
+                await to_the_end(turn.finish("failed"))
             raise
 
     def _load(self, ctx: Ctx) -> None:
@@ -181,14 +181,22 @@ class Conversation:
         if hook is None:
             return None
         try:
-            async with asyncio.timeout(self._timeout) as limit:
-                if inspect.iscoroutinefunction(hook):
-                    return await hook(ctx, *more)
-                return await settle(await in_thread(lambda: hook(ctx, *more)))
+            with ctx.turn.inside():
+                return await off_loop(hook, ctx, *more, timeout=self._timeout)
+        except TimedOut as error:
+            raise StrategyError(name, f"took longer than {error.seconds:g} s") from error
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise StrategyError(name, f"took longer than {self._timeout:g} s") from error
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
+
+
+def _given(text: str, attachments: Sequence[Attachment]) -> Input:
+    """Return what a user says; nothing at all is refused."""
+    if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
+        raise InvalidType(f"attachments must be a list of Attachment, not {attachments!r}")
+    given = Input(check_text(text, "text"), tuple(attachments))
+    if not given.attachments:
+        refuse_blank(text, "text")
+    return given
 
 
 def _meant(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike
+from muntin.calls import TIMEOUT
 from muntin.core.budget import Budget
 from muntin.core.message import Input
 from muntin.core.planning.slot import Trimming
@@ -20,9 +21,8 @@ from muntin.errors import MuntinError
 from muntin.runtime.in_store import in_store
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
-from muntin.timeline.history import History
 from muntin.timeline.items import Draft, Item
-from muntin.timeline.past import Read, TimelineMessages
+from muntin.timeline.past import PastHistory, Read, TimelineMessages
 from muntin.timeline.project import Projection
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
@@ -72,6 +72,7 @@ class Ctx:
         wake: Wake | None = None,
         events: Sequence[Item] = (),
         cap: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         self.turn = turn
         # The session of this turn, with its items.
@@ -88,10 +89,11 @@ class Ctx:
         if cap is not None:
             self._has["cap"] = SimpleNamespace(**cap)
         self.sources: Sources | None = None
-        # What was read for hooks that run on the event loop; None: read when it is looked at.
-        self._past: list[Item] | None = None
-        self._history: History | None = None
-        self._entries: dict[str, ContextEntry] | None = None
+        # How many seconds a function of this door may take.
+        self.timeout = timeout
+        # Whether the history or the entries were looked at.
+        self.looked = False
+        self._history = PastHistory(turn.session, turn.number)
         self._ahead: Read | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -106,23 +108,20 @@ class Ctx:
         return f"<ctx of {self._door}, turn {self.turn.number} of {self.session.id!r}>"
 
     @property
-    def history(self) -> History:
-        """The conversation before the current turn."""
-        if self._history is None:
-            read = self.session.items.history() if self._past is None else self._past
-            items = [item for item in read if item.turn < self.turn.number]
-            self._history = History(self.session.project(items), counter=self.session.counter)
+    def history(self) -> PastHistory:
+        """The whole conversation before the current turn, read as far as it is looked at."""
+        self.looked = True
         return self._history
 
     def load(self, *, timeline: int | None = None, history: bool = True) -> None:
-        """Read, in a thread, what code on the event loop may look at: the history and the entries,
-        and of the timeline the newest of so many tokens."""
+        """Read, in a thread, what code on the event loop may look at: the newest of the history and
+        the entries, and of the timeline the newest of so many tokens."""
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number)
             self._ahead = past.read_newest(timeline)
         if history:
-            self._entries = {entry.id: entry for entry in self.session.list_context()}
-            self._past = self.session.items.history()
+            self.turn.entries.load()
+            self._history.read_page()
 
     def give(self, **parts: Any) -> None:
         """Fill in what this door has."""
@@ -170,20 +169,18 @@ class Ctx:
         else:
             entry = ContextEntry(**draft.payload, written=lambda: self._written(id))
             item = Item(self._next(), draft.kind, self.turn.number, payload=draft.payload)
-        if self._entries is not None:
-            self._entries.pop(id, None)
-            self._entries[id] = entry
+        self.turn.entries.put(id, entry)
         if self._ahead is not None:
             self._ahead = self._ahead.with_entry(item)
         return entry
 
     def remove_context(self, id: str) -> None:
         """Remove a context entry; an unknown id does nothing."""
+        self.turn.check()
         if self.get_context(id) is None:
             return
         self._append(removed(id))
-        if self._entries is not None:
-            del self._entries[id]
+        self.turn.entries.put(id, None)
         if self._ahead is not None:
             self._ahead = self._ahead.without_entry(id)
 
@@ -199,8 +196,7 @@ class Ctx:
         found = await in_store(self.session, lambda: self.session.get_context(id))
         if found is None:
             raise MuntinError(f"the context entry {id!r} was removed before it was written")
-        if self._entries is not None:
-            self._entries[id] = found
+        self.turn.entries.note(found)
         return found
 
     def _next(self) -> int:
@@ -214,7 +210,8 @@ class Ctx:
 
     def list_context(self) -> list[ContextEntry]:
         """Return the live context entries in the order in which they were inserted."""
-        return self.session.list_context() if self._entries is None else [*self._entries.values()]
+        self.looked = True
+        return self.turn.entries.all()
 
     # Entities.
 

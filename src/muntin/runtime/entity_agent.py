@@ -64,6 +64,7 @@ class Agent:
     async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         ctx, sources, tools = self._ctx, self._ctx.sources, self._tools
         loaded: list[Loaded] = []
+        self._turn.check()
         await self._turn.flush()
         if sources is not None:
             known = {tool_name(tool) for tool in tools}

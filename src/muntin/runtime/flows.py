@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin.calls import arity, call_async
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, refuse_blank
 from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, InvalidType
@@ -90,9 +90,11 @@ class Flow:
         turn = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
         async with turn.settled():
-            if isinstance(block, Generator):
-                return await block.run_in(turn, valid)
-            return await call_async(block, self._what(action), valid, await self._ctx(turn, valid))
+            with turn.inside():
+                if isinstance(block, Generator):
+                    return await block.run_in(turn, valid)
+                ctx = await self._ctx(turn, valid)
+                return await call_async(block, self._what(action), valid, ctx, timeout=None)
 
     async def stream(
         self,
@@ -145,7 +147,9 @@ class Flow:
         if action.user_message is None:
             return None
         what = f"user_message of {self._what(name)}"
-        messages = messages_of(await call_async(action.user_message, what, valid), what)
+        said = await call_async(action.user_message, what, valid)
+        refuse_blank(said, what)
+        messages = messages_of(said, what)
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
         return messages[0] if messages else None

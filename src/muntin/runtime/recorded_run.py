@@ -57,6 +57,7 @@ async def recorded_run(
         await turn.append(*drafts, counter=composer.counter)
 
     async def window(messages: tuple[Message, ...]) -> Window:
+        turn.check()
         await turn.flush()
         previous = await turn.receipts.previous(line)
         made: Slots | Window = await settle(declare(composer.after(previous), messages))
@@ -77,7 +78,7 @@ async def recorded_run(
         tokenizer=composer.counter.tokenizer,
     )
     try:
-        async with aclosing(run.events(streaming=streaming)) as events:
+        async with aclosing(turn.driving(run.events(streaming=streaming))) as events:
             async for event in events:
                 yield event
     except Exception as error:

@@ -1,17 +1,36 @@
-"""The queue of turns in this process: which of them looks at the store, and which are called.
+"""The queue of turns in this process: which of them looks at the store, which are called, and who
+waits for whom.
 
 Of the turns that wait for one session only the first looks at the store, now and then, because
-other processes have turns too. The others are called by the turn before them.
+other processes have turns too. The others are called by the turn before them. A wait that could
+never end, because a turn would wait for itself, is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from muntin.errors import Deadlock
+from muntin.timeline.session import OpenTurn
 
 # How often to look whether an earlier turn is done.
 _POLL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A turn inside of which code runs."""
+
+    queue: TurnQueue
+    turn: OpenTurn
+
+
+# The turns inside of which this code runs, the innermost last.
+_inside: ContextVar[tuple[_Inside, ...]] = ContextVar("muntin_inside", default=())
 
 
 class TurnQueue:
@@ -19,6 +38,8 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[asyncio.AbstractEventLoop, str], dict[int, asyncio.Event]] = {}
+        # For sessions with a turn that waits: the sessions it waits for.
+        self._awaited: dict[str, list[str]] = {}
 
     @property
     def waiting(self) -> int:
@@ -31,14 +52,15 @@ class TurnQueue:
         waiting = self._waiting.setdefault(key, {})
         called = waiting[turn] = asyncio.Event()
         try:
-            while True:
-                first = min(waiting) == turn
-                if first and await take():
-                    return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL if first else None):
-                        await called.wait()
-                called.clear()
+            with self.waits_for(session):
+                while True:
+                    first = min(waiting) == turn
+                    if first and await take():
+                        return
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_POLL if first else None):
+                            await called.wait()
+                    called.clear()
         finally:
             del waiting[turn]
             if not waiting:
@@ -50,3 +72,51 @@ class TurnQueue:
         waiting = self._waiting.get((asyncio.get_running_loop(), session))
         if waiting:
             waiting[min(waiting)].set()
+
+    # Who waits for whom.
+
+    @contextmanager
+    def inside(self, turn: OpenTurn) -> Iterator[None]:
+        """Know, in the block and the tasks and threads it begins, that it is part of a turn."""
+        token = _inside.set((*_inside.get(), _Inside(self, turn)))
+        try:
+            yield
+        finally:
+            _inside.reset(token)
+
+    @contextmanager
+    def waits_for(self, session: str) -> Iterator[None]:
+        """Know, while the block waits for a turn of a session, that it does."""
+        self.check(session)
+        waiting = self._around()
+        for each in waiting:
+            self._awaited.setdefault(each, []).append(session)
+        try:
+            yield
+        finally:
+            for each in waiting:
+                self._awaited[each].remove(session)
+                if not self._awaited[each]:
+                    del self._awaited[each]
+
+    def check(self, session: str) -> None:
+        """Refuse to wait for a turn of a session that waits, itself or by others, for this code."""
+        around = self._around()
+        for path in self._paths(session) if around else ():
+            if path[-1] in around:
+                raise Deadlock([*around[around.index(path[-1]) :], *path])
+
+    def _around(self) -> list[str]:
+        """Return the sessions in whose turns this code runs, the innermost last."""
+        mine = [each.turn for each in _inside.get() if each.queue is self]
+        return list(dict.fromkeys(turn.session.id for turn in mine if not turn.over))
+
+    def _paths(self, session: str) -> Iterator[Sequence[str]]:
+        """Yield the ways from a session to those that it waits for, the shortest first."""
+        ways, seen = [[session]], {session}
+        for way in ways:
+            yield way
+            for other in self._awaited.get(way[-1], ()):
+                if other not in seen:
+                    seen.add(other)
+                    ways.append([*way, other])

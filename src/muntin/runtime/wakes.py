@@ -1,22 +1,23 @@
 """Entities: sessions that handle what is sent to them, one wake at a time.
 
-Owns waking: who may handle an entity now, what woke it, how its turn ends, who waits for the
-answer, and the sweep for entities that other processes left behind.
+Owns waking: who may handle an entity now, what woke it, how long that may take, how its turn ends,
+who waits for the answer, and the sweep for entities that other processes left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.core.message import Input
-from muntin.errors import InvalidInput, MuntinError, TurnLost
+from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, TurnLost
 from muntin.providers.model import Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
@@ -36,14 +37,38 @@ WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often to look for entities that wait: those whose process died, or were woken elsewhere.
 SWEEP_SECONDS = 1.0
+# How long a wake that was told to stop may take to do so.
+STOP_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 def entity_type(id: str) -> str:
     """Return the type of an entity, written `type/name`."""
+    if not isinstance(id, str):
+        raise InvalidType(f"an entity is named by a str like 'horton/42', not {id!r}")
     kind, slash, name = id.partition("/")
     if not (kind and slash and name):
         raise InvalidInput(f"an entity is named like 'horton/42', not {id!r}")
     return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The handler of a type of entities, and how many seconds it may take."""
+
+    handler: Handler
+    timeout: float | None = None
+
+    async def call(self, ctx: Ctx) -> None:
+        """Handle a wake."""
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                await self.handler(ctx, ctx.wake)
+        except TimeoutError as error:
+            if self.timeout is None or not limit.expired():
+                raise
+            raise TimedOut(f"the handler of {ctx.session.id!r}", self.timeout) from error
 
 
 class Wakes:
@@ -51,17 +76,21 @@ class Wakes:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, Registered] = {}
+        # The types whose handlers look at the history or the entries: these are read ahead.
+        self._looking: set[str] = set()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        # Those whose work was left by another process, or by an earlier one.
+        self._found: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
-    def register(self, kind: str, handler: Handler) -> None:
+    def register(self, kind: str, handler: Handler, timeout: float | None = None) -> None:
         """Register the handler of a type of entities."""
         if not inspect.iscoroutinefunction(handler):
             raise InvalidInput(f"the handler of {kind!r} must be an async function")
-        self._handlers[kind] = handler
+        self._handlers[kind] = Registered(handler, timeout)
         with suppress(RuntimeError):  # registered before the app runs
             self.sweep()
 
@@ -69,7 +98,7 @@ class Wakes:
         """Say whether entities of a type have a handler."""
         return kind in self._handlers
 
-    def handler(self, entity: str) -> Handler:
+    def handler(self, entity: str) -> Registered:
         """Return the handler of an entity."""
         kind = entity_type(entity)
         if kind not in self._handlers:
@@ -88,6 +117,10 @@ class Wakes:
 
     async def answer(self, entity: str, turn: int) -> Reply | None:
         """Wait until a turn of an entity is over, here or in another process."""
+        with self._app.queue.waits_for(entity):
+            return await self._answer(entity, turn)
+
+    async def _answer(self, entity: str, turn: int) -> Reply | None:
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         self._asked.setdefault((entity, turn), []).append(future)
         self.start(entity)
@@ -113,15 +146,40 @@ class Wakes:
         else:
             self._running[entity] = asyncio.create_task(self._handle_all(entity))
 
-    async def close(self) -> None:
-        """Let running wakes come to an end."""
+    async def close(self, timeout: float) -> tuple[str, ...]:
+        """Let running wakes come to an end; stop those that take longer, and return them."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sweeper
-        while self._running:
-            await asyncio.gather(*self._running.values(), return_exceptions=True)
+        end = asyncio.get_running_loop().time() + timeout
+        while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._running.values(), timeout=left)
+        stopped = tuple(self._running)
+        for task in list(self._running.values()):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=STOP_SECONDS)
+        for entity in stopped:
+            _log.warning(
+                "closed while %r was being handled%s; its wake is unfinished, and is run again "
+                "by a process that looks after it",
+                entity,
+                " (and would not stop)" if entity in self._running else "",
+            )
         self._sweeper = None  # not before: a wake that ends may send, and would begin another
+        return stopped
+
+    async def resume(self) -> tuple[str, ...]:
+        """Take up what waits for entities, and return whom when all of it is done."""
+        found: list[str] = []
+        async for entity in self._waiting():
+            found.append(entity)
+            self._take_up(entity)
+        tasks = [self._running[entity] for entity in found if entity in self._running]
+        if tasks:
+            await asyncio.wait(tasks)
+        return tuple(found)
 
     def sweep(self) -> None:
         """Begin to look for entities that wait, if nothing of this event loop does."""
@@ -130,17 +188,28 @@ class Wakes:
             self._sweeper = loop.create_task(self._sweep_on())
 
     async def _sweep_on(self) -> None:
-        waiting = self._app.store.waiting
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             with suppress(MuntinError):  # the store may come back
-                page = await asyncio.to_thread(waiting)
-                while page:
-                    for entity in page:
-                        kind, slash, _ = entity.partition("/")
-                        if slash and kind in self._handlers and entity not in self._running:
-                            self.start(entity)
-                    page = await asyncio.to_thread(partial(waiting, after=page[-1]))
+                async for entity in self._waiting():
+                    if entity not in self._running:
+                        self._take_up(entity)
+
+    def _take_up(self, entity: str) -> None:
+        if entity not in self._running:
+            self._found.add(entity)
+        self.start(entity)
+
+    async def _waiting(self) -> AsyncIterator[str]:
+        """Yield the entities that wait for a handler of this process."""
+        waiting = self._app.store.waiting
+        page = await asyncio.to_thread(waiting)
+        while page:
+            for entity in page:
+                kind, slash, _ = entity.partition("/")
+                if slash and kind in self._handlers:
+                    yield entity
+            page = await asyncio.to_thread(partial(waiting, after=page[-1]))
 
     def _session(self, entity: str) -> Session:
         """Return the session of an entity; taking its turns mends what must be mended."""
@@ -158,6 +227,7 @@ class Wakes:
                     return
         finally:
             self._running.pop(entity, None)
+            self._found.discard(entity)
 
     async def _handle_next(self, session: Session) -> bool:
         """Take the next turn that waits, and handle it; False if there is none."""
@@ -167,23 +237,37 @@ class Wakes:
             done(owner)
             return False
         turn = ctx.turn
+        if session.id in self._found:
+            _log.warning("took up unfinished work: turn %d of %r", turn.number, session.id)
         try:
             async with turn.held():
-                await self.handler(session.id)(ctx, ctx.wake)
+                with turn.inside():
+                    await self.handler(session.id).call(ctx)
                 await turn.finish("completed")
             reply = turn.replies[-1] if turn.replies else None
             self._tell(session.id, turn.number, reply)
         except TurnLost:
-            pass  # the process that took it over will settle it; who asked looks for that
+            turn.open.release()  # who took it over will settle it; who asked looks for that
         except asyncio.CancelledError:
             turn.open.release()
             raise  # the turn stays open: the next process takes it up again
         except Exception as error:
+            await self._fail(turn, error)
+        if ctx.looked:
+            self._looking.add(entity_type(session.id))
+        return True
+
+    async def _fail(self, turn: ActiveTurn, error: Exception) -> None:
+        """End a turn that failed, and tell who asked, even if the store is gone."""
+        try:
             if turn.recorded is not error:
                 await turn.append(Draft("error", payload=error_text(error)))
             await turn.finish("failed")
-            self._tell(session.id, turn.number, error)
-        return True
+        except MuntinError as another:
+            error.add_note(f"and the turn could not be marked failed: {another}")
+        finally:
+            turn.open.release()
+            self._tell(turn.session.id, turn.number, error)
 
     def _take(self, session: Session, owner: str) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
@@ -192,10 +276,11 @@ class Wakes:
             return None
         opened = OpenTurn(session, taken.number, owner=owner)
         items = opened.items()
+        begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]
         wake = _wake(events)
         ctx = Ctx(
-            ActiveTurn(self._app, opened, items),
+            ActiveTurn(self._app, opened, items, step=_last_step(opened, items) if begun else 0),
             door="the handler of an entity",
             input=wake.payload,
             message=Input(default_messages(events[-1])[0].text),
@@ -203,7 +288,8 @@ class Wakes:
             wake=wake,
             events=events,
         )
-        ctx.load()
+        if entity_type(session.id) in self._looking:
+            ctx.load()
         return ctx
 
     def _tell(self, entity: str, turn: int, result: Reply | BaseException | None) -> None:
@@ -215,6 +301,16 @@ class Wakes:
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+
+def _last_step(turn: OpenTurn, items: Sequence[Item]) -> int:
+    """Return the last step of an earlier attempt at a turn: by its reports, or by its answers."""
+    number = turn.number
+    kept = turn.session.store.reports(turn.session.id, first=number or 0, last=number)
+    answers = [
+        item for item in items if item.run and item.message and item.message.role == "assistant"
+    ]
+    return max((record.step for record in kept), default=len(answers))
 
 
 def _wake(events: Sequence[Item]) -> Wake:

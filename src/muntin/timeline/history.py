@@ -5,7 +5,7 @@ It selects messages; counting and grouping are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -88,8 +88,12 @@ class History:
         return self._last("assistant")
 
     def _last(self, role: Role) -> Message | None:
-        newest_first = map(self._message, reversed(range(len(self))))
-        return next((message for message in newest_first if message.role == role), None)
+        def found() -> Message | None:
+            newest_first = map(self._message, reversed(range(len(self._messages))))
+            return next((message for message in newest_first if message.role == role), None)
+
+        self._read_until(lambda: found() is not None)
+        return found()
 
     def range(self, from_end: int, to_end: int) -> list[Message]:
         """Return the messages between two distances from the end, oldest first.
@@ -103,6 +107,7 @@ class History:
             raise InvalidInput(
                 f"range needs from_end > to_end >= 0, got from_end={from_end}, to_end={to_end}"
             )
+        self._read_until(lambda: len(self._messages) >= from_end)
         size = len(self._messages)
         return self._slice(max(0, size - from_end), max(0, size - to_end))
 
@@ -112,6 +117,7 @@ class History:
         The slice may begin inside a tool group: the engine leaves results without a call out.
         """
         check_size(n, "n")
+        self._read_until(lambda: len(self._messages) >= n)
         return self._slice(max(0, len(self._messages) - n), len(self._messages))
 
     def by_tokens(self, max_tokens: int) -> list[Message]:
@@ -120,6 +126,7 @@ class History:
         Stops at the first message, or tool group, that would not fit.
         """
         check_size(max_tokens, "max_tokens")
+        self._read_until(lambda: self._weigh() > max_tokens)
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
         try:
@@ -151,12 +158,16 @@ class History:
         """Return the newest whole turns within `limit`, oldest first."""
         if not isinstance(limit, Turns | Tokens):
             raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {limit!r}")
+        if isinstance(limit, Turns):
+            self._read_until(lambda: sum(1 for _ in self._spans()) > limit.count)
+        else:
+            self._read_until(lambda: self._weigh() > limit.count)
         size = start = len(self._messages)
         if isinstance(limit, Turns):
-            chosen = list(islice(self.turns(), max(0, limit.count)))
+            chosen = list(islice(self._spans(), max(0, limit.count)))
             return self._slice(chosen[-1][0], size) if chosen else []
         total = 0
-        for begin, end in self.turns():
+        for begin, end in self._spans():
             total += sum(self._counter.message(m) for m in self._slice(begin, end))
             if total > limit.count and start < size:
                 break  # the newest turn stays even if it alone is too large
@@ -177,8 +188,15 @@ class History:
             lines += [file_hint(name) for name in names]
         return "\n".join(lines)
 
-    def _slice(self, start: int, end: int) -> list[Message]:
-        return [self._message(index) for index in range(start, end)]
+    def _read_until(self, enough: Callable[[], bool]) -> None:
+        """Read more of the past until it is enough; here there is no more."""
+
+    def _weigh(self) -> int:
+        return sum(self._counter.message(message) for message in self._slice(0, None))
+
+    def _slice(self, start: int, end: int | None) -> list[Message]:
+        size = len(self._messages) if end is None else end
+        return [self._message(index) for index in range(start, size)]
 
     def _message(self, index: int) -> Message:
         try:
@@ -187,11 +205,15 @@ class History:
             raise type(error)(f"history, message {index}: {error}") from error
 
     def turns(self) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of each turn, the newest first.
+        """Return (start, end) of each turn, the newest first.
 
         A turn begins at a user message that follows no other; what comes before the first one
         belongs to it.
         """
+        len(self)  # all of it is read
+        return self._spans()
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
         end = begin = len(self._messages)
         for index in reversed(range(len(self._messages))):
             if opens_turn(self._messages, index):

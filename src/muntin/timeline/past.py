@@ -5,14 +5,22 @@ A timeline may be long, and a window short: code that needs only the newest asks
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import TypeVar, overload
 
 from muntin.core.message import Message
+from muntin.threads import aside, in_thread
+from muntin.timeline.history import History
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection, lasting, project
 from muntin.timeline.session import Session
+from muntin.timeline.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+# How many turns are read of a history at first; then four times as many.
+PAGE = 50
 
 # A run of more items is not read whole for the sake of its beginning.
 _LONG_RUN = 2_000
@@ -94,7 +102,7 @@ class TimelineMessages(Sequence[Message]):
         if self._whole is None:
             read = self._ahead
             if read is None or read.after > self._since:
-                read = self._read(self._since)
+                read = look(self._session, lambda: self._read(self._since))
             self._whole = self._shown(read)
         return self._whole
 
@@ -106,7 +114,7 @@ class TimelineMessages(Sequence[Message]):
             messages = self._shown(self._ahead)
             if self._ahead.after <= self._since or self._weigh(messages) > tokens:
                 return messages
-        return self._shown(self.read_newest(tokens))
+        return self._shown(look(self._session, lambda: self.read_newest(tokens)))
 
     def read_newest(self, tokens: int) -> Read:
         """Read the items of at least the newest messages of so many tokens."""
@@ -163,3 +171,67 @@ class TimelineMessages(Sequence[Message]):
             live=read.live if self._entries else (),
             counter=self._session.counter,
         )
+
+
+class PastHistory(History):
+    """The conversation of a session before a turn, read as far as it is looked at.
+
+    In async code the first page may be read ahead. What lies further back is read in a thread,
+    while the event loop waits; `await history.load()` reads all of it, and nobody waits.
+    """
+
+    __slots__ = ("_is_whole", "_pages", "_session", "_turn")
+
+    def __init__(self, session: Session, turn: int) -> None:
+        super().__init__(counter=session.counter)
+        self._session = session
+        self._turn = turn
+        self._pages = 0
+        self._is_whole = False
+
+    def __len__(self) -> int:
+        self._read_until(lambda: False)
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<History of {self._session.id!r} before turn {self._turn}>"
+
+    async def load(self) -> PastHistory:
+        """Read all of it, without holding up the event loop, and return it."""
+        if not isinstance(self._session.store, MemoryStore):
+            await in_thread(lambda: self._read_on(lambda: False))
+        return self
+
+    def read_page(self) -> None:
+        """Read the newest turns ahead; for code that runs in a thread."""
+        if not self._pages:
+            self._read_more()
+
+    def _read_until(self, enough: Callable[[], bool]) -> None:
+        if not (self._is_whole or enough()):
+            look(self._session, lambda: self._read_on(enough))
+
+    def _read_on(self, enough: Callable[[], bool]) -> None:
+        while not (self._is_whole or enough()):
+            self._read_more()
+
+    def _read_more(self) -> None:
+        items, self._is_whole = self._session.items.newest(PAGE * 4**self._pages)
+        past = [item for item in items if item.turn < self._turn]
+        self._messages = tuple(self._session.project(past))
+        self._pages += 1
+
+
+def newest_items(session: Session, enough: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """Return the newest turns of a session's history, all of them or enough."""
+    pages = 0
+    while True:
+        items, is_whole = session.items.newest(PAGE * 4**pages)
+        if is_whole or enough(items):
+            return items
+        pages += 1
+
+
+def look(session: Session, read: Callable[[], T]) -> T:
+    """Read from a session's store, never in the thread of an event loop."""
+    return read() if isinstance(session.store, MemoryStore) else aside(read)

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any, TypeAlias
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
-from muntin.errors import MuntinError, StoreError
+from muntin.errors import MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
@@ -24,7 +25,7 @@ from muntin.timeline.items import Draft, Item, Opens, Status, check_session_id, 
 from muntin.timeline.owner import abandoned, done, new_owner
 from muntin.timeline.project import Projection, default_messages, lasting, project
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
-from muntin.timeline.views import DEFAULT_WINDOW, Items, Limit
+from muntin.timeline.views import Items, Limit
 
 # What can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
@@ -35,7 +36,7 @@ LEASE = timedelta(seconds=60)
 class Session:
     """A durable timeline by its id.
 
-    `window` bounds what `items.history()` reads, whatever a call asks for. Tokens are counted by
+    A `window` bounds what `items.history()` reads, whatever a call asks for. Tokens are counted by
     `tokenizer`, or by a `counter`. Nothing is read before the first use; then the turns that a
     dead process left open are marked failed, unless `mend` is False.
     """
@@ -46,7 +47,7 @@ class Session:
         *,
         store: Store | str = DEFAULT_URL,
         tokenizer: TokenizerLike | None = None,
-        window: Turns | Tokens = DEFAULT_WINDOW,
+        window: Turns | Tokens | None = None,
         counter: Counter | None = None,
         mend: bool = True,
     ) -> None:
@@ -246,6 +247,8 @@ class OpenTurn:
         self.owner = owner or new_owner()
         self._opens = opens
         self.over = False
+        # A write that has begun ends before the turn does.
+        self._writing = Lock()
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
@@ -258,14 +261,21 @@ class OpenTurn:
         """Append drafts that are counted already."""
         if not drafts:
             return []
-        if self.number is None:
-            drafts = [replace(drafts[0], opens=self._opens), *drafts[1:]]
-        else:
-            drafts = [replace(draft, turn=self.number) for draft in drafts]
-        store = self.session.opened()
-        added = store.append(self.session.id, drafts, owner=self.owner, until=_until())
-        self.number = added[0].turn
+        with self._writing:
+            self.check()
+            if self.number is None:
+                drafts = [replace(drafts[0], opens=self._opens), *drafts[1:]]
+            else:
+                drafts = [replace(draft, turn=self.number) for draft in drafts]
+            store = self.session.opened()
+            added = store.append(self.session.id, drafts, owner=self.owner, until=_until())
+            self.number = added[0].turn
         return added
+
+    def check(self) -> None:
+        """Refuse to write into a turn that is over."""
+        if self.over:
+            raise TurnEnded(self.session.id, self.number or 0)
 
     def take(self) -> bool:
         """Begin to work on a turn that waited; False while others come first."""
@@ -287,7 +297,8 @@ class OpenTurn:
 
     def settle(self, status: Status) -> None:
         """End the turn; nothing is written if it has not begun or belongs to somebody else."""
-        self.over = True
+        with self._writing:
+            self.over = True
         try:
             if self.number is not None:
                 self.session.store.settle(self.session.id, self.number, status, by=self.owner)
@@ -296,6 +307,7 @@ class OpenTurn:
 
     def release(self) -> None:
         """Work no longer on the turn, and leave it as it is."""
+        self.over = True
         done(self.owner)
 
     def _begun(self) -> int:

@@ -27,9 +27,9 @@ DEFAULT_WINDOW = Turns(50)
 class Items:
     """Three views of a session's items: the model's, everything, the client's."""
 
-    def __init__(self, session: Session, window: Turns | Tokens) -> None:
+    def __init__(self, session: Session, window: Turns | Tokens | None) -> None:
         self._session = session
-        self.window = check_limit(window, "window")
+        self.window = None if window is None else check_limit(window, "window")
 
     def history(self, limit: Limit | None = None) -> list[Item]:
         """Return what the model may see: whole completed turns, and the turn in flight.
@@ -37,12 +37,20 @@ class Items:
         A number counts turns. The limit narrows the session's window and never widens it.
         Failed turns are shown until a later one was completed.
         """
-        limits = [self.window]
+        limits = [] if self.window is None else [self.window]
         if limit is not None:
             limits.append(check_limit(limit, "limit", counts=Turns))
         turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)
         tokens = min((each.count for each in limits if isinstance(each, Tokens)), default=None)
-        return self._turns("history", turns, tokens)
+        return self._turns("history", turns, tokens)[0]
+
+    def newest(self, turns: int) -> tuple[list[Item], bool]:
+        """Return what `history(turns)` does, and whether `history()` has no more than that."""
+        if isinstance(self.window, Tokens):
+            return self.history(), True
+        most = turns if self.window is None else min(turns, self.window.count)
+        items, is_whole = self._turns("history", most, None)
+        return items, is_whole or (self.window is not None and self.window.count <= turns)
 
     def all(
         self, limit: Limit | None = None, *, after: int = 0, before: int | None = None
@@ -60,7 +68,7 @@ class Items:
         if isinstance(limit, Turns | Tokens):
             turns = limit.count if isinstance(limit, Turns) else None
             tokens = limit.count if isinstance(limit, Tokens) else None
-            found = self._turns(view, turns, tokens)
+            found, _ = self._turns(view, turns, tokens)
             return [
                 item
                 for item in found
@@ -71,8 +79,9 @@ class Items:
         store, id = self._session.opened(), self._session.id
         return store.read(id, view=view, after=after, before=before, newest=limit)
 
-    def _turns(self, view: View, turns: int | None, tokens: int | None) -> list[Item]:
-        """Return the newest whole turns within both limits, and all that is in flight."""
+    def _turns(self, view: View, turns: int | None, tokens: int | None) -> tuple[list[Item], bool]:
+        """Return the newest whole turns within both limits, and all that is in flight; and
+        whether there are known to be no other turns but for tokens."""
         store, id = self._session.opened(), self._session.id
         done = store.turns(id, status="completed", newest=max(1, turns or 1))
         last = done[0].number if done else 0
@@ -96,7 +105,8 @@ class Items:
         else:
             weight = sum(self._weigh(flight).values())
             past = self._by_tokens(view, tokens, first, last, early, weight)
-        return sorted(past + flight, key=attrgetter("position"))
+        is_whole = turns is None or len(done) < turns
+        return sorted(past + flight, key=attrgetter("position")), is_whole
 
     def _past(self, view: View, first: int, last: int, early: Collection[int]) -> list[Item]:
         """Return the items of completed turns."""

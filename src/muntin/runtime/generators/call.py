@@ -93,13 +93,14 @@ class Call:
             message=Input(recorded[-1].text, recorded[-1].attachments) if recorded else None,
             budget=composer.budget,
             cap={} if made.uses else None,
+            timeout=made.timeout,
         )
         call = cls(made, ctx, chosen, composer, await load(made.uses, ctx, made.what))
         given = made.user
         if given is None:  # then the prompt may have it
             call.step = await call._resolve()
             given = call.step.user
-        own = await user_messages(given, f"{made.what}: user", ctx)
+        own = await user_messages(given, f"{made.what}: user", ctx, alone=not recorded)
         if record:
             recorded += await call._record(own)
         call.step = call.step or await call._resolve()
@@ -240,7 +241,9 @@ class Call:
             return StepTexts(used.parts, block, tagged, context, used.user)
         text = made.prompt
         if callable(text):
-            text = await call_async(text, f"the prompt of {made.what}", ctx.input, ctx)
+            text = await call_async(
+                text, f"the prompt of {made.what}", ctx.input, ctx, timeout=ctx.timeout
+            )
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
         return StepTexts([SystemPart("prompt", text or "")], block, tagged, context)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import arity, call_async
+from muntin.calls import arity, call_async, together
 from muntin.core.checks import check_text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.generators.context import ContextSpec, read
@@ -194,32 +194,69 @@ def _collision(what: str, one: Capability, other: Capability) -> InvalidInput:
 
 
 async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
-    """Return all capabilities in use, in order, and put what their functions give on `ctx.cap`."""
-    found: dict[str, Capability] = {}
+    """Return all capabilities in use, in order, and put what their functions give on `ctx.cap`.
 
-    async def visit(use: Use, path: tuple[Capability, ...], depth: int = 1) -> None:
-        who = path[-1].author if path else what
+    Their functions run side by side, each when those it needs are done. A function in `uses` is
+    called when all before it are done.
+    """
+    loading = _Loading(ctx, what)
+    try:
+        for use in uses:
+            await loading.visit(use, ())
+        await loading.all()
+    finally:
+        for given in loading.given.values():
+            given.cancel()
+        await asyncio.gather(*loading.given.values(), return_exceptions=True)
+    return list(loading.found.values())
+
+
+class _Loading:
+    """Capabilities as they are found, in order, and the tasks of their functions, by key."""
+
+    def __init__(self, ctx: Any, what: str) -> None:
+        self.found: dict[str, Capability] = {}
+        self.given: dict[str, asyncio.Task[None]] = {}
+        self._ctx = ctx
+        self._what = what
+
+    async def visit(
+        self, use: Use, path: tuple[Capability, ...], depth: int = 1
+    ) -> list[Capability]:
+        """Find what a use stands for, and begin to call its functions; return what it is."""
+        what = self._what
         if depth > _DEEPEST:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
         if not isinstance(use, Capability):
-            for each in as_uses(await call_async(use, f"uses of {who}", ctx), f"uses of {who}"):
-                await visit(each, path, depth + 1)
-            return
+            chosen = await self._chosen(use, path[-1].author if path else what)
+            visited = [await self.visit(each, path, depth + 1) for each in chosen]
+            return [cap for each in visited for cap in each]
         _check_path(use, path, what)
-        other = found.get(use.key)
+        other = self.found.get(use.key)
         if other is not None:
             if not other.is_same(use):
                 raise _collision(what, other, use)
-            return
-        for each in use.uses:
-            await visit(each, (*path, use), depth + 1)
-        if use.functions is not None:
-            setattr(ctx.cap, use.key, await _given(use, use.functions, ctx))
-        found[use.key] = use
+            return [other]
+        below = [await self.visit(each, (*path, use), depth + 1) for each in use.uses]
+        needs = [cap for each in below for cap in each]
+        self.given[use.key] = asyncio.create_task(self._give(use, needs))
+        self.found[use.key] = use
+        return [use]
 
-    for use in uses:
-        await visit(use, ())
-    return list(found.values())
+    async def _chosen(self, use: Callable[..., Any], who: str) -> tuple[Use, ...]:
+        await self.all()
+        ctx = self._ctx
+        chosen = await call_async(use, f"uses of {who}", ctx, timeout=ctx.timeout)
+        return as_uses(chosen, f"uses of {who}")
+
+    async def _give(self, use: Capability, needs: Sequence[Capability]) -> None:
+        await together(self.given[cap.key] for cap in needs)
+        if use.functions is not None:
+            setattr(self._ctx.cap, use.key, await _given(use, use.functions, self._ctx))
+
+    async def all(self) -> None:
+        """Wait until all functions that were called so far are done."""
+        await together(self.given.values())
 
 
 def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> None:
@@ -236,6 +273,7 @@ async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> An
     made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
-        turn = asyncio.ensure_future(call_async(functions, f"functions of {use.author}", ctx))
+        what = f"functions of {use.author}"
+        turn = asyncio.ensure_future(call_async(functions, what, ctx, timeout=ctx.timeout))
         made[key] = (use, turn)  # with its owner, so that the id stays its own
-    return await made[key][1]
+    return await asyncio.shield(made[key][1])

@@ -157,7 +157,8 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> ResolvedC
     what = _where(author, entry.path)
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
-    given = tuple(_read(author, await call_async(entry.function, what, ctx.input, ctx), entry.path))
+    said = await call_async(entry.function, what, ctx.input, ctx, timeout=ctx.timeout)
+    given = tuple(_read(author, said, entry.path))
     return _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in given))
 
 
@@ -196,7 +197,8 @@ async def _fill(given: Contribution, ctx: Any) -> ResolvedContext:
 async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, ResolvedContext]:
     if isinstance(function, CONTEXTS):
         return await _context_text(function, ctx)
-    return await call_async(function, what, ctx.input, ctx), ResolvedContext()
+    value = await call_async(function, what, ctx.input, ctx, timeout=ctx.timeout)
+    return value, ResolvedContext()
 
 
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, ResolvedContext]:

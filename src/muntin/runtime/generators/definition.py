@@ -14,9 +14,15 @@ from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import arity
+from muntin.calls import TIMEOUT, arity
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.checks import (
+    check_optional_text,
+    check_seconds,
+    check_size,
+    check_text,
+    refuse_blank,
+)
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
@@ -36,9 +42,8 @@ from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import VISIBLE, Draft, Item, Visibility
+from muntin.timeline.items import VISIBLE, Draft, Visibility
 from muntin.timeline.session import OpenTurn, Session
-from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -65,6 +70,7 @@ class Generator:
     budget: Budget | None
     max_steps: int
     trimming: Trimming | None
+    timeout: float
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -141,6 +147,7 @@ class Generator:
         streaming: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Run inside of a turn, and yield what happens; `record` adds the user's message to it."""
+        turn.check()
         call = await Call.begin(self, turn, valid, model, record=record)
         async with aclosing(call.events(streaming=streaming)) as events:
             async for event in events:
@@ -175,6 +182,7 @@ def generator(
     budget: Budget | int | None = None,
     max_steps: int | None = None,
     trimming: Trimming | None = None,
+    timeout: float = TIMEOUT,
 ) -> Generator:
     """Define a generator.
 
@@ -183,7 +191,7 @@ def generator(
     `history` is True, a number of turns, `Turns`, `Tokens`, or a function. `user` is a text, a
     message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
     `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
-    steps, else turn by turn.
+    steps, else turn by turn. `timeout` is how many seconds each function may take.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -216,6 +224,7 @@ def generator(
         budget=_as_budget(budget, what),
         max_steps=MAX_STEPS if max_steps is None else max_steps,
         trimming=trimming,
+        timeout=check_seconds(timeout, f"{what}: timeout"),
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())
@@ -285,7 +294,7 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
 class _Preview(OpenTurn):
     """A turn that only looks: it has not begun, and nothing can be written to it."""
 
-    def write(self, drafts: list[Draft]) -> list[Item]:
+    def check(self) -> None:
         """Refuse."""
         raise MuntinError("window() only composes: nothing can be recorded or run in it")
 
@@ -295,7 +304,7 @@ def home(
     session: str | None,
     name: str,
     memory: App,
-    window: Turns | Tokens = DEFAULT_WINDOW,
+    window: Turns | Tokens | None = None,
 ) -> tuple[App, Session]:
     """Return where a turn takes place; a session without a name is a new one."""
     if app is None:
@@ -306,6 +315,7 @@ def home(
 
 def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
     """Return the input as an instance of its model; without a model it is what it is."""
+    refuse_blank(input, f"{what}: the input")
     if model is None or isinstance(input, model):
         return input
     with suppress(InvalidType):  # a bare value: the model says what is wrong with it

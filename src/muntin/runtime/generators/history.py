@@ -12,6 +12,7 @@ from muntin.errors import InvalidType
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.in_store import in_store
 from muntin.timeline.history import History, Tokens, Turns
+from muntin.timeline.past import newest_items
 from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
     """Return the turns of the history, without what this turn was asked."""
     limit = made.history
     if callable(limit):
-        limit = await call_async(limit, f"history of {made.what}", ctx.input, ctx)
+        what = f"history of {made.what}"
+        limit = await call_async(limit, what, ctx.input, ctx, timeout=ctx.timeout)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = [as_message(each) for each in limit]
             given = [message for message in messages if message.at not in asked.positions]
@@ -55,28 +57,37 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
     return await in_store(
         ctx.session,
         lambda: _read(
-            ctx.session, None if limit is True else limit, turn.number, turn.resuming, asked
+            ctx.session,
+            ctx.budget.remaining_input_tokens if limit is True else limit,
+            turn.number,
+            turn.resuming,
+            asked,
         ),
     )
 
 
 def _read(
     session: Session,
-    limit: Turns | Tokens | None,
+    limit: Turns | Tokens | int,
     turn: int,
     begun: set[int],
     asked: Asked,
 ) -> list[PastTurn]:
+    """Return the turns within a limit; for a number all, or more than so many tokens hold."""
+    if isinstance(limit, int):
+        found = newest_items(session, lambda items: sum(map(session.count, items)) > limit)
+    else:
+        found = session.items.history(limit)
     # Turns that wait behind this one are not its past; a run that goes on stands in the run.
     items = [
         item
-        for item in session.items.history(limit)
+        for item in found
         if item.turn <= turn and item.position not in begun and item.run not in begun
     ]
     owner = {item.run: item.turn for item in items if item.run is not None}
     owner.update({item.position: item.turn for item in items})
-    found: dict[int, list[Message]] = {}
+    turns: dict[int, list[Message]] = {}
     for message in session.project(items, live=session.live(items)):
         if message.at not in asked.positions:
-            found.setdefault(owner[int(message.at or 0)], []).append(message)
-    return sorted(found.items())
+            turns.setdefault(owner[int(message.at or 0)], []).append(message)
+    return sorted(turns.items())

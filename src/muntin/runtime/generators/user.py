@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from muntin.calls import call_async
+from muntin.calls import call_async, together
 from muntin.composer import Asked
+from muntin.core.checks import refuse_blank
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Text
 from muntin.errors import InvalidInput, InvalidType
@@ -22,7 +23,7 @@ def messages_of(value: Any, what: str) -> list[Message]:
     if value is None or value is False:
         return []
     if isinstance(value, str):
-        return [user(value)] if value else []
+        return [user(value)] if value.strip() else []
     if isinstance(value, Input):
         return [user(value.text, attachments=value.attachments)]
     if isinstance(value, Message | Mapping):
@@ -33,16 +34,22 @@ def messages_of(value: Any, what: str) -> list[Message]:
     raise InvalidType(f"{what} must be a text, a message or a list of them, not {value!r}")
 
 
-async def user_messages(value: Any, what: str, ctx: Ctx, depth: int = 1) -> list[Message]:
-    """Return what a generator was given as `user=`, functions called."""
+async def user_messages(
+    value: Any, what: str, ctx: Ctx, *, alone: bool = False, depth: int = 1
+) -> list[Message]:
+    """Return what a generator was given as `user=`, functions called.
+
+    A blank text adds nothing; where the turn was asked nothing else (`alone`) it is refused.
+    """
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
     if callable(value):
-        return await user_messages(
-            await call_async(value, what, ctx.input, ctx), what, ctx, depth + 1
-        )
+        said = await call_async(value, what, ctx.input, ctx, timeout=ctx.timeout)
+        if alone:
+            refuse_blank(said, what)
+        return await user_messages(said, what, ctx, alone=alone, depth=depth + 1)
     if isinstance(value, list | tuple):
-        found = [await user_messages(each, what, ctx, depth + 1) for each in value]
+        found = await together(user_messages(each, what, ctx, depth=depth + 1) for each in value)
         return [message for each in found for message in each]
     return messages_of(value, what)
 
