@@ -24,8 +24,10 @@ class Asked:
         self.told: list[tuple[Message, ...]] = []
 
     async def attempt(self, told: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
-        message = self.answers[len(self.told)]
         self.told.append(told)
+        return self._events(self.answers[len(self.told) - 1])
+
+    async def _events(self, message: Message) -> AsyncGenerator[Event, None]:
         yield TextDelta(message.text)
         yield Finished(Reply(message, usage=Usage(input=10, output=1)))
 

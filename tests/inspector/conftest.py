@@ -22,7 +22,7 @@ from muntin import Message, Slots, assistant, user
 from muntin.core.planning.window import Window
 from muntin.inspector.plans import Kept, Plans
 from muntin.inspector.server import address_of, listen, make_server, new_token
-from muntin.runtime.reports import keep_report
+from muntin.runtime.reports import report_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 from tests.inspector import sample
@@ -115,7 +115,7 @@ def keep(store: Store, session: str, slots: Slots, *, step: int = 1) -> Window:
     """Keep the window of some slots as a new turn of a session."""
     (item,) = Session(session, store=store).append(user("asked"))
     window = slots.render()
-    keep_report(Session(session, store=store), item.turn, step, window, 1_000_000)
+    store.put(session, report_of(window, item.turn, step, 1_000_000))
     return window
 
 

@@ -49,11 +49,11 @@ def test_an_entry_that_could_not_be_written_is_written_with_the_next_append(tmp_
             async def handler(ctx: Ctx, wake: object) -> None:
                 write = ctx.turn.open.write
 
-                def away(drafts: object) -> Any:
+                def away(*given: object) -> Any:
                     ctx.turn.open.write = write  # type: ignore[method-assign]
                     raise StoreError("the store went away")
 
-                ctx.turn.open.write = away  # type: ignore[method-assign]
+                ctx.turn.open.write = away  # type: ignore[method-assign,assignment]
                 with pytest.raises(StoreError):
                     await insert(ctx)
                 ctx.use_agent()

@@ -6,7 +6,7 @@ Knows neither windows nor stores: how the model is asked is the caller's.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"```(?:[\w-]+\s)?(.*?)```", re.DOTALL)
 _WIDEST = re.compile(r"```(?:[\w-]+\s)?(.*)```", re.DOTALL)
 
 # Runs the model: at first with nothing, then with its answer and what is wrong with the answer.
-Attempt: TypeAlias = Callable[[tuple[Message, ...]], AsyncGenerator[Event, None]]
+Attempt: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[AsyncGenerator[Event, None]]]
 
 
 async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGenerator[Event, None]:
@@ -36,7 +36,7 @@ async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGen
     told: tuple[Message, ...] = ()
     usage = Usage()
     while True:
-        async with aclosing(attempt(told)) as events:
+        async with aclosing(await attempt(told)) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     reply = event.reply

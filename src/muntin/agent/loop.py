@@ -16,14 +16,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import off_loop
 from muntin.core.checks import check_size
-from muntin.core.counting.counter import TokenizerLike
+from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
@@ -135,6 +135,9 @@ class Run:
         settings: Mapping[str, Any] | None = None,
         tokenizer: TokenizerLike | None = None,
         parallel: int = PARALLEL,
+        counter: Counter | None = None,
+        failed: Callable[[Exception], Awaitable[None]] | None = None,
+        inside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         for name, number in (("max_steps", max_steps), ("parallel", parallel)):
             if check_size(number, name) == 0:
@@ -147,7 +150,9 @@ class Run:
         self._messages = _in_call_order([as_message(each) for each in resume])
         self._max_steps = max_steps
         self._settings = dict(settings or {})
-        self._counter = counter_for(Profile.of(self._model.name), tokenizer)
+        self._counter = counter or counter_for(Profile.of(self._model.name), tokenizer)
+        self._failed = failed
+        self._inside = inside  # users' functions are called in it
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum(each.role == "assistant" for each in self._messages)
@@ -156,25 +161,30 @@ class Run:
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run to the end. Without `streaming` the model is asked for whole answers."""
         reply = self._resumed_reply()
-        while True:
-            if reply is not None:
-                waiting = _unanswered(self._messages)
-                ours = [call for call in waiting if not self._only_described(call)]
-                if ours:
-                    self._check_steps(reply)
-                    async with aclosing(self._run_calls(ours)) as finished:
-                        async for event in finished:
+        try:
+            while True:
+                if reply is not None:
+                    waiting = _unanswered(self._messages)
+                    ours = [call for call in waiting if not self._only_described(call)]
+                    if ours:
+                        self._check_steps(reply)
+                        async with aclosing(self._run_calls(ours)) as finished:
+                            async for event in finished:
+                                yield event
+                    if not reply.tool_calls or len(ours) < len(waiting):
+                        yield Finished(reply)
+                        return
+                self._check_steps(reply)
+                async with aclosing(self._step(streaming)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            reply = event.reply
+                        else:
                             yield event
-                if not reply.tool_calls or len(ours) < len(waiting):
-                    yield Finished(reply)
-                    return
-            self._check_steps(reply)
-            async with aclosing(self._step(streaming)) as events:
-                async for event in events:
-                    if isinstance(event, Finished):
-                        reply = event.reply
-                    else:
-                        yield event
+        except Exception as error:
+            if self._failed is not None:
+                await self._failed(error)
+            raise
 
     def _resumed_reply(self) -> Reply | None:
         """Return the last answer recorded, if it is the last word or waits for results."""
@@ -193,7 +203,8 @@ class Run:
 
     async def _step(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
-        window = await off_loop(self._compose, tuple(self._messages))
+        with self._inside():
+            window = await off_loop(self._compose, tuple(self._messages))
         if not isinstance(window, Window):
             raise InvalidType(f"compose must return a Window, not {window!r}")
         if window.over_budget:
@@ -209,7 +220,8 @@ class Run:
             if answer is None:
                 raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
         else:
-            answer = await self._model.complete(window, settings=self._settings)
+            with self._inside():
+                answer = await self._model.complete(window, settings=self._settings)
         self._usage += answer.usage
         self._messages.append(answer.message)
         self._steps += 1
@@ -238,7 +250,8 @@ class Run:
             text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
         else:
             async with self._gate:
-                text = await call_tool(known, call, self._counter)
+                with self._inside():
+                    text = await call_tool(known, call, self._counter)
         result = tool(call.id, text)
         # Here and not where events are yielded: a slow reader must not delay it.
         await self._keep(result)

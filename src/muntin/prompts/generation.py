@@ -127,7 +127,7 @@ def _attempts(
     """Return how the model is run: at first, and once more with what is wrong with its answer."""
     said: list[Message] = []
 
-    def attempt(told: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
+    async def attempt(told: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
         said.extend(told[1:])  # its answer is recorded already
         run = Run(
             model,
@@ -137,7 +137,7 @@ def _attempts(
             resume=tuple(said),
             max_steps=max_steps + bool(told),  # the repair has a step of its own
             settings={**made.settings, **asking_for(output)},
-            tokenizer=made.composer.counter.tokenizer,
+            counter=made.composer.counter,
         )
         return run.events(streaming=streaming)
 

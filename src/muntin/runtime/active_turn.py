@@ -7,16 +7,19 @@ none of its calls to the store runs on the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import (
-    AbstractContextManager,
-    aclosing,
-    asynccontextmanager,
-    nullcontext,
-    suppress,
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
 )
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from muntin.agent.loop import to_the_end
 from muntin.agent.tools import ToolLike
@@ -31,8 +34,10 @@ from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
-from muntin.timeline.items import Draft, Item, Status
+from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
 from muntin.timeline.session import LEASE, OpenTurn, Session
+
+T = TypeVar("T")
 
 
 class Host(Protocol):
@@ -56,6 +61,17 @@ class Host(Protocol):
         """Return how windows for a model are made."""
 
 
+@dataclass(slots=True)
+class RunItem:
+    """The run that an agent is at; `position` is where its item stands, None until it is written."""
+
+    label: Mapping[str, Any]
+    visibility: Visibility
+    position: int | None = None
+    # The step whose report is to be kept with the next append.
+    step: int = 0
+
+
 class ActiveTurn:
     """A turn in progress: the app, the open turn, and what was done in it so far.
 
@@ -69,6 +85,7 @@ class ActiveTurn:
         self.app = app
         self.open = open_turn
         self.session = open_turn.session
+        # Where the item stands that began the turn, if this process began it.
         self.first = 0
         # How the flow wants histories trimmed, if the turn is a flow's.
         self.trimming: Trimming | None = None
@@ -83,22 +100,51 @@ class ActiveTurn:
             for item in items
             if item.kind == "run" and item.run is None
         ]
-        self.receipts = Receipts(self.session, open_turn.number or 0, app.keep_reports)
+        self.receipts = Receipts(open_turn, app.keep_reports)
         self.receipts.step = step
         self.entries = TurnEntries(self.session)
         self._staged: list[Draft] = []
-        self._closed = False
         self._staging = Lock()
+        # Nothing can be written any more; and that is durable.
+        self._closed = self._settled = False
+        self._also: Callable[[], object] | None = None
+        self._taken: bool | Exception = False
 
     @classmethod
-    async def queue(cls, app: Host, session: Session, draft: Draft) -> ActiveTurn:
-        """Append what begins a turn, which waits for the turns before it."""
-        app.queue.check(session.id)
-        opened = OpenTurn(session, opens="queue")
-        (item,) = await to_the_end(in_store(session, lambda: opened.append(draft)))
-        turn = cls(app, opened)
-        turn.first = item.position
-        return turn
+    def queued(cls, app: Host, session: Session) -> ActiveTurn:
+        """Return a turn that `begin` begins, behind the turns before it."""
+        return cls(app, OpenTurn(session, opens="queue"))
+
+    async def begin(
+        self, item: Draft | Message, also: Callable[[], object] | None = None
+    ) -> ActiveTurn:
+        """Append what begins the turn; where no other comes first, the turn is taken with it.
+
+        `also` is called in the visit to the store that takes the turn.
+        """
+        self.app.queue.check(self.session.id)
+        self._also = also
+        try:
+            await to_the_end(in_store(self.session, lambda: self._begin(item)))
+        except BaseException:
+            with suppress(MuntinError):
+                await to_the_end(self.finish("failed"))
+            raise
+        return self
+
+    def _begin(self, item: Draft | Message) -> None:
+        (begun,) = self.open.append(item)
+        self.first = begun.position
+        try:
+            self._take()
+        except Exception as error:  # the turn has begun: who waits for it is told
+            self._taken = error
+
+    def _take(self) -> bool:
+        self._taken = self.open.take()
+        if self._taken and self._also is not None:
+            self._also()
+        return self._taken
 
     @property
     def number(self) -> int:
@@ -110,27 +156,21 @@ class ActiveTurn:
         """Where the runs stand that an earlier attempt has begun and this one not yet resumed."""
         return {item.position for item, _ in self.begun}
 
-    async def wait(self, also: Callable[[], object] | None = None) -> None:
-        """Wait until the turns before this one are over.
-
-        `also` is called in the visit to the store that takes the turn.
-        """
-
-        def take() -> bool:
-            taken = self.open.take()
-            if taken and also is not None:
-                also()
-            return taken
-
-        queue = self.app.queue
-        await queue.wait(self.session.id, self.number, lambda: in_store(self.session, take))
+    async def wait(self) -> None:
+        """Wait until the turns before this one are over."""
+        if isinstance(self._taken, Exception):
+            raise self._taken
+        if not self._taken:
+            queue = self.app.queue
+            visit = partial(in_store, self.session, self._take)
+            await queue.wait(self.session.id, self.number, visit)
 
     @asynccontextmanager
-    async def settled(self, also: Callable[[], object] | None = None) -> AsyncIterator[None]:
+    async def settled(self) -> AsyncIterator[None]:
         """Wait for the turn, hold it, and settle it at the end of the block."""
         try:
             async with self.held():
-                await self.wait(also)
+                await self.wait()
                 yield
             await self.finish("completed")
         except BaseException as error:
@@ -140,15 +180,22 @@ class ActiveTurn:
                 error.add_note(f"and the turn could not be marked failed: {lost}")
             raise
 
-    async def settling(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """Yield the events of a turn's only run; the turn is settled before the last of them."""
+    async def settling(
+        self, item: Draft | Message, begin: Callable[[], Awaitable[AsyncGenerator[Event, None]]]
+    ) -> AsyncGenerator[Event, None]:
+        """Begin the turn, and yield the events of its only run; the turn is settled before the
+        last of them."""
+        await self.begin(item)
         finished = None
-        async with self.settled(), aclosing(self.driving(events)) as driven:
-            async for event in driven:
-                if isinstance(event, Finished):
-                    finished = event
-                else:
-                    yield event
+        async with self.settled():
+            with self.inside():
+                events = await begin()
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Finished):
+                        finished = event
+                    else:
+                        yield event
         if finished is not None:
             yield finished
 
@@ -156,43 +203,81 @@ class ActiveTurn:
         """Run users' functions in the block: they cannot wait for this turn to end."""
         return self.app.queue.inside(self.open)
 
-    async def driving(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """Yield events; what makes them runs inside of the turn, who reads them does not."""
-        async with aclosing(events):
-            while True:
-                with self.inside():
-                    event = await anext(events, None)
-                if event is None:
-                    return
-                yield event
+    async def append(
+        self,
+        *items: Draft | Message,
+        counter: Counter | None = None,
+        run: RunItem | None = None,
+        ends: Status | None = None,
+    ) -> list[Item]:
+        """Append to the turn, and return the items when they are durable.
 
-    async def append(self, *items: Draft | Message, counter: Counter | None = None) -> list[Item]:
-        """Append to the turn, and return the items when they are durable."""
+        Of a `run` the items are part, and its report is kept with them. `ends` settles the turn
+        with the last item.
+        """
         session = self.session if counter is None else self.session.counted_by(counter)
-        drafts = [session.draft(item) for item in items]
-        return await in_store(self.session, lambda: self._write(drafts))
+        given: dict[str, Any] = {"turn": self.number}
+        if run is not None:
+            given.update(run=run.position, visibility=run.visibility)
+        drafts = [session.draft(item, **given) for item in items[:-1]]
+        drafts += [session.draft(item, **given, ends=ends) for item in items[-1:]]
+        step = 0 if run is None else run.step
+        added = await in_store(self.session, partial(self._write, drafts, step, ends=ends))
+        if ends is not None:
+            self._leave()
+        return added
+
+    async def begin_run(self, run: RunItem, line: str) -> None:
+        """Record that a run begins, before what was staged: what comes later stands behind it.
+
+        What its first window follows is read in the same visit to the store.
+        """
+        draft = Draft("run", payload=run.label, visibility=run.visibility)
+
+        def begin() -> None:
+            (item,) = self._write([self.session.draft(draft, turn=self.number)], first=True)
+            run.position = item.position
+            self.receipts.load(line)
+
+        await in_store(self.session, begin)
 
     def write(self, draft: Draft) -> Item:
         """Append one draft at once; for code that runs in a thread."""
         self.check()
-        (item,) = self._write([self.session.draft(draft)])
+        (item,) = self._write([self.session.draft(draft, turn=self.number)])
         return item
 
-    def _write(self, drafts: Sequence[Draft]) -> list[Item]:
-        """Append what was staged, and drafts behind it; return the items of the drafts."""
+    def _write(
+        self,
+        drafts: Sequence[Draft],
+        step: int = 0,
+        *,
+        first: bool = False,
+        ends: Status | None = None,
+    ) -> list[Item]:
+        """Append what was staged, and drafts behind it, or `first`; return the drafts' items.
+
+        With them the report of a `step` is kept. One that cannot be written costs nothing else.
+        """
         with self._staging:
             staged, self._staged = self._staged, []
+            self._closed = self._closed or ends is not None
+        beside = None
+        with suppress(TypeError, ValueError, RecursionError):
+            beside = self.receipts.beside(step)
         try:
-            added = self.open.write([*staged, *drafts])
+            added = self.open.write([*drafts, *staged] if first else [*staged, *drafts], beside)
         except BaseException:
             with self._staging:  # not written: the next append tries again
                 self._staged = [*staged, *self._staged]
             raise
-        return added[len(staged) :]
+        self.receipts.settle(step)
+        self._settled = ends is not None
+        return added[: len(drafts)] if first else added[len(staged) :]
 
     def stage(self, draft: Draft) -> None:
         """Append a draft with the next append, or at the end of the turn."""
-        counted = self.session.draft(draft)
+        counted = self.session.draft(draft, turn=self.number)
         with self._staging:
             self.check()
             self._staged.append(counted)
@@ -212,18 +297,46 @@ class ActiveTurn:
         """Return all items of the turn."""
         return await in_store(self.session, self.open.items)
 
-    async def finish(self, status: Status) -> None:
-        """Settle the turn with what was staged; nothing happens if it is no longer ours."""
+    async def finish(self, status: Status, then: Callable[[], T] | None = None) -> T | None:
+        """Settle the turn with what was staged; nothing happens if it is settled or not ours.
+
+        `then` is called in the same visit to the store.
+        """
+        if self._settled and then is None:
+            return None
         with self._staging:
             self._closed = True
-        # What made a turn fail counts more than an entry that cannot be written.
-        with suppress(MuntinError) if status == "failed" else nullcontext():
-            await self.flush()
+
+        def visit() -> T | None:
+            if not self._settled:
+                self._settle(status)
+            return None if then is None else then()
+
         try:
-            await in_store(self.session, lambda: self.open.settle(status))
+            return await in_store(self.session, visit)
         finally:
-            self.open.release()
-            self.app.queue.call(self.session.id)
+            self._leave()
+
+    def _settle(self, status: Status) -> None:
+        try:
+            if self._staged:
+                self._staged[-1] = replace(self._staged[-1], ends=status)
+                self._write((), ends=status)
+        except MuntinError:
+            # What made a turn fail counts more than an entry that cannot be written.
+            if status != "failed":
+                raise
+        if not self._settled:
+            self.open.settle(status)
+            self._settled = True
+        for step in self.receipts.unwritten:  # of runs that were cancelled
+            with suppress(MuntinError):
+                self.session.store.put(self.session.id, self.receipts.beside(step) or Beside())
+
+    def _leave(self) -> None:
+        """Work no longer on the turn, and call the next."""
+        self.open.release()
+        self.app.queue.call(self.session.id)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -233,7 +346,8 @@ class ActiveTurn:
         try:
             yield
         except asyncio.CancelledError:
-            if renewing.done() and not renewing.cancelled() and renewing.exception() is None:
+            lost = renewing.done() and not renewing.cancelled() and renewing.exception() is None
+            if lost and not self._settled:
                 raise TurnLost(self.session.id, self.number) from None
             raise
         finally:
@@ -248,6 +362,7 @@ class ActiveTurn:
                 ours = await in_store(self.session, self.open.renew)
             except MuntinError:
                 continue  # the store may come back before the lease runs out
-            if not ours and task is not None:
-                task.cancel()
+            if not ours:
+                if task is not None and not self._settled:
+                    task.cancel()
                 return

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply, to_the_end
@@ -30,7 +31,6 @@ from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.settings import check_settings, merge_settings
-from muntin.timeline.items import draft_of
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
@@ -107,12 +107,17 @@ class Conversation:
     ) -> AsyncGenerator[Event, None]:
         check_settings(settings, "conversation")
         message = user(given.text, attachments=given.attachments)
-        turn = await ActiveTurn.queue(self._app, self.session, draft_of(message))
+        turn = ActiveTurn.queued(self._app, self.session)
+        # Made when the turn has begun, in the visit to the store that also takes it.
+        own = cache(
+            lambda: Ctx(turn, door="a strategy", input=given, message=given, budget=self.budget)
+        )
+        await turn.begin(message, lambda: self._load(own()))
+        ctx = own()
         asked = Asked((message,), (turn.first,))
-        ctx = Ctx(turn, door="a strategy", input=given, message=given, budget=self.budget)
         try:
             async with turn.held():
-                await turn.wait(lambda: self._load(ctx))
+                await turn.wait()
                 ctx.give(slots=self._slots(turn, asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
@@ -126,6 +131,7 @@ class Conversation:
                     settings=merge_settings(self._settings, settings),
                     max_steps=self._max_steps,
                     streaming=streaming,
+                    ends=getattr(self._strategy, "on_turn_end", None) is None,
                 )
                 async with aclosing(events):
                     async for event in events:

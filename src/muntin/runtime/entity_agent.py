@@ -70,7 +70,7 @@ class Agent:
             known = {tool_name(tool) for tool in tools}
             tools += tuple(t for t in recovery_tools(ctx.session) if tool_name(t) not in known)
             loaded = await load_sources(sources, ctx.input, ctx)
-            await keep_originals(self._turn, loaded)
+            keep_originals(self._turn, loaded)
         timeline = await in_store(ctx.session, self._timeline)
         woken = ctx.session.project(ctx.events)
         asked = Asked(tuple(woken), [message.at or 0 for message in woken])

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muntin.calls import arity, call_async
@@ -87,8 +88,9 @@ class Flow:
         Without an app the session is kept in memory.
         """
         chosen, valid = self._checked(action, input)
-        turn = await self._begin(action, chosen, valid, session, app)
+        turn, draft = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
+        await turn.begin(draft)
         async with turn.settled():
             with turn.inside():
                 if isinstance(block, Generator):
@@ -109,9 +111,9 @@ class Flow:
         block = chosen.block
         if not isinstance(block, Generator):
             raise InvalidInput(f"{self._what(action)} is a function: only generators can stream")
-        turn = await self._begin(action, chosen, valid, session, app)
-        events = block.events(turn, block.validate(valid), streaming=True)
-        async with aclosing(turn.settling(events)) as settled:
+        turn, draft = await self._begin(action, chosen, valid, session, app)
+        begin = partial(block.events, turn, block.validate(valid), streaming=True, ends=True)
+        async with aclosing(turn.settling(draft, begin)) as settled:
             async for event in settled:
                 yield event
 
@@ -129,8 +131,8 @@ class Flow:
 
     async def _begin(
         self, name: str, action: Action, valid: Any, session: str | None, app: App | None
-    ) -> ActiveTurn:
-        """Begin a turn with the user's message, where there is one."""
+    ) -> tuple[ActiveTurn, Draft]:
+        """Return a turn and what begins it: the user's message, where there is one."""
         message = await self._user_message(name, action, valid)
         meta = {"flow": self.kind, "action": name}
         if message is None:
@@ -139,9 +141,9 @@ class Flow:
         else:
             draft = draft_of(message, meta=meta)
         place = home(app, session, self.kind, self._memory, self.history_window)
-        turn = await ActiveTurn.queue(*place, draft)
+        turn = ActiveTurn.queued(*place)
         turn.trimming = self.trimming
-        return turn
+        return turn, draft
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
         if action.user_message is None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
+from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from muntin.agent.loop import MAX_STEPS, Run
 from muntin.agent.tools import ToolLike
-from muntin.calls import settle
 from muntin.composer import Composer
 from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
-from muntin.errors import BudgetExceeded, MuntinError
+from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
-from muntin.runtime.active_turn import ActiveTurn
-from muntin.runtime.in_store import in_store
-from muntin.timeline.items import VISIBLE, Draft, Item, Visibility, draft_of
+from muntin.runtime.active_turn import ActiveTurn, RunItem
+from muntin.timeline.items import VISIBLE, Draft, Status, Visibility
 from muntin.timeline.project import project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
@@ -31,7 +30,7 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
 
 
-async def recorded_run(
+def recorded_run(
     turn: ActiveTurn,
     composer: Composer,
     declare: DeclareStep,
@@ -44,69 +43,64 @@ async def recorded_run(
     label: Mapping[str, Any] | None = None,
     line: str = "window",
     streaming: bool = False,
+    ends: bool = False,
 ) -> AsyncGenerator[Event, None]:
     """Run an agent in a turn, and yield what happens.
 
     A run that an earlier attempt at the turn has begun goes on where it stopped. `line` names the
-    windows that follow one another: each is compared with the one before it in its line.
+    windows that follow one another: each is compared with the one before it in its line. With
+    `ends` the turn is completed with the answer that calls no tool.
     """
-    item, resumed = await _begin(turn, dict(label or {}), visibility, line)
+    turn.open.check()
+    run, resumed = _begin(turn, dict(label or {}), visibility)
 
     async def record(messages: tuple[Message, ...]) -> None:
-        drafts = [draft_of(each, run=item.position, visibility=visibility) for each in messages]
-        await turn.append(*drafts, counter=composer.counter)
+        answer = messages[-1]
+        last = ends and answer.role == "assistant" and not answer.tool_calls
+        status: Status | None = "completed" if last else None
+        await turn.append(*messages, counter=composer.counter, run=run, ends=status)
 
     async def window(messages: tuple[Message, ...]) -> Window:
         turn.check()
+        if run.position is None:
+            await turn.begin_run(run, line)
         await turn.flush()
         previous = await turn.receipts.previous(line)
-        made: Slots | Window = await settle(declare(composer.after(previous), messages))
+        made = declare(composer.after(previous), messages)
+        if isawaitable(made):
+            made = await made
         rendered = made if isinstance(made, Window) else made.render()
-        await turn.receipts.keep(rendered, line)
-        if rendered.over_budget:
-            raise BudgetExceeded(rendered.tokens, rendered.report.budget, rendered.report)
+        run.step = turn.receipts.keep(rendered, line)
         return rendered
 
-    run = Run(
+    async def failed(error: Exception) -> None:
+        draft = Draft("error", payload=error_text(error))
+        if run.position is not None:
+            with suppress(MuntinError):  # what went wrong first is what counts
+                await turn.append(draft, run=run)
+                turn.recorded = error
+
+    return Run(
         model,
         window,
         tools=tools,
         record=record,
+        failed=failed,
         resume=resumed,
         max_steps=max_steps,
         settings=settings,
-        tokenizer=composer.counter.tokenizer,
-    )
-    try:
-        async with aclosing(turn.driving(run.events(streaming=streaming))) as events:
-            async for event in events:
-                yield event
-    except Exception as error:
-        told = error_text(error)
-        draft = Draft("error", payload=told, run=item.position, visibility=visibility)
-        with suppress(MuntinError):  # what went wrong first is what counts
-            await turn.append(draft)
-            turn.recorded = error
-        raise
+        counter=composer.counter,
+        inside=turn.inside,
+    ).events(streaming=streaming)
 
 
-async def _begin(
-    turn: ActiveTurn, label: dict[str, Any], visibility: Visibility, line: str
-) -> tuple[Item, list[Message]]:
-    """Return the item of a run, and what an earlier attempt recorded of it.
-
-    A new run is recorded, and what its first window follows is read, in one visit to the store.
-    """
+def _begin(
+    turn: ActiveTurn, label: dict[str, Any], visibility: Visibility
+) -> tuple[RunItem, list[Message]]:
+    """Return a run, and what an earlier attempt recorded of it."""
     for known in turn.begun:
         item, children = known
         if item.payload == label:
             turn.begun.remove(known)
-            return item, project(children) if children else []
-    drafts = [turn.session.draft(Draft("run", payload=label, visibility=visibility))]
-
-    def begin() -> Item:
-        (item,) = turn.open.write(drafts)
-        turn.receipts.load(line)
-        return item
-
-    return await in_store(turn.session, begin), []
+            return RunItem(label, visibility, item.position), project(children) if children else []
+    return RunItem(label, visibility), []

@@ -6,7 +6,6 @@ Bounded in size; from the durable record, so that what a marker names can be rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from muntin.agent.tools import ToolLike
@@ -98,16 +97,18 @@ def _bounded(text: str, more: str | None) -> str:
     return f"{text}\n[more: {more}]" if more else text
 
 
-async def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
-    """Keep the originals of the sources whose text may be cut, once for each content."""
+def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
+    """Have the originals kept of the sources whose text may be cut, once for each content.
+
+    They are durable with the answer to the window that names them.
+    """
     contents = {
         each.snapshot: each.original
         for each in loaded
         if each.original is not None and _may_be_cut(each)
     }
     if contents:
-        put = partial(turn.session.store.put_contents, turn.session.id, turn.number, contents)
-        await in_store(turn.session, partial(put, forget=turn.number - KEPT_TURNS))
+        turn.receipts.originals = (contents, turn.number - KEPT_TURNS)
 
 
 def _may_be_cut(each: Loaded) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import Frontier
@@ -15,70 +15,96 @@ from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
-from muntin.timeline.items import Record
-from muntin.timeline.session import Session
+from muntin.timeline.items import Beside, Record
+from muntin.timeline.session import OpenTurn
+
+# Frontiers that this process wrote, by their text: the next turn need not read them again.
+_known: dict[str, Frontier] = {}
+_REMEMBERED = 256
 
 
 class Receipts:
-    """The windows of a turn: the newest of each line, and the reports that are kept."""
+    """The windows of a turn: the newest of each line, and what is still to be kept of them."""
 
-    def __init__(self, session: Session, turn: int, keep: int) -> None:
+    def __init__(self, turn: OpenTurn, keep: int) -> None:
         self.step = 0
-        self._session = session
+        # The originals of the turn's sources, and the turn before which others are forgotten.
+        self.originals: tuple[Mapping[str, str], int] = ({}, 0)
         self._turn = turn
         self._keep = keep
         self._newest: dict[str, Window | Frontier | None] = {}
+        self._unwritten: dict[int, tuple[Window, str]] = {}
 
     def load(self, line: str) -> Window | Frontier | None:
         """Return the newest window of a line, or what the store knows of it."""
         if line not in self._newest:
+            session = self._turn.session
             self._newest[line] = None
-            text = self._session.store.frontier(self._session.id, line)
+            text = session.store.frontier(session.id, line)
             with suppress(InvalidInput, ValueError):  # of another version: begin anew
                 if text is not None:
-                    self._newest[line] = Frontier.from_dict(json.loads(text))
+                    known = _known.pop(text, None)
+                    self._newest[line] = known or Frontier.from_dict(json.loads(text))
         return self._newest[line]
 
     async def previous(self, line: str) -> Window | Frontier | None:
         """Do what `load` does, without holding up the event loop."""
         if line in self._newest:
             return self._newest[line]
-        return await in_store(self._session, partial(self.load, line))
+        return await in_store(self._turn.session, lambda: self.load(line))
 
-    async def keep(self, window: Window, line: str) -> None:
-        """Keep the report of a window, and what the window leaves to the next."""
+    def keep(self, window: Window, line: str) -> int:
+        """Have the report of a window kept with the next append of its run; return its step."""
+        plan = plan_of(window) if self._keep else window.explained
         self.step += 1
-        frontiers = {}
-        if isinstance(window.explained, Plan) and window.explained.is_followed:
+        if isinstance(plan, Plan) and plan.is_followed:
             self._newest[line] = window
-            frontiers[line] = compact_json(window.frontier.to_dict())
-        if self._keep or frontiers:
-            await in_store(self._session, partial(self._write, window, frontiers))
+        self._unwritten[self.step] = (window, line)
+        return self.step
 
-    def _write(self, window: Window, frontiers: Mapping[str, str]) -> None:
-        session = self._session
-        if self._keep:
-            keep_report(session, self._turn, self.step, window, self._keep, frontiers)
-        else:
-            session.store.put_frontiers(session.id, frontiers)
+    def beside(self, step: int) -> Beside | None:
+        """Return what is to be put beside the timeline for a step, if it was not yet."""
+        if step not in self._unwritten:
+            return None
+        window, line = self._unwritten[step]
+        turn = self._turn.number or 0
+        kept = report_of(window, turn, step, self._keep) if self._keep else Beside()
+        originals, forget = self.originals
+        frontiers = {line: _write(window)} if self._newest.get(line) is window else {}
+        return replace(kept, turn=turn, originals=originals, forget=forget, frontiers=frontiers)
+
+    def settle(self, step: int) -> None:
+        """Say that what was to be put for a step is durable."""
+        if self._unwritten.pop(step, None) is not None:
+            self.originals = ({}, 0)
+
+    @property
+    def unwritten(self) -> list[int]:
+        """The steps of which nothing is kept yet: nothing came of them."""
+        return [*self._unwritten]
 
 
-def keep_report(
-    session: Session,
-    turn: int,
-    step: int,
-    window: Window,
-    keep: int,
-    frontiers: Mapping[str, str] | None = None,
-) -> None:
-    """Write the report of a window, its plan, and frontiers."""
-    plan = window.explained
-    if not isinstance(plan, Plan):
+def plan_of(window: Window) -> Plan:
+    """Return the plan of a window."""
+    if not isinstance(window.explained, Plan):
         raise InvalidInput("a window that was pickled has forgotten its plan; compose it again")
+    return window.explained
+
+
+def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
+    """Return the report of a window and its plan, to be kept as one of so many."""
     contents: dict[str, str] = {}
-    planned = compact_json(write_plan(plan, contents))
+    planned = compact_json(write_plan(plan_of(window), contents))
     report = compact_json(window.report.to_dict())
     record = Record(turn, step, datetime.now(UTC), report, planned)
-    session.store.put_report(
-        session.id, record, contents, names=contents.keys(), keep=keep, frontiers=frontiers
-    )
+    return Beside(record, contents, contents.keys(), keep)
+
+
+def _write(window: Window) -> str:
+    """Return what a window leaves to the next as JSON."""
+    frontier = window.frontier
+    text = compact_json(frontier.to_dict())
+    if len(_known) >= _REMEMBERED:
+        _known.clear()
+    _known[text] = frontier
+    return text

@@ -232,36 +232,43 @@ class Wakes:
     async def _handle_next(self, session: Session) -> bool:
         """Take the next turn that waits, and handle it; False if there is none."""
         owner = new_owner()
-        ctx = await in_store(session, partial(self._take, session, owner))
-        if ctx is None:
-            done(owner)
-            return False
-        turn = ctx.turn
+        try:
+            ctx = await in_store(session, partial(self._take, session, owner))
+            return ctx is not None and await self._handle(ctx)
+        finally:
+            done(owner)  # a turn that is not settled: the next process takes it up again
+
+    async def _handle(self, ctx: Ctx) -> bool:
+        """Handle a turn that was taken; False if nothing waits behind it."""
+        turn, session = ctx.turn, ctx.session
         if session.id in self._found:
             _log.warning("took up unfinished work: turn %d of %r", turn.number, session.id)
+        waits = True
+
+        def more() -> bool:
+            return bool(session.store.turns(session.id, status="pending", newest=1))
+
         try:
             async with turn.held():
                 with turn.inside():
                     await self.handler(session.id).call(ctx)
-                await turn.finish("completed")
+                waits = bool(await turn.finish("completed", more))
             reply = turn.replies[-1] if turn.replies else None
             self._tell(session.id, turn.number, reply)
         except TurnLost:
-            turn.open.release()  # who took it over will settle it; who asked looks for that
-        except asyncio.CancelledError:
-            turn.open.release()
-            raise  # the turn stays open: the next process takes it up again
+            pass  # who took it over will settle it; who asked looks for that
         except Exception as error:
             await self._fail(turn, error)
         if ctx.looked:
             self._looking.add(entity_type(session.id))
-        return True
+        return waits
 
     async def _fail(self, turn: ActiveTurn, error: Exception) -> None:
         """End a turn that failed, and tell who asked, even if the store is gone."""
         try:
             if turn.recorded is not error:
-                await turn.append(Draft("error", payload=error_text(error)))
+                with suppress(MuntinError):
+                    await turn.append(Draft("error", payload=error_text(error)), ends="failed")
             await turn.finish("failed")
         except MuntinError as another:
             error.add_note(f"and the turn could not be marked failed: {another}")

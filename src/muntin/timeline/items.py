@@ -6,7 +6,7 @@ Knows nothing of how they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -224,6 +224,26 @@ class Record:
     time: datetime
     report: str
     plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is kept beside a timeline, put alone or with what is appended.
+
+    `names` are all contents that the plan of the report `record` needs: they are kept as long as
+    one of the newest `keep` reports names them. `contents` are those of them that may not be kept
+    yet. `originals` are the sources of a turn; those first kept before the turn `forget` are
+    forgotten. `frontiers` are what the newest window of each line leaves to the next, as JSON.
+    """
+
+    record: Record | None = None
+    contents: Mapping[str, str] = field(default_factory=dict)
+    names: Collection[str] = ()
+    keep: int = 0
+    turn: int = 0
+    originals: Mapping[str, str] = field(default_factory=dict)
+    forget: int = 0
+    frontiers: Mapping[str, str] = field(default_factory=dict)
 
 
 def draft_of(message: Message, **given: Any) -> Draft:

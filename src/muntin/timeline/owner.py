@@ -67,14 +67,17 @@ def abandoned(turn: Turn, now: datetime) -> bool:
 
 
 def choose(
-    unsettled: Sequence[Turn], number: int | None, now: datetime
+    unsettled: Sequence[Turn], owner: str, number: int | None, now: datetime
 ) -> tuple[Turn | None, list[int]]:
     """Return which turn may be worked on now, and which were given up by their owners.
 
     `unsettled` are the open and pending turns, the oldest first. One turn of a session is worked
     on at a time, in their order. With a `number` only that turn is wanted; without one, a
-    resumable turn that its owner gave up, or the inbox.
+    resumable turn that its owner gave up, or the inbox. One that is the owner's already is.
     """
+    for turn in unsettled:
+        if turn.number == number and turn.status == "open" and turn.owner == owner:
+            return turn, []
     alive = {turn.number for turn in unsettled if turn.owner and not abandoned(turn, now)}
     if any(turn.status == "open" and turn.number in alive for turn in unsettled):
         return None, []

@@ -21,7 +21,7 @@ from muntin.errors import MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import Draft, Item, Opens, Status, check_session_id, draft_of
+from muntin.timeline.items import Beside, Draft, Item, Opens, Status, check_session_id, draft_of
 from muntin.timeline.owner import abandoned, done, new_owner
 from muntin.timeline.project import Projection, default_messages, lasting, project
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
@@ -101,7 +101,7 @@ class Session:
             message = as_message(item)
             asks = message.role == "user"
             opens: Opens | None = "turn" if asks and not asked else None
-            drafts.append(self._spoken(message, opens, "completed"))
+            drafts.append(self._spoken(message, opens=opens, ends="completed"))
             asked = asks
         return self.opened().append(self.id, drafts)
 
@@ -122,12 +122,15 @@ class Session:
             raise
         turn.settle("completed")
 
-    def draft(self, item: ItemLike) -> Draft:
-        """Return what is to be appended, with its tokens counted once and for all."""
+    def draft(self, item: ItemLike, **given: Any) -> Draft:
+        """Return what is to be appended, with its tokens counted once and for all.
+
+        What is `given` of a draft is as it says.
+        """
         if not isinstance(item, Draft):
-            return self._spoken(as_message(item))
-        if not item.visibility.history:
-            return item
+            return self._spoken(as_message(item), **given)
+        if not given.get("visibility", item.visibility).history:
+            return replace(item, **given) if given else item
         if item.message is not None:
             tokens = self.counter.message(item.message)
         else:  # an entry counts as if it were live
@@ -135,15 +138,16 @@ class Session:
             tokens = sum(map(self.counter.message, shown))
         key = self.counter.key(item.message)
         kept = item.tokens if key is None else {key: tokens, **item.tokens}
-        return replace(item, tokens=kept, weight=0 if item.transient else tokens)
+        return replace(item, tokens=kept, weight=0 if item.transient else tokens, **given)
 
-    def _spoken(
-        self, message: Message, opens: Opens | None = None, ends: Status | None = None
-    ) -> Draft:
+    def _spoken(self, message: Message, **given: Any) -> Draft:
+        visibility = given.get("visibility")
+        if visibility is not None and not visibility.history:
+            return draft_of(message, **given)
         tokens = self.counter.message(message)
         key = self.counter.key(message)
         kept = {} if key is None else {key: tokens}
-        return draft_of(message, opens=opens, ends=ends, tokens=kept, weight=tokens)
+        return draft_of(message, tokens=kept, weight=tokens, **given)
 
     def count(self, item: Item, live: Collection[int] = ()) -> int:
         """Return the tokens of an item; `live` is where the live entries stand."""
@@ -252,24 +256,24 @@ class OpenTurn:
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
-        if self.over:
-            raise MuntinError("the turn is over; begin another: with session.turn()")
-        drafts = [self.session.draft(item) for item in items]
+        drafts = [self.session.draft(item, turn=self.number) for item in items]
+        if drafts and self.number is None:
+            drafts[0] = replace(drafts[0], opens=self._opens)
         return self.write(drafts)
 
-    def write(self, drafts: list[Draft]) -> list[Item]:
-        """Append drafts that are counted already."""
+    def write(self, drafts: list[Draft], beside: Beside | None = None) -> list[Item]:
+        """Append drafts that are counted and belong to the turn; the last may end it."""
         if not drafts:
             return []
         with self._writing:
             self.check()
-            if self.number is None:
-                drafts = [replace(drafts[0], opens=self._opens), *drafts[1:]]
-            else:
-                drafts = [replace(draft, turn=self.number) for draft in drafts]
-            store = self.session.opened()
-            added = store.append(self.session.id, drafts, owner=self.owner, until=_until())
+            added = self.session.opened().append(
+                self.session.id, drafts, owner=self.owner, until=_until(), beside=beside
+            )
             self.number = added[0].turn
+            if drafts[-1].ends is not None:
+                self.over = True
+                self.release()
         return added
 
     def check(self) -> None:

@@ -108,7 +108,7 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
 
     async def again():
         app = memory()
-        turn = await ActiveTurn.queue(app, app.session("s"), draft_of(user("go")))
+        turn = await ActiveTurn.queued(app, app.session("s")).begin(user("go"))
         (begun,) = await turn.append(Draft("run", payload={"generator": chat.name}))
         for message in (assistant(tool_calls=[call("lookup", key="a")]), tool("c1", "found a")):
             await turn.append(draft_of(message, run=begun.position))

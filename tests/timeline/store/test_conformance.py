@@ -69,6 +69,31 @@ class KeepsReplacedEntries(MemoryStore):
         return [item for item in self.read(session) if item.kind == "context_inserted"]
 
 
+class PutsBesideFirst(MemoryStore):
+    def append(self, session, drafts, beside=None, **given):
+        if beside is not None:
+            self.put(session, beside)
+        return super().append(session, drafts, **given)
+
+
+class LetsEveryTurnWait(MemoryStore):
+    def append(self, session, drafts, **given):
+        items = super().append(session, drafts, **given)
+        if drafts and drafts[0].opens == "queue":
+            kept = self._sessions[session]
+            kept.put(replace(kept.turns[-1], status="pending"))
+        return items
+
+
+class KeepsTheOwnerOfWhatEnds(MemoryStore):
+    def append(self, session, drafts, owner=None, **given):
+        items = super().append(session, drafts, owner=owner, **given)
+        if owner is not None and drafts and drafts[-1].ends is not None:
+            kept = self._sessions[session]
+            kept.put(replace(kept.turns[items[-1].turn - 1], owner=owner))
+        return items
+
+
 class NeverDeletes(MemoryStore):
     def delete(self, session):
         pass
@@ -94,19 +119,19 @@ class TakesContentsForOneAnother(MemoryStore):
 
 
 class LooksForNamesInThePlan(MemoryStore):
-    def put_report(self, session, record, contents, *, names, **given):
-        names = {*names, *record.plan.split('"')}
-        super().put_report(session, record, contents, names=names, **given)
+    def put(self, session, beside):
+        plan = beside.record.plan if beside.record else ""
+        super().put(session, replace(beside, names={*beside.names, *plan.split('"')}))
 
 
 class ForgetsWhatIsNotNew(MemoryStore):
-    def put_report(self, session, record, contents, *, names, **given):
-        super().put_report(session, record, contents, names=contents, **given)
+    def put(self, session, beside):
+        super().put(session, replace(beside, names=beside.contents))
 
 
 class HasOneLine(MemoryStore):
-    def put_frontiers(self, session, frontiers):
-        super().put_frontiers(session, {"": max(frontiers.values())})
+    def put(self, session, beside):
+        super().put(session, replace(beside, frontiers={"": max(beside.frontiers.values())}))
 
     def frontier(self, session, line):
         return super().frontier(session, "")
@@ -128,6 +153,9 @@ BROKEN = {
     LooksForNamesInThePlan: "contents_are_kept_while_a_report_names_them",
     ForgetsWhatIsNotNew: "contents_are_kept_while_a_report_names_them",
     HasOneLine: "the_frontier_of_each_line_is_kept",
+    PutsBesideFirst: "what_is_put_with_an_append_is_put_with_it_or_not_at_all",
+    LetsEveryTurnWait: "a_turn_that_need_not_wait_is_its_owners_at_once",
+    KeepsTheOwnerOfWhatEnds: "an_append_may_end_its_turn",
 }
 
 

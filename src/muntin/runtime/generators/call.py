@@ -7,7 +7,6 @@ recording is `recorded_run`'s.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -68,6 +67,8 @@ class Call:
     tools: tuple[ToolLike, ...] = ()
     past: list[PastTurn] = field(default_factory=list)
     asked: Asked = field(default_factory=Asked)
+    # Whether the turn is over with the answer.
+    ends: bool = False
     # The run as it was at the newest step, and what stands before it after a repair.
     run: tuple[Message, ...] = ()
     repaired: tuple[Message, ...] = ()
@@ -85,7 +86,8 @@ class Call:
         """Resolve everything once; with `record` the user's message becomes part of the turn."""
         chosen = turn.app.answering(made.model if model is None else model, made.what)
         composer = _composer(made, turn, chosen)
-        recorded = turn_inputs(await turn.items())
+        # What a turn that has just begun was asked is about to be recorded.
+        recorded = [] if record else turn_inputs(await turn.items())
         ctx = Ctx(
             turn,
             door=made.what,
@@ -121,22 +123,25 @@ class Call:
         pairs = zip(spoken, items, strict=True)
         return [replace(message, at=item.position) for message, item in pairs]
 
-    def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
+    async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model, run its tools, and read its answer; one that is wrong is repaired once."""
         if not self._says_something():
             what = self.made.what
             raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
-        return answered(partial(self._attempt, streaming=streaming), self.made.output)
+        attempt = partial(self._attempt, streaming=streaming)
+        output = self.made.output
+        return await attempt(()) if output is None else answered(attempt, output)
 
     async def _attempt(
         self, told: tuple[Message, ...], *, streaming: bool
     ) -> AsyncGenerator[Event, None]:
-        """Run the model; `told` is its answer so far and what is wrong with that, if it is."""
+        """Begin to run the model; `told` is its answer so far and what is wrong with that, if it
+        is."""
         made, turn = self.made, self.ctx.turn
         if told:
             await self._note(told[-1])
             self.repaired = (*self.run, *told)
-        events = recorded_run(
+        return recorded_run(
             turn,
             self.composer,
             self._next_step,
@@ -148,10 +153,8 @@ class Call:
             label={"generator": made.name},
             line=f"generator:{made.name}",
             streaming=streaming,
+            ends=self.ends and made.output is None,
         )
-        async with aclosing(events):
-            async for event in events:
-                yield event
 
     def _says_something(self) -> bool:
         step = self.step

@@ -7,8 +7,9 @@ Declares and checks them, and runs them as turns of their own; what happens in a
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ from muntin.prompts.contexts import context as make_context
 from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
-from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.providers.model import Event, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
@@ -115,7 +116,7 @@ class Generator:
         turn = ActiveTurn(place, _Preview(log, number))
         return (await Call.begin(self, turn, valid, model)).first_step().render()
 
-    async def _turn(
+    def _turn(
         self,
         input: Any,
         app: App | None,
@@ -126,16 +127,18 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        place = home(app, session, self.name, self._memory)
-        turn = await ActiveTurn.queue(*place, Draft("signal", payload=payload, visibility=HIDDEN))
-        events = self.events(turn, valid, model, record=True, streaming=streaming)
-        async with aclosing(turn.settling(events)) as settled:
-            async for event in settled:
-                yield event
+        turn = ActiveTurn.queued(*home(app, session, self.name, self._memory))
+        return turn.settling(
+            Draft("signal", payload=payload, visibility=HIDDEN),
+            partial(self.events, turn, valid, model, record=True, streaming=streaming, ends=True),
+        )
 
     async def run_in(self, turn: ActiveTurn, input: Any = None) -> Reply:
         """Run inside of a turn that has begun; only the answer is recorded."""
-        return await last_reply(self.events(turn, self.validate(input)))
+        reply = await last_reply(await self.events(turn, self.validate(input)))
+        if self.visibility.client:
+            turn.replies.append(reply)
+        return reply
 
     async def events(
         self,
@@ -145,15 +148,16 @@ class Generator:
         *,
         record: bool = False,
         streaming: bool = False,
+        ends: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        """Run inside of a turn, and yield what happens; `record` adds the user's message to it."""
+        """Begin to run inside of a turn, and return what happens.
+
+        `record` adds the user's message to the turn; with `ends` the turn is over with the answer.
+        """
         turn.check()
         call = await Call.begin(self, turn, valid, model, record=record)
-        async with aclosing(call.events(streaming=streaming)) as events:
-            async for event in events:
-                if isinstance(event, Finished) and self.visibility.client:
-                    turn.replies.append(event.reply)
-                yield event
+        call.ends = ends
+        return await call.events(streaming=streaming)
 
     def validate(self, input: Any) -> Any:
         """Return the input as the model that was declared, or say what is wrong with it."""

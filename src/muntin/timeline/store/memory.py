@@ -21,6 +21,7 @@ from muntin.errors import TurnLost
 from muntin.timeline.items import (
     EPOCH,
     UNSETTLED,
+    Beside,
     ContentKind,
     Draft,
     Item,
@@ -97,9 +98,24 @@ class _Kept:
             turn = self.turns[number - 1]
             if owner is None and turn.owner is not None and turn.status == "open":
                 continue  # someone works on it: it is not for others to end
-            self.put(replace(turn, status=status))
+            turn = replace(turn, status=status)
+            over = status not in UNSETTLED
+            self.put(replace(turn, owner=None, until=None) if over else turn)
 
-    def put_report(self, record: Record, names: Collection[str], keep: int) -> None:
+    def put_beside(self, beside: Beside) -> None:
+        """Keep what belongs beside the timeline."""
+        for name, data in beside.originals.items():
+            self.contents.setdefault(("source", name), data)
+            self.sources.setdefault(name, beside.turn)
+        for name in [name for name, first in self.sources.items() if first < beside.forget]:
+            del self.contents["source", name], self.sources[name]
+        for name, data in beside.contents.items():
+            self.contents.setdefault(("report", name), data)
+        if beside.record is not None:
+            self._put_report(beside.record, beside.names, beside.keep)
+        self.frontiers.update(beside.frontiers)
+
+    def _put_report(self, record: Record, names: Collection[str], keep: int) -> None:
         """Keep a report; forget the oldest beyond `keep`, and contents that none names."""
         self.reports[record.turn, record.step] = record
         self.names[record.turn, record.step] = frozenset(names)
@@ -137,6 +153,7 @@ class MemoryStore:
         *,
         owner: str | None = None,
         until: datetime | None = None,
+        beside: Beside | None = None,
     ) -> list[Item]:
         self._kept(session)
         if not drafts:
@@ -148,7 +165,8 @@ class MemoryStore:
             kept = self._sessions.get(session) or _Kept(begun, begun)
             status = kept.turns[-1].status if kept.turns else None
             first = len(kept.items) + 1
-            items, changes = place(session, drafts, len(kept.turns), status, first, now)
+            free = owner is not None and not kept.unsettled
+            items, changes = place(session, drafts, len(kept.turns), status, first, now, free=free)
             if owner is not None:
                 kept.hold(session, {item.turn for item in items}, owner, until)
             for draft, item, entry in zip(drafts, items, entries, strict=True):
@@ -160,6 +178,8 @@ class MemoryStore:
             if session not in self._sessions:
                 insort(self._names, session)
             self._sessions[session] = kept
+            if beside is not None:
+                kept.put_beside(beside)
         return [_own(item) for item in items]
 
     def read(
@@ -268,11 +288,11 @@ class MemoryStore:
         with self._lock:
             kept = self._kept(session)
             unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
-            turn, lost = choose(unsettled, number, datetime.now(UTC))
+            turn, lost = choose(unsettled, owner, number, datetime.now(UTC))
             for each in lost:
                 self.settle(session, each, "failed")
-            if turn is None:
-                return None
+            if turn is None or (turn.owner == owner and turn.status == "open"):
+                return turn
             held = replace(turn, status="open", owner=owner, until=until, resumable=resumable)
             kept.put(held)
             return held
@@ -293,22 +313,11 @@ class MemoryStore:
 
     # The archive.
 
-    def put_report(
-        self,
-        session: str,
-        record: Record,
-        contents: Mapping[str, str],
-        *,
-        names: Collection[str],
-        keep: int,
-        frontiers: Mapping[str, str] | None = None,
-    ) -> None:
+    def put(self, session: str, beside: Beside) -> None:
         with self._lock:
-            kept = self._there(session)
-            for name, data in contents.items():
-                kept.contents.setdefault(("report", name), data)
-            kept.put_report(record, names, keep)
-            kept.frontiers.update(frontiers or {})
+            if self._kept(session) is _NOTHING:
+                raise no_session(self.name, session)
+            self._sessions[session].put_beside(beside)
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         with self._lock:
@@ -316,24 +325,9 @@ class MemoryStore:
         until = sys.maxsize if last is None else last
         return [record for (turn, _), record in found if first <= turn <= until]
 
-    def put_contents(
-        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
-    ) -> None:
-        with self._lock:
-            kept = self._there(session)
-            for name, data in contents.items():
-                kept.contents.setdefault(("source", name), data)
-                kept.sources.setdefault(name, turn)
-            for name in [name for name, first in kept.sources.items() if first < forget]:
-                del kept.contents["source", name], kept.sources[name]
-
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         with self._lock:
             return self._kept(session).contents.get((kind, key))
-
-    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        with self._lock:
-            self._there(session).frontiers.update(frontiers)
 
     def frontier(self, session: str, line: str) -> str | None:
         with self._lock:
@@ -344,12 +338,6 @@ class MemoryStore:
         if session.__class__ is not str or session not in self._sessions:
             check_session_id(session)
         return self._sessions.get(session, _NOTHING)
-
-    def _there(self, session: str) -> _Kept:
-        kept = self._kept(session)
-        if kept is _NOTHING:
-            raise no_session(self.name, session)
-        return kept
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -6,11 +6,20 @@ Windows, projection and counting stand above and are written once for all stores
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
-from muntin.timeline.items import ContentKind, Draft, Item, Record, SessionInfo, Status, Turn
+from muntin.timeline.items import (
+    Beside,
+    ContentKind,
+    Draft,
+    Item,
+    Record,
+    SessionInfo,
+    Status,
+    Turn,
+)
 
 View: TypeAlias = Literal["all", "client", "history"]
 
@@ -29,18 +38,20 @@ class Timelines(Protocol):
         *,
         owner: str | None = None,
         until: datetime | None = None,
+        beside: Beside | None = None,
     ) -> list[Item]:
         """Append all drafts in one transaction and return them as items.
 
         `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one;
-        `opens="queue"` begins one that waits behind those before it.
+        `opens="queue"` begins one that waits behind those before it; where none of them is
+        unsettled, the turn is its owner's at once.
         Without either the item joins the turn `turn` names (the one after the newest begins it),
         else the newest turn; in a session without turns it begins one that counts as completed.
         `owner` and its lease `until` are those of the turns it begins; in a turn that is there
         already they renew the lease, unless another has taken it over (`TurnLost`). Without an
-        owner, `ends` leaves alone a turn that someone works on.
+        owner, `ends` leaves alone a turn that someone works on; what it settles has no owner.
         A live context entry is replaced by a `context_inserted` item with the same id, and ended
-        by a `context_removed` one.
+        by a `context_removed` one. In the same transaction `beside` is put.
         """
 
     def read(
@@ -113,7 +124,8 @@ class Leases(Protocol):
         """Take the next turn that may be worked on, and become its owner.
 
         One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
-        `resumable` turn may be taken again when its owner died.
+        `resumable` turn may be taken again when its owner died. A turn that is the owner's is
+        returned as it is. Where nothing can be taken, nothing is written.
         """
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
@@ -129,36 +141,14 @@ class Archive(Protocol):
     To put something beside a session that is not there is a `StoreError`.
     """
 
-    def put_report(
-        self,
-        session: str,
-        record: Record,
-        contents: Mapping[str, str],
-        *,
-        names: Collection[str],
-        keep: int,
-        frontiers: Mapping[str, str] | None = None,
-    ) -> None:
-        """Keep a report; forget the oldest beyond `keep`.
-
-        `names` are all contents that its plan needs, which are kept as long as the report;
-        `contents` are those of them that may not be kept yet. In the same transaction `frontiers`
-        are set.
-        """
+    def put(self, session: str, beside: Beside) -> None:
+        """Keep what belongs beside a session, in one transaction; forget the oldest reports."""
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the kept reports of these turns, the oldest first."""
 
-    def put_contents(
-        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
-    ) -> None:
-        """Keep originals of sources; forget those first kept before the turn `forget`."""
-
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         """Return a content by its name, or None."""
-
-    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
-        """Set what the newest window of each line of windows leaves to the next, as JSON."""
 
     def frontier(self, session: str, line: str) -> str | None:
         """Return the frontier of a line of windows, or None."""

@@ -219,12 +219,15 @@ def place(
     status: Status | None,
     first: int,
     now: datetime,
+    *,
+    free: bool = False,
 ) -> tuple[list[Item], dict[int, Status]]:
     """Return drafts as items from the position `first`, and the status of each turn that gets one.
 
-    `newest` is the session's newest turn (0: none yet) and `status` its status.
+    `newest` is the session's newest turn (0: none yet) and `status` its status. `free` says that
+    a turn which begins need not wait for others.
     """
-    turns, changes = _turns(session, drafts, newest, status)
+    turns, changes = _turns(session, drafts, newest, status, free)
     items = [
         Item(
             position,
@@ -245,7 +248,7 @@ def place(
 
 
 def _turns(
-    session: str, drafts: Sequence[Draft], newest: int, status: Status | None
+    session: str, drafts: Sequence[Draft], newest: int, status: Status | None, free: bool
 ) -> tuple[list[int], dict[int, Status]]:
     """Return the turn of each draft; what comes before a session's first request belongs to it."""
     numbers: list[int] = []
@@ -268,7 +271,9 @@ def _turns(
             if draft.opens is None and draft.turn is None:
                 status = "completed"  # something was noted before anyone asked
             else:
-                status = "open" if draft.opens in (None, "turn") else "pending"
+                at_once = draft.opens in (None, "turn") or (draft.opens == "queue" and free)
+                status = "open" if at_once else "pending"
+            free = free and status == "completed"
             changes[number] = status
         waiting = waiting and draft.opens is None and draft.turn is None
         if draft.ends is not None:

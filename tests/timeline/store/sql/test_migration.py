@@ -16,7 +16,7 @@ from muntin.runtime import read_plan
 from muntin.runtime.recovery import recovery_tools
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import draft_of
+from muntin.timeline.items import Beside, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import schema
 from tests.paths import ROOT
@@ -198,7 +198,7 @@ def test_the_original_of_a_source_is_found_and_forgotten_in_time(store):
     assert store.content("helper/1", f"source:{snapshot}") is None
     read: Any = recovery_tools(Session("helper/1", store=store))[1]
     assert asyncio.run(read("docs", 0, 7, snapshot)) == "doc doc"
-    store.put_contents("helper/1", 3, {}, forget=2)
+    store.put("helper/1", Beside(turn=3, forget=2))
     assert store.content("helper/1", snapshot, kind="source") is None
     assert store.content("helper/killed", snapshot, kind="source") is not None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 
-from muntin.errors import StoreError
-from muntin.timeline.items import Record
+from muntin.errors import MuntinError, StoreError
+from muntin.timeline.items import Beside, Record
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import fact, said, same
+from muntin.timeline.store.conformance.facts import fact, said, same, statuses
 
 _NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
@@ -18,7 +17,7 @@ def _put(store: Store, turn: int, names: Sequence[str], *, keep: int, plan: str 
     """Keep a report with contents of these names."""
     contents = {name: f"content {name}" for name in names}
     record = Record(turn, 1, _NOW, f'{{"turn":{turn}}}', plan)
-    store.put_report("s", record, contents, names=names, keep=keep)
+    store.put("s", Beside(record, contents, names, keep))
 
 
 @fact
@@ -35,8 +34,7 @@ def reports_are_kept_up_to_a_number(store: Store) -> None:
     same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
     _put(store, 5, ["other"], keep=2, plan="new")
     same([(each.turn, each.plan) for each in store.reports("s")][1:], [(5, "new")], "put again")
-    store.put_frontiers("s", {"window": "one"})
-    store.put_contents("s", 5, {"docs": "text"})
+    store.put("s", Beside(frontiers={"window": "one"}, turn=5, originals={"docs": "text"}))
     store.delete("s")
     store.append("s", said("a"))
     left = (store.reports("s"), store.content("s", "all"), store.frontier("s", "window"))
@@ -49,7 +47,7 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
     store.append("s", said("a", ends="completed"))
     _put(store, 1, ["a", "b", "it's: 100%"], keep=2)
     _put(store, 2, ["c"], keep=2)
-    store.put_report("s", Record(3, 1, _NOW, "{}", '["a"]'), {}, names=["b"], keep=2)
+    store.put("s", Beside(Record(3, 1, _NOW, "{}", '["a"]'), {}, ["b"], keep=2))
     _put(store, 4, ["d"], keep=2)
     got = [store.content("s", name) for name in ("a", "b", "it's: 100%", "c", "d")]
     same(got, [None, "content b", None, None, "content d"])
@@ -64,15 +62,15 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
 def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
     """An original is there by its name and kind until its turn is old, whatever reports name."""
     store.append("s", said("a", ends="completed"))
-    store.put_contents("s", 1, {"x": "source x", "y": "source y"})
+    store.put("s", Beside(turn=1, originals={"x": "source x", "y": "source y"}))
     _put(store, 1, ["x"], keep=1)
-    store.put_contents("s", 2, {"x": "another", "z": "source z"})
+    store.put("s", Beside(turn=2, originals={"x": "another", "z": "source z"}))
     same((store.content("s", "x"), store.content("s", "y")), ("content x", None), "of reports")
     _put(store, 2, ["w"], keep=1)
     same((store.content("s", "x"), store.content("s", "w")), (None, "content w"), "no longer named")
     got = [store.content("s", name, kind="source") for name in "wxyz"]
     same(got, [None, "source x", "source y", "source z"], "of sources")
-    store.put_contents("s", 3, {}, forget=2)
+    store.put("s", Beside(turn=3, forget=2))
     got = [store.content("s", name, kind="source") for name in "xyz"]
     same(got, [None, None, "source z"], "first kept before a turn")
     same(store.content("s", "w"), "content w", "of a report")
@@ -83,13 +81,13 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
     """What a window leaves to the next is kept by session and line, with a report or alone."""
     store.append("s", said("a", ends="completed"))
     store.append("t", said("a", ends="completed"))
-    store.put_frontiers("s", {"window": "one", "it's": "100%"})
-    store.put_frontiers("s", {"window": "two"})
-    store.put_frontiers("t", {"window": "other"})
+    store.put("s", Beside(frontiers={"window": "one", "it's": "100%"}))
+    store.put("s", Beside(frontiers={"window": "two"}))
+    store.put("t", Beside(frontiers={"window": "other"}))
     same((store.frontier("s", "window"), store.frontier("s", "it's")), ("two", "100%"))
     same((store.frontier("s", "x"), store.frontier("u", "window")), (None, None), "no such line")
     record = Record(1, 1, _NOW, "{}", "{}")
-    store.put_report("s", record, {}, names=(), keep=1, frontiers={"window": "three"})
+    store.put("s", Beside(record, keep=1, frontiers={"window": "three"}))
     same((store.frontier("s", "window"), store.frontier("s", "it's")), ("three", "100%"))
     same(store.frontier("t", "window"), "other", "another session's")
 
@@ -98,16 +96,40 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
 def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
     """Reports, frontiers and contents of an unknown session are refused, and do not make it."""
     record = Record(1, 1, _NOW, "{}", "[]")
-    puts: dict[str, Callable[[], None]] = {
-        "a report": partial(store.put_report, "s", record, {}, names=(), keep=1),
-        "a frontier": partial(store.put_frontiers, "s", {"window": "one"}),
-        "a content": partial(store.put_contents, "s", 1, {"x": "text"}),
+    puts = {
+        "a report": Beside(record, keep=1),
+        "a frontier": Beside(frontiers={"window": "one"}),
+        "a content": Beside(turn=1, originals={"x": "text"}),
     }
-    for what, put in puts.items():
+    for what, beside in puts.items():
         try:
-            put()
+            store.put("s", beside)
         except StoreError as error:
             same("'s'" in str(error), True, f"the error names the session of {what}")
         else:
             raise AssertionError(f"{what} of an unknown session was kept")
     same((store.session("s"), store.reports("s")), (None, []))
+
+
+@fact
+def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> None:
+    """A report, originals and frontiers are there when the items are, and only then."""
+    store.append("s", said("a", opens="turn"), owner="me")
+    record = Record(1, 1, _NOW, "{}", "{}")
+    beside = Beside(record, {"n": "text"}, ["n"], 9, 1, {"o": "whole"}, 0, {"window": "one"})
+    unfit = {
+        "an item that is refused": (said("x", turn=99), "me"),
+        "a turn that is another's": (said("x", turn=1), "you"),
+    }
+    for what, (drafts, owner) in unfit.items():
+        try:
+            store.append("s", drafts, owner=owner, beside=beside)
+        except MuntinError:
+            got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
+            same((*got, store.content("s", "o", kind="source")), ([], None, None, None), what)
+        else:
+            raise AssertionError(f"{what} was appended")
+    store.append("s", said("b", turn=1, ends="completed"), owner="me", beside=beside)
+    got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
+    same((*got, store.content("s", "o", kind="source")), ([record], "text", "one", "whole"))
+    same((len(store.read("s")), statuses(store)), (2, [(1, "completed")]), "what it came with")

@@ -112,3 +112,40 @@ def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
     store.settle("s", 1, "failed")
     store.append("s", said("d", ends="completed"))
     same(statuses(store), [(1, "completed")], "that nobody has")
+
+
+@fact
+def a_turn_that_need_not_wait_is_its_owners_at_once(store: Store) -> None:
+    """`opens="queue"` begins a turn that is taken already, unless one before it is unsettled."""
+    until = datetime(2090, 1, 1, tzinfo=UTC)
+    store.append("s", said("a", opens="queue"), owner="me", until=until)
+    first = store.turn("s", 1)
+    same(first and (first.status, first.owner, first.until), ("open", "me", until))
+    same(store.take("s", "me", until, number=1), first, "taken by its owner")
+    store.append("s", said("b", opens="queue"), owner="you", until=until)
+    second = store.turn("s", 2)
+    same(second and (second.status, second.owner), ("pending", "you"), "behind another")
+    same(store.take("s", "you", until, number=2), None, "before it is its turn")
+    store.append("s", said("c", turn=1, ends="failed"), owner="me", until=until)
+    store.append("s", said("d", opens="queue"), owner="it", until=until)
+    same(statuses(store), [(1, "failed"), (2, "pending"), (3, "pending")], "the first comes first")
+    taken = store.take("s", "you", until, number=2)
+    same(taken and (taken.number, taken.status), (2, "open"))
+    store.append("t", said("a", opens="queue"))
+    same(statuses(store, "t"), [(1, "pending")], "that nobody has")
+
+
+@fact
+def an_append_may_end_its_turn(store: Store) -> None:
+    """`ends` settles and releases a turn with the items it comes with; nobody takes it again."""
+    until = datetime(2090, 1, 1, tzinfo=UTC)
+    store.append("s", said("a", opens="inbox"))
+    store.take("s", "me", until, resumable=True)
+    store.append("s", said("b", turn=1, ends="completed"), owner="me", until=until)
+    turn = store.turn("s", 1)
+    same(turn and (turn.status, turn.owner, turn.until), ("completed", None, None))
+    same((store.take("s", "you", until), store.waiting()), (None, []), "taken again")
+    same(store.settle("s", 1, "failed", by="me"), False, "settled again by who was its owner")
+    store.append("s", said("c", opens="turn", ends="completed"), owner="me", until=until)
+    turn = store.turn("s", 2)
+    same(turn and (turn.status, turn.owner), ("completed", None), "begun and ended at once")

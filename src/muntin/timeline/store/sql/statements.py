@@ -100,7 +100,8 @@ def read(view: View, given: frozenset[str]) -> str:
 INSERT_TURNS = _insert("turns", "session, number, status, first, owner, until")
 ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
 TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
-UNSETTLED = f"{_TURN} WHERE session = :sid AND {_UNSETTLED} ORDER BY number"
+UNSETTLED = f"{_TURN} WHERE session = {_SID} AND {_UNSETTLED} ORDER BY number"
+ANY_UNSETTLED = f"SELECT number FROM muntin_turns WHERE session = :sid AND {_UNSETTLED} LIMIT 1"
 WAITING = f"""
 SELECT name FROM muntin_sessions
 WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
@@ -121,7 +122,9 @@ UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL
 WHERE session = {_SID} AND number = :turn"""
 SETTLE = f"{_SETTLE} RETURNING number"
 SETTLE_OWN = f"{_SETTLE} AND owner = :holder RETURNING number"
-END_TURN = "UPDATE muntin_turns SET status = :state WHERE session = :sid AND number = :turn"
+END_TURN = """
+UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL
+WHERE session = :sid AND number = :turn"""
 # Not for others to end where someone works on it.
 END_FREE_TURN = f"{END_TURN} AND (owner IS NULL OR status != 'open')"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,6 +12,8 @@ from typing import Any
 from muntin.core.checks import check_size
 from muntin.errors import TurnLost
 from muntin.timeline.items import (
+    UNSETTLED,
+    Beside,
     ContentKind,
     Draft,
     Item,
@@ -77,11 +79,20 @@ class SqlStore:
         *,
         owner: str | None = None,
         until: datetime | None = None,
+        beside: Beside | None = None,
     ) -> list[Item]:
         _check(session)
         if not drafts:
             return []
-        return self.database.transact(_Appending(session, drafts, owner, until).write)
+        appending = _Appending(session, drafts, owner, until)
+
+        def write(tx: Transaction) -> list[Item]:
+            sid, items = appending.write(tx)
+            if beside is not None:
+                self._put(tx, session, sid, beside)
+            return items
+
+        return self.database.transact(write)
 
     def read(
         self,
@@ -186,20 +197,25 @@ class SqlStore:
         resumable: bool = False,
     ) -> Turn | None:
         _check(session)
-        lease = to_microseconds(until)
+        held = {"holder": owner, "lease": to_microseconds(until), "resumable": resumable}
+
+        def chosen(rows: list[Any]) -> tuple[Turn | None, list[int]]:
+            return choose([to_turn(row) for row in rows], owner, number, datetime.now(UTC))
 
         def write(tx: Transaction) -> Turn | None:
             sid = tx.scalar(sql.SESSION_ID, session=session)
-            rows = tx.all(sql.UNSETTLED, sid=sid) if sid is not None else []
-            turn, lost = choose([to_turn(row) for row in rows], number, datetime.now(UTC))
+            turn, lost = chosen(tx.all(sql.UNSETTLED, session=session))
             for each in lost:
                 tx.run(sql.END_TURN, sid=sid, turn=each, state="failed")
             if turn is None:
                 return None
-            held = {"holder": owner, "lease": lease, "resumable": resumable}
             tx.run(sql.TAKE, sid=sid, turn=turn.number, **held)
             return replace(turn, status="open", owner=owner, until=until, resumable=resumable)
 
+        # Most who look find nothing: only a turn that can be taken is worth a transaction.
+        turn, lost = chosen(self._ask(sql.UNSETTLED, session))
+        if not lost and (turn is None or (turn.owner == owner and turn.status == "open")):
+            return turn
         return self.database.transact(write)
 
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
@@ -213,50 +229,45 @@ class SqlStore:
 
     # The archive.
 
-    def put_report(
-        self,
-        session: str,
-        record: Record,
-        contents: Mapping[str, str],
-        *,
-        names: Collection[str],
-        keep: int,
-        frontiers: Mapping[str, str] | None = None,
-    ) -> None:
-        _check(session)
-        last, named = self._named.pop(session, (None, frozenset()))
-        time = to_microseconds(record.time)
-
-        def write(tx: Transaction) -> int:
-            sid = self._sid(tx, session)
-            # Most of a window was in the one before: what its report names is kept as long as it.
-            newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
-            known = named if newest and last == (sid, *newest[0]) else ()
-            new = {key: data for key, data in contents.items() if key not in known}
-            _put_contents(tx, sid, "report", record.turn, new)
-            step = {"sid": sid, "turn": record.turn, "step": record.step}
-            tx.run(sql.PUT_REPORT, **step, time=time, report=record.report, plan=record.plan)
-            tx.run(sql.DROP_OWN_NAMES, **step)
-            tx.run(sql.INSERT_NAMES, **step, names=to_ascii_json(sorted(set(names))))
-            for line, data in (frontiers or {}).items():
-                tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
-            _forget_reports(tx, sid, keep)
-            return sid
-
-        sid = self.database.transact(write)
-        self._named[session] = ((sid, record.turn, record.step, time), frozenset(names))
-        if len(self._named) > _REMEMBERED:
-            self._named.pop(next(iter(self._named)), None)
-
-    def put_frontiers(self, session: str, frontiers: Mapping[str, str]) -> None:
+    def put(self, session: str, beside: Beside) -> None:
         _check(session)
 
         def write(tx: Transaction) -> None:
-            sid = self._sid(tx, session)
-            for line, data in frontiers.items():
-                tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            if sid is None:
+                raise no_session(self.name, session)
+            self._put(tx, session, sid, beside)
 
         self.database.transact(write)
+
+    def _put(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
+        if beside.record is not None:
+            self._put_report(tx, session, sid, beside, beside.record)
+        if beside.originals or beside.forget:
+            _put_contents(tx, sid, "source", beside.turn, beside.originals)
+            tx.run(sql.DROP_SOURCES, sid=sid, turn=beside.forget)
+        for line, data in beside.frontiers.items():
+            tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+
+    def _put_report(
+        self, tx: Transaction, session: str, sid: int, beside: Beside, record: Record
+    ) -> None:
+        last, named = self._named.pop(session, (None, frozenset()))
+        # Most of a window was in the one before: what its report names is kept as long as it.
+        newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
+        known = named if newest and last == (sid, *newest[0]) else ()
+        new = {key: data for key, data in beside.contents.items() if key not in known}
+        _put_contents(tx, sid, "report", record.turn, new)
+        at = {"sid": sid, "turn": record.turn, "step": record.step}
+        time = to_microseconds(record.time)
+        tx.run(sql.PUT_REPORT, **at, time=time, report=record.report, plan=record.plan)
+        tx.run(sql.DROP_OWN_NAMES, **at)
+        tx.run(sql.INSERT_NAMES, **at, names=to_ascii_json(sorted(set(beside.names))))
+        _forget_reports(tx, sid, beside.keep)
+        # If this is undone, no report of that time is there, and nothing is taken for known.
+        self._named[session] = ((*at.values(), time), frozenset(beside.names))
+        if len(self._named) > _REMEMBERED:
+            self._named.pop(next(iter(self._named)), None)
 
     def frontier(self, session: str, line: str) -> str | None:
         rows = self._ask(sql.FRONTIER, session, line=line)
@@ -270,28 +281,9 @@ class SqlStore:
             for turn, step, time, report, plan in rows
         ]
 
-    def put_contents(
-        self, session: str, turn: int, contents: Mapping[str, str], *, forget: int = 0
-    ) -> None:
-        _check(session)
-
-        def write(tx: Transaction) -> None:
-            sid = self._sid(tx, session)
-            _put_contents(tx, sid, "source", turn, contents)
-            tx.run(sql.DROP_SOURCES, sid=sid, turn=forget)
-
-        self.database.transact(write)
-
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         rows = self._ask(sql.CONTENT, session, kind=kind, key=key)
         return rows[0][0] if rows else None
-
-    def _sid(self, tx: Transaction, session: str) -> int:
-        """Return the number of a session, locked against other writers."""
-        sid: int | None = tx.scalar(sql.SESSION_ID, session=session)
-        if sid is None:
-            raise no_session(self.name, session)
-        return sid
 
     def close(self) -> None:
         """Close all connections; the store can be used again and opens new ones."""
@@ -343,8 +335,8 @@ class _Appending:
         self._created = to_microseconds(drafts[0].time or self._now)
         self._updated = to_microseconds(drafts[-1].time or self._now)
 
-    def write(self, tx: Transaction) -> list[Item]:
-        """Write all of it, and return the items."""
+    def write(self, tx: Transaction) -> tuple[int, list[Item]]:
+        """Write all of it, and return the number of the session and the items."""
         drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
         opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
         ((sid, head, counted, total),) = tx.all(
@@ -360,8 +352,10 @@ class _Appending:
         status: Status | None = None
         if "inbox" in opens:
             status = tx.scalar(sql.TURN_STATUS, sid=sid, turn=newest)
+        asks = self._owner is not None and "queue" in opens
+        free = asks and not tx.all(sql.ANY_UNSETTLED, sid=sid)
         first = head - len(drafts) + 1
-        items, changes = place(self._session, drafts, newest, status, first, self._now)
+        items, changes = place(self._session, drafts, newest, status, first, self._now, free=free)
         rows = to_rows(sid, drafts, items, self._data, total - weight)
         self._write_turns(tx, sid, items, changes, newest)
         # It counted a turn for each that opens one; some joined a turn, others began one unasked.
@@ -373,7 +367,7 @@ class _Appending:
                 tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
                 if item.kind == "context_inserted":
                     tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
-        return items
+        return sid, items
 
     def _write_turns(
         self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
@@ -395,6 +389,10 @@ class _Appending:
             if number <= newest:
                 tx.run(ending, sid=sid, turn=number, state=status)
         if begun:
-            by = (self._owner, self._until)
-            rows = [(sid, number, changes[number], at, *by) for number, at in begun.items()]
+            rows = [
+                (sid, number, changes[number], at, *lease.values())
+                if changes[number] in UNSETTLED
+                else (sid, number, changes[number], at, None, None)
+                for number, at in begun.items()
+            ]
             tx.many(sql.INSERT_TURNS, rows)
