@@ -1,12 +1,14 @@
-"""The runtime: what one wake costs, beside the same number of bare sqlite3 commits.
+"""The runtime: what one wake and one turn of a conversation cost, beside the same number of bare
+sqlite3 commits.
 
     python bench/runtime.py [--short] [--out FILE] [--profile]
 
 One wake: a message is sent, a window of 8,000 tokens is composed from a long timeline of recorded
-conversations, a scripted model answers, all of it is recorded. Every figure is a ratio of two
-medians measured in turns, because machines are noisy. The report of each window is not kept, and
-then kept, which is the default. A bare commit is that of `sqlite3` as it
-comes, with a rollback journal; beside it stand the commits of a write-ahead log, which the store
+conversations, a scripted model answers, all of it is recorded. A turn of a conversation does the
+same in three commits: the question, the begin of the run, the answer with the end of the turn.
+Every figure is a ratio of two medians measured in turns, because machines are noisy. The report of
+each window is not kept, and then kept, which is the default. A bare commit is that of `sqlite3` as
+it comes, with a rollback journal; beside it stand the commits of a write-ahead log, which the store
 uses: how quick they are depends on the disk, so that a wake's own work shows on a quick one.
 """
 
@@ -135,14 +137,19 @@ async def in_turns(
 async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> list[Figure]:
     """Measure wakes of a short and a long timeline, and commits, in turns."""
     stores = {name: SqlStore(f"sqlite:///{folder / name}.db") for name in ("small", "large")}
-    entities = {"small": "horton/1", "large": "horton/1", "reported": "horton/2"}
-    stores["reported"] = stores["large"]
+    entities = {"small": "horton/1", "large": "horton/1", "reported": "horton/2", "turn": "chat"}
+    stores["reported"] = stores["turn"] = stores["large"]
     for name, entity in entities.items():
         fill(stores[name], entity, 1_000 if name == "small" else large)
-    apps = {name: entity_app(stores[name], 1_000 * (name == "reported")) for name in entities}
+    kept = ("reported", "turn")
+    apps = {name: entity_app(stores[name], 1_000 * (name in kept)) for name in entities}
+    chat = apps["turn"].conversation("chat", budget=BUDGET)
 
     async def wake(name: str) -> None:
-        await apps[name].ask(entities[name], TEXT[:120])
+        if name == "turn":
+            await chat.send(TEXT[:120])
+        else:
+            await apps[name].ask(entities[name], TEXT[:120])
         model = apps[name].model
         assert isinstance(model, ScriptedModel)
         del model.windows[:-1]  # no other model hoards them, and they burden the collector
@@ -150,21 +157,23 @@ async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> list
     for name in apps:  # what is made once is not a wake's
         for _ in range(3):
             await wake(name)
-    counts = set()
-    for name in ("large", "reported"):
+    counts = {}
+    for name in ("large", "reported", "turn"):
         with Commits(stores[name]) as counted:
             await wake(name)
-        counts.add(counted.count)
-    (commits,) = counts
+        counts[name] = counted.count
+    commits = counts["large"]
+    assert commits == counts["reported"]  # a report costs no commit of its own
     files = {each: bare(folder / f"{each}.db", each) for each in ("DELETE", "WAL")}
 
-    async def plain(journal: str) -> None:
-        commit(files[journal], commits)
+    async def plain(journal: str, times: int = commits) -> None:
+        commit(files[journal], times)
 
     works: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         **{name: partial(wake, name) for name in entities},
         "DELETE": lambda: plain("DELETE"),
         "WAL": lambda: plain("WAL"),
+        "WAL, turn": lambda: plain("WAL", counts["turn"]),
     }
     taken = await in_turns(works, rounds)
     if profiled:
@@ -189,17 +198,27 @@ async def measure(folder: Path, large: int, rounds: int, profiled: bool) -> list
         "Muntin, 1,000 items": ("small", 1.5),
     }
     wakes = {"": "large", ", its report kept": "reported"}
+    turn = Figure(
+        work=f"one turn of a conversation, {large:,} items, its report kept",
+        peer=f"sqlite3, {counts['turn']} commits with a write-ahead log",
+        ours=taken["turn"],
+        theirs=taken["WAL, turn"],
+        at_most=2.0,
+    )
     return [
-        Figure(
-            work=f"one wake, {large:,} items{said}",
-            peer=peer,
-            ours=taken[mine],
-            theirs=taken[name],
-            at_most=at_most,
-        )
-        for said, mine in wakes.items()
-        for peer, (name, at_most) in peers.items()
-        if mine == "large" or name != "small"
+        turn,
+        *(
+            Figure(
+                work=f"one wake, {large:,} items{said}",
+                peer=peer,
+                ours=taken[mine],
+                theirs=taken[name],
+                at_most=at_most,
+            )
+            for said, mine in wakes.items()
+            for peer, (name, at_most) in peers.items()
+            if mine == "large" or name != "small"
+        ),
     ]
 
 

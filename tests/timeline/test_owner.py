@@ -118,8 +118,8 @@ def test_mending_a_session_fails_the_turns_of_dead_processes_and_no_others(store
 
 def test_mending_a_session_changes_no_turn_that_is_settled(store, dead):
     begin(store, "s", dead, None)
-    store.settle("s", 1, "completed")
     store.append("s", [Draft("signal", payload="x", opens="queue")], owner=dead)
+    store.settle("s", 1, "completed")
     Session("s", store=store).mend()
     assert statuses(store) == ["completed", "pending"]
 

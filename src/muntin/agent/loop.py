@@ -140,9 +140,11 @@ class Run:
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         for name, number in (("max_steps", max_steps), ("parallel", parallel)):
-            if check_size(number, name) == 0:
+            if type(number) is not int or number < 1:
+                check_size(number, name)
                 raise InvalidInput(f"{name} must be at least 1")
-        check_settings(settings, "agent")
+        if settings is not None:
+            check_settings(settings, "agent")
         self._model = as_model(model)
         self._compose = compose
         self._tools = {tool_name(each): each for each in as_tools(tools, "agent")}

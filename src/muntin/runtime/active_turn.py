@@ -63,7 +63,7 @@ class Host(Protocol):
 
 @dataclass(slots=True)
 class RunItem:
-    """The run that an agent is at; `position` is where its item stands, None until it is written."""
+    """The run that an agent is at; `position` is its item's, None at first."""
 
     label: Mapping[str, Any]
     visibility: Visibility
@@ -87,6 +87,8 @@ class ActiveTurn:
         self.session = open_turn.session
         # Where the item stands that began the turn, if this process began it.
         self.first = 0
+        # All items of the turn and of later ones, as long as the turn waits for no other.
+        self.alone: list[Item] | None = None
         # How the flow wants histories trimmed, if the turn is a flow's.
         self.trimming: Trimming | None = None
         self.replies: list[Reply] = []
@@ -135,8 +137,10 @@ class ActiveTurn:
     def _begin(self, item: Draft | Message) -> None:
         (begun,) = self.open.append(item)
         self.first = begun.position
+        self.alone = [begun]
         try:
-            self._take()
+            if not self._take():
+                self.alone = None
         except Exception as error:  # the turn has begun: who waits for it is told
             self._taken = error
 
@@ -232,10 +236,10 @@ class ActiveTurn:
 
         What its first window follows is read in the same visit to the store.
         """
-        draft = Draft("run", payload=run.label, visibility=run.visibility)
+        draft = Draft("run", payload=run.label, visibility=run.visibility, turn=self.number)
 
         def begin() -> None:
-            (item,) = self._write([self.session.draft(draft, turn=self.number)], first=True)
+            (item,) = self._write([draft], first=True)
             run.position = item.position
             self.receipts.load(line)
 
@@ -263,15 +267,17 @@ class ActiveTurn:
             staged, self._staged = self._staged, []
             self._closed = self._closed or ends is not None
         beside = None
-        with suppress(TypeError, ValueError, RecursionError):
-            beside = self.receipts.beside(step)
+        if step:
+            with suppress(TypeError, ValueError, RecursionError):
+                beside = self.receipts.beside(step)
         try:
             added = self.open.write([*drafts, *staged] if first else [*staged, *drafts], beside)
         except BaseException:
             with self._staging:  # not written: the next append tries again
                 self._staged = [*staged, *self._staged]
             raise
-        self.receipts.settle(step)
+        if step:
+            self.receipts.settle(step)
         self._settled = ends is not None
         return added[: len(drafts)] if first else added[len(staged) :]
 

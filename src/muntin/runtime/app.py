@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
 
@@ -66,8 +67,8 @@ class App:
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
-        # The Composer of the app's own model, and the tokenizer it was made for.
-        self._composer: tuple[TokenizerLike | None, Composer] | None = None
+        # The Composer of the app's own model, and what it was made for.
+        self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self._wakes = Wakes(self)
 
     async def __aenter__(self) -> App:
@@ -119,8 +120,15 @@ class App:
     def own_composer(self) -> Composer:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
         tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
-        if self._composer is None or self._composer[0] is not tokenizer:
-            self._composer = (tokenizer, self.composer(self.model))
+        given = (tokenizer, self.model, self.budget, self.trimming)
+        if self._composer is None or self._composer[0] != given:
+            made = Composer.of(
+                self.model,
+                budget=self.budget,
+                tokenizer=self.tokenizer,
+                trimming=self.trimming,
+            )
+            self._composer = (given, made)
         return self._composer[1]
 
     def answering(self, model: str | Model | None, what: str) -> Model:
@@ -141,6 +149,12 @@ class App:
         caching: bool = True,
     ) -> Composer:
         """Return how windows for a model are made; what is not said is as the app says."""
+        if model is self.model and caching:  # of the app's own the counter is made once
+            own = self.own_composer()
+            if budget is not None or trimming is not None:
+                kept = own.budget if budget is None else as_budget(budget)
+                own = replace(own, budget=kept, trimming=trimming or own.trimming)
+            return own.offering(tools) if tools else own
         return Composer.of(
             model,
             budget=self.budget if budget is None else budget,

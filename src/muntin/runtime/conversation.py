@@ -105,7 +105,8 @@ class Conversation:
     async def _turn(
         self, given: Input, settings: Mapping[str, Any] | None, streaming: bool
     ) -> AsyncGenerator[Event, None]:
-        check_settings(settings, "conversation")
+        if settings is not None:
+            check_settings(settings, "conversation")
         message = user(given.text, attachments=given.attachments)
         turn = ActiveTurn.queued(self._app, self.session)
         # Made when the turn has begun, in the visit to the store that also takes it.
@@ -118,7 +119,8 @@ class Conversation:
         try:
             async with turn.held():
                 await turn.wait()
-                ctx.give(slots=self._slots(turn, asked))
+                if self._strategy is not None:
+                    ctx.give(slots=self._slots(turn, asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
@@ -165,14 +167,15 @@ class Conversation:
 
     async def _declare(self, ctx: Ctx, asked: Asked) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""
-        slots: TurnSlots = ctx.slots
-        given = None
+        window: Window | None = None
         if self._strategy is None:
+            slots = self._composer.slots()
             trimming = self._composer.history_trimming
             slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
+            declared: Sequence[Slot] = slots.declared
         else:
             given = await self._call("on_context_build", ctx)
-        declared, window = _meant(given, slots, asked, self._composer)
+            declared, window = _meant(given, ctx.slots, asked, self._composer)
 
         def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
             if window is not None and not run:

@@ -118,7 +118,7 @@ class Ctx:
         the entries, and of the timeline the newest of so many tokens."""
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number)
-            self._ahead = past.read_newest(timeline)
+            self._ahead = past.read_newest(timeline, self.turn.alone)
         if history:
             self.turn.entries.load()
             self._history.read_page()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
@@ -90,7 +91,7 @@ def recorded_run(
         max_steps=max_steps,
         settings=settings,
         counter=composer.counter,
-        inside=turn.inside,
+        inside=partial(turn.app.queue.inside, turn.open),
     ).events(streaming=streaming)
 
 

@@ -124,11 +124,11 @@ class Wakes:
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         self._asked.setdefault((entity, turn), []).append(future)
         self.start(entity)
-        session = self._session(entity)
         while True:
             ended, _ = await asyncio.wait([future], timeout=0.2)
             if ended:
                 return future.result()
+            session = self._session(entity)
             found = await in_store(session, partial(session.store.turn, entity, turn))
             status = found.status if found is not None else "failed"
             if future.done():

@@ -116,12 +116,16 @@ class TimelineMessages(Sequence[Message]):
                 return messages
         return self._shown(look(self._session, lambda: self.read_newest(tokens)))
 
-    def read_newest(self, tokens: int) -> Read:
-        """Read the items of at least the newest messages of so many tokens."""
+    def read_newest(self, tokens: int, since: Sequence[Item] | None = None) -> Read:
+        """Read the items of at least the newest messages of so many tokens.
+
+        `since` are the items of this turn and of later ones, where they are known.
+        """
         session = self._session
-        # What this turn and later ones weigh is not the past's.
-        items = session.opened().read(session.id, view="history", first_turn=self._turn)
-        weight = tokens + sum(map(session.count, items)) + 1
+        if since is None:
+            since = session.opened().read(session.id, view="history", first_turn=self._turn)
+        # What they weigh is not the past's.
+        weight = tokens + sum(map(session.count, since)) + 1
         while True:
             oldest = session.store.reach(session.id, weight)
             start = oldest.position if oldest else 1

@@ -256,9 +256,9 @@ class OpenTurn:
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
-        drafts = [self.session.draft(item, turn=self.number) for item in items]
-        if drafts and self.number is None:
-            drafts[0] = replace(drafts[0], opens=self._opens)
+        begins: dict[str, Any] = {"opens": self._opens} if self.number is None else {}
+        drafts = [self.session.draft(item, turn=self.number, **begins) for item in items[:1]]
+        drafts += [self.session.draft(item, turn=self.number) for item in items[1:]]
         return self.write(drafts)
 
     def write(self, drafts: list[Draft], beside: Beside | None = None) -> list[Item]:

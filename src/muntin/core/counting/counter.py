@@ -335,7 +335,8 @@ class Counter:
 
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count tool schemas as compact JSON with sorted keys, plus one overhead each."""
-        return sum(self.overhead + self.text(compact_json(schema)) for schema in tools)
+        texts = [*map(compact_json, tools)]
+        return self.overhead * len(texts) + sum(map(self.text, texts))
 
     def _part(self, part: Part) -> int:
         if isinstance(part, Text | Reasoning):

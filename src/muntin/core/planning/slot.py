@@ -156,9 +156,11 @@ def _check_options(slot: Slot) -> None:
         _check_ratio(slot, "max_ratio")
     if slot.min_ratio != 0.0 or type(slot.min_ratio) is not float:
         _check_ratio(slot, "min_ratio")
-    check_size(slot.min_tokens, f"slot {slot.name!r}: min_tokens")
+    if type(slot.min_tokens) is not int or slot.min_tokens < 0:
+        check_size(slot.min_tokens, f"slot {slot.name!r}: min_tokens")
     if slot.max_tokens is not None:
-        check_size(slot.max_tokens, f"slot {slot.name!r}: max_tokens")
+        if type(slot.max_tokens) is not int or slot.max_tokens < 0:
+            check_size(slot.max_tokens, f"slot {slot.name!r}: max_tokens")
         if slot.max_tokens < slot.min_tokens:
             raise InvalidInput(
                 f"slot {slot.name!r}: max_tokens={slot.max_tokens} is below "

@@ -112,7 +112,8 @@ class Slots:
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
         `detail` is a remark for the report. `at` is where a text stands among dated messages.
         """
-        check_text(name, "a slot's name")
+        if not isinstance(name, str) or not name.isascii():
+            check_text(name, "a slot's name")
         messages, made = _messages(name, content, role)
         if at is not None and made:
             messages = [replace(as_message(each), at=at) for each in messages]

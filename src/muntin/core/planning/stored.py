@@ -54,6 +54,9 @@ _RULES = {
 }
 
 
+_DEFAULTS = Slot("", 0)
+
+
 def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
     """Return a plan as JSON that names contents by hash, and put the contents into `contents`."""
     declared = plan.declared
@@ -67,24 +70,23 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
-        "tools": [_put(_named(dict(tool)), contents) for tool in declared.tools],
+        "tools": [_put(named, contents) for named in map(_named, map(dict, declared.tools))],
         "slots": [_write_slot(slot, budget * _CHARACTERS, contents) for slot in declared.slots],
     }
 
 
 def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, Any]:
-    defaults = Slot("", 0)
     rules = {
         key: getattr(slot, name)
         for key, name in _RULES.items()
-        if getattr(slot, name) != getattr(defaults, name)
+        if getattr(slot, name) != getattr(_DEFAULTS, name)
     }
     if slot.group is not None:
         group = slot.group
         rules["group"] = [group.name, group.join, group.interleave, group.share]
     if isinstance(slot.trimming, Stepped):
         rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
-    marker = write_marker(slot.marker)
+    marker = None if slot.marker is None else write_marker(slot.marker)
     if marker is not None:
         rules["marker"] = marker
     messages = [_put(_content(message), contents) for message in _shown(slot, most)]
@@ -97,7 +99,7 @@ def _shown(slot: Slot, characters: int) -> list[Message]:
     for each in reversed(slot.messages):
         if characters < 0:
             break
-        newest.append(as_message(each))
+        newest.append(each if isinstance(each, Message) else as_message(each))
         characters -= len(newest[-1].text) + 1
     return newest[::-1]
 

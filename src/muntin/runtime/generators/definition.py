@@ -74,6 +74,11 @@ class Generator:
     timeout: float
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
+    # What it is called in errors.
+    what: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "what", f"generator {self.name!r}")
 
     async def run(
         self,
@@ -162,11 +167,6 @@ class Generator:
     def validate(self, input: Any) -> Any:
         """Return the input as the model that was declared, or say what is wrong with it."""
         return valid_input(self.input, input, self.what)
-
-    @property
-    def what(self) -> str:
-        """What it is called in errors."""
-        return f"generator {self.name!r}"
 
 
 def generator(

@@ -1,0 +1,121 @@
+"""How often a turn visits its store, in every door that keeps what happens.
+
+The question is durable before the model is asked, an answer before anything comes of it. Besides
+that nothing is written twice, and a report costs no visit of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muntin import App, assistant
+from muntin.testing import ScriptedModel
+from muntin.timeline.store.sql.database import Database
+from tests.doors import DURABLE
+from tests.runtime.conftest import run
+from tests.words import call, look
+
+# Writing transactions and thread hops of a turn with one model call. A conversation writes the
+# question, the begin of the run, the answer with the end of the turn. A generator also records that
+# it was called. A turn in which a user's function runs is settled when the function returns. An
+# entity takes its turn, which may have been sent by another process, and here inserts an entry.
+VISITS = {
+    "conversation": (3, 3),
+    "strategy": (3, 3),
+    "timeline": (3, 3),
+    "generator": (4, 5),
+    "generator_prompt": (4, 4),
+    "flow": (4, 8),
+    "entity": (6, 7),
+    "sources": (6, 9),
+}
+
+
+class Visits:
+    """Counts the writing transactions of all stores, and the hops to threads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writes = self.hops = 0
+        transact, to_thread = Database.transact, asyncio.to_thread
+
+        def counted(database: Database, work: Callable[[Any], Any]) -> Any:
+            self.writes += 1
+            return transact(database, work)
+
+        def hop(work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+            self.hops += "waiting" not in repr(work)  # nobody asked for the sweep
+            return to_thread(work, *given, **named)
+
+        monkeypatch.setattr(Database, "transact", counted)
+        monkeypatch.setattr(asyncio, "to_thread", hop)
+
+    def __sub__(self, other: tuple[int, int]) -> tuple[int, int]:
+        return self.writes - other[0], self.hops - other[1]
+
+
+def asked(
+    door: str, model: ScriptedModel, path: Path, visits: Visits, tools: list[Any], **given: Any
+) -> tuple[int, int]:
+    """Ask a door, and return the visits of the second turn: the first makes what is made once."""
+
+    async def work() -> tuple[int, int]:
+        url = f"sqlite:///{path}"
+        for text in ("the first question", "the second question"):
+            before = (visits.writes, visits.hops)
+            app = App(url, model=model, **given)  # an entity has one handler
+            await DURABLE[door](app, model, text, tools)
+            counted = visits - before
+            await app.close()
+        return counted
+
+    return run(work())
+
+
+@pytest.mark.parametrize("keep", [0, 1_000])
+@pytest.mark.parametrize("door", DURABLE)
+def test_a_turn_with_one_answer_visits_its_store_so_often(door, keep, tmp_path, monkeypatch):
+    model = ScriptedModel(lambda window: "Hi.")
+    visits = Visits(monkeypatch)
+    assert asked(door, model, tmp_path / "s.db", visits, [], keep_reports=keep) == VISITS[door]
+
+
+@pytest.mark.parametrize("door", DURABLE)
+def test_a_step_more_is_an_answer_and_its_result(door, tmp_path, monkeypatch):
+    def reply(window: Any) -> Any:
+        called = window.messages[-1].role != "tool"
+        return assistant(tool_calls=[call("look")]) if called else "Hi."
+
+    model = ScriptedModel(reply)
+    visits = Visits(monkeypatch)
+    writes, hops = asked(door, model, tmp_path / "s.db", visits, [look])
+    assert writes == VISITS[door][0] + 2
+    assert hops <= VISITS[door][1] + 4  # `look` runs in a thread, and entries are read again
+
+
+@pytest.mark.parametrize("door", DURABLE)
+def test_the_question_and_the_run_are_durable_when_the_model_is_asked(door, tmp_path):
+    path = tmp_path / "s.db"
+    seen: list[tuple[int, int, int]] = []
+
+    def reply(window: Any) -> str:
+        other = sqlite3.connect(path)
+        try:
+            question = "SELECT count(*) FROM muntin_items WHERE data LIKE '%second question%'"
+            runs = "SELECT count(*) FROM muntin_items WHERE kind = 'run'"
+            reports = "SELECT count(*) FROM muntin_reports"
+            row = [other.execute(each).fetchone()[0] for each in (question, runs, reports)]
+        finally:
+            other.close()
+        seen.append((row[0], row[1], row[2]))
+        return "Hi."
+
+    with pytest.MonkeyPatch.context() as patch:
+        asked(door, ScriptedModel(reply), path, Visits(patch), [])
+    # No report before the answer to its window.
+    assert seen == [(0, 1, 0), (1, 2, 1)]
