@@ -278,7 +278,8 @@ class ActiveTurn:
             raise
         if step:
             self.receipts.settle(step)
-        self._settled = ends is not None
+        if ends is not None:
+            self._settled = True
         return added[: len(drafts)] if first else added[len(staged) :]
 
     def stage(self, draft: Draft) -> None:
