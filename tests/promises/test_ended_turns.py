@@ -1,5 +1,5 @@
-"""A ctx whose turn has ended cannot write: the attempt is an error that says so, changes nothing and
-wakes nobody."""
+"""A ctx whose turn has ended cannot write: the attempt is an error that says so, changes nothing
+and wakes nobody."""
 
 from __future__ import annotations
 
@@ -196,6 +196,7 @@ def test_the_handler_does_not_run_again_because_of_a_late_write(make):
 
     async def work() -> None:
         async with make() as app:
+            assert isinstance(app, App)
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: object) -> None:
@@ -216,6 +217,7 @@ def test_a_tool_that_outran_its_time_out_cannot_write_into_a_later_turn(make):
     async def work() -> None:
         model = ScriptedModel([call("slow"), "gave up", "hello again"])
         async with make() as app:
+            assert isinstance(app, App)
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: object) -> None:
@@ -248,6 +250,7 @@ def test_a_task_that_outlives_the_handler_is_told(make):
 
     async def work() -> None:
         async with make() as app:
+            assert isinstance(app, App)
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: object) -> None:
