@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,11 @@ from muntin import App
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.runtime.conftest import call, run
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'm.db'}"
 
 
 def look(word: str) -> str:
@@ -38,16 +44,19 @@ class Stopping:
         return self._model.stream(window, settings=settings)
 
 
-async def crashed(url: str, model: Stopping, runs: int) -> None:
+def crashed(url: str, *answers: Any, runs: int = 1) -> None:
     """Handle a wake until the model hangs, and stop there, as if the process had died."""
-    app = register(url, model, runs)
-    await app.send("e/1", "hi")
-    await model.stopped.wait()
-    await app.close(0.01)
+
+    async def work() -> None:
+        model = Stopping(*answers, None)
+        await register(url, model, runs).send("e/1", "hi")
+        await model.stopped.wait()
+
+    run(work())
 
 
-def register(url: str, model: Any, runs: int, keep_reports: int = 1_000) -> App:
-    app = App(url, model=model, keep_reports=keep_reports)
+def register(url: str, model: Any, runs: int) -> App:
+    app = App(url, model=model)
 
     @app.entity("e")
     async def handler(ctx: Ctx, wake: Any) -> None:
@@ -58,64 +67,47 @@ def register(url: str, model: Any, runs: int, keep_reports: int = 1_000) -> App:
     return app
 
 
-def steps(app: App) -> list[tuple[int, int]]:
-    return [(record.turn, record.step) for record in app.store.reports("e/1")]
+def resume(
+    url: str, *answers: Any, runs: int = 1, then: str | None = None
+) -> list[tuple[int, int]]:
+    """Take up what was left, and return the turn and step of each report."""
+
+    async def work() -> list[tuple[int, int]]:
+        async with register(url, ScriptedModel(answers), runs) as app:
+            while [turn.status for turn in app.store.turns("e/1")] != ["completed"]:
+                await asyncio.sleep(0.01)
+            if then is not None:
+                await app.ask("e/1", then)
+            return [(record.turn, record.step) for record in app.store.reports("e/1")]
+
+    return run(work())
+
+
+def counted(steps: list[tuple[int, int]], at_least: int) -> bool:
+    """Say whether steps are counted 1, 2, 3, …; one that was not answered may have its report."""
+    whole = [(1, n) for n in range(1, len(steps) + 1)]
+    return steps == whole and at_least <= len(steps) <= at_least + 1
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_a_resumed_run_goes_on_counting(before, tmp_path):
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-    asks = [call("look", id=f"c{n}", word=str(n)) for n in range(before)]
-
-    async def work() -> None:
-        await crashed(url, Stopping(*asks, None), 1)
-        model = ScriptedModel([call("look", id="z", word="z"), "done"])
-        app = register(url, model, 1)
-        await app.resume()
-        # The step that was composed before the crash, and was not answered, has its report too.
-        assert steps(app) == [(1, n) for n in range(1, before + 4)]
-        assert [turn.status for turn in app.store.turns("e/1")] == ["completed"]
-        await app.close()
-
-    run(work())
+def test_a_resumed_run_goes_on_counting(before, url):
+    crashed(url, *[call("look", id=f"c{n}", word=str(n)) for n in range(before)])
+    steps = resume(url, call("look", id="z", word="z"), "done")
+    assert counted(steps, before + 2)
 
 
-def test_several_calls_in_one_step_are_one_step(tmp_path):
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-    asks = [call("look", id=f"c{n}", word=str(n)) for n in range(5)]
-
-    async def work() -> None:
-        await crashed(url, Stopping(asks, None), 1)
-        app = register(url, ScriptedModel(["done"]), 1)
-        await app.resume()
-        assert steps(app) == [(1, 1), (1, 2), (1, 3)]
-        await app.close()
-
-    run(work())
+def test_several_calls_in_one_step_are_one_step(url):
+    crashed(url, [call("look", id=f"c{n}", word=str(n)) for n in range(5)])
+    assert counted(resume(url, "done"), 2)
 
 
-def test_several_runs_of_a_turn_count_on(tmp_path):
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-
-    async def work() -> None:
-        await crashed(url, Stopping("first", call("look", word="a"), None), 2)
-        app = register(url, ScriptedModel(["done"]), 2)
-        await app.resume()
-        assert steps(app) == [(1, n) for n in range(1, 5)]
-        await app.close()
-
-    run(work())
+def test_several_runs_of_a_turn_count_on(url):
+    crashed(url, "first", call("look", word="a"), runs=2)
+    assert counted(resume(url, "done", runs=2), 3)
 
 
-def test_the_next_turn_begins_at_one(tmp_path):
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-
-    async def work() -> None:
-        await crashed(url, Stopping(call("look", word="a"), None), 1)
-        app = register(url, ScriptedModel(["done", "hello"]), 1)
-        await app.resume()
-        await app.ask("e/1", "again")
-        assert steps(app) == [(1, 1), (1, 2), (1, 3), (2, 1)]
-        await app.close()
-
-    run(work())
+def test_the_next_turn_begins_at_one(url):
+    crashed(url, call("look", word="a"))
+    *first, last = resume(url, "done", "hello", then="again")
+    assert counted(first, 2)
+    assert last == (2, 1)
