@@ -9,7 +9,7 @@
     ├── StoreError                         a store cannot be opened, read or written
     │   └── TurnLost                       another process has taken over the turn
     ├── TurnEnded                          the turn is over: its ctx can write no more
-    ├── Deadlock                           a turn would wait for itself
+    ├── Deadlock                           something would wait for itself
     ├── TimedOut (also a TimeoutError)     a handler or a function took too long
     ├── BudgetExceeded                     what may not be dropped does not fit
     ├── StrategyError                      a hook of a strategy failed or took too long
@@ -165,17 +165,15 @@ class TurnEnded(MuntinError):
 
 
 class Deadlock(MuntinError):
-    """A turn would wait for itself; `cycle` is who waits for whom. Nothing was sent."""
+    """Something would wait for itself, without end; `cycle` is who waits for whom."""
 
-    def __init__(self, cycle: Sequence[str]) -> None:
+    def __init__(self, cycle: Sequence[str], advice: str) -> None:
         self.cycle = tuple(cycle)
-        super().__init__(
-            f"waiting would never end: {' → '.join(self.cycle)}. An answer comes when the turn "
-            "before it is over; use `app.send`, or ask after the turn"
-        )
+        self.advice = advice
+        super().__init__(f"waiting would never end: {' → '.join(self.cycle)}. {advice}")
 
-    def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...]]]:
-        return type(self), (self.cycle,)
+    def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...], str]]:
+        return type(self), (self.cycle, self.advice)
 
 
 class TimedOut(MuntinError, TimeoutError):

@@ -103,6 +103,38 @@ def failing_strategy() -> None:
     asyncio.run(app.conversation("ada", strategy=Failing()).send("Hi!"))
 
 
+def late_write() -> None:
+    app = App("memory:", model=ScriptedModel([]))
+    left: list[Any] = []
+
+    @app.entity("horton")
+    async def horton(ctx: Any, wake: Any) -> None:
+        left.append(ctx)
+
+    asyncio.run(app.ask("horton/1", "Hello?"))
+    left[0].insert_context("late", name="Late", content="too late")
+
+
+def asks_itself() -> None:
+    app = App("memory:", model=ScriptedModel([]))
+
+    @app.entity("horton")
+    async def horton(ctx: Any, wake: Any) -> None:
+        await app.ask("horton/1", "Who am I?")
+
+    asyncio.run(app.ask("horton/1", "Hello?"))
+
+
+def slow_handler() -> None:
+    app = App("memory:", model=ScriptedModel([]))
+
+    @app.entity("horton", timeout=0.1)
+    async def horton(ctx: Any, wake: Any) -> None:
+        await asyncio.sleep(5)
+
+    asyncio.run(app.ask("horton/1", "Hello?"))
+
+
 def endless_run() -> None:
     def look() -> str:
         """Look."""
@@ -121,6 +153,9 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "MissingExtra": without_extra,
     "StoreError": lambda: open_store("sqlite:///no-such-folder/chat.db"),
     "TurnLost": lost_turn,
+    "TurnEnded": late_write,
+    "Deadlock": asks_itself,
+    "TimedOut": slow_handler,
     "BudgetExceeded": lambda: slots(required=True).render().openai(),
     "StrategyError": failing_strategy,
     "StepLimit": endless_run,

@@ -22,14 +22,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import off_loop
-from muntin.core.checks import check_size
+from muntin.core.checks import check_count
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
-from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, MuntinError, StepLimit
+from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
 from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
 from muntin.providers.names import as_model
 from muntin.settings import check_settings, counter_for
@@ -140,9 +140,7 @@ class Run:
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         for name, number in (("max_steps", max_steps), ("parallel", parallel)):
-            if type(number) is not int or number < 1:
-                check_size(number, name)
-                raise InvalidInput(f"{name} must be at least 1")
+            check_count(number, name)
         if settings is not None:
             check_settings(settings, "agent")
         self._model = as_model(model)

@@ -245,7 +245,10 @@ def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(tool, eval_str=True).parameters.values())
     except Exception as error:
-        raise _refusal(name, _unresolved(tool), error) from error
+        known = _resolved(name, tool)
+        if known is None:
+            raise _refusal(name, None, error) from error
+        parameters = known
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise _refusal(name, parameter, "a tool cannot take *args or **kwargs")
@@ -256,20 +259,27 @@ def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
     return parameters
 
 
-def _unresolved(tool: Callable[..., Any]) -> inspect.Parameter | None:
-    """Return the first parameter whose annotation cannot be evaluated, if it can be told."""
+def _resolved(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function whose return annotation cannot be evaluated.
+
+    What a tool returns is told by what it returned, so nobody needs that annotation. None is for
+    what is not written in Python.
+    """
     try:
-        names = inspect.unwrap(tool).__globals__
+        inner = tool.func if isinstance(tool, partial) else inspect.unwrap(tool)
+        names = (inner if inspect.isroutine(inner) else type(inner).__call__).__globals__
         parameters = list(inspect.signature(tool).parameters.values())
-    except Exception:  # not a function written in Python
+    except Exception:
         return None
+    found = []
     for parameter in parameters:
+        annotation = parameter.annotation
         try:
-            if isinstance(parameter.annotation, str):
-                eval(parameter.annotation, names)
-        except Exception:
-            return parameter
-    return None
+            known = eval(annotation, names) if isinstance(annotation, str) else annotation
+        except Exception as error:
+            raise _refusal(name, parameter, error) from error
+        found.append(parameter.replace(annotation=known))
+    return found
 
 
 def _describe(name: str, parameters: Sequence[inspect.Parameter]) -> _Signature:

@@ -41,6 +41,14 @@ def check_size(value: object, what: str) -> int:
     return value
 
 
+def check_count(value: object, what: str) -> int:
+    """Return `value` if it is an integer of at least 1; raise an error naming `what` if not."""
+    count = check_size(value, what)
+    if count == 0:
+        raise InvalidInput(f"{what} must be at least 1")
+    return count
+
+
 def check_seconds(value: object, what: str) -> float:
     """Return a number of seconds, finite and above 0; anything else is refused."""
     if not isinstance(value, int | float) or isinstance(value, bool):

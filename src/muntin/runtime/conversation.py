@@ -18,7 +18,7 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
-from muntin.core.checks import check_seconds, check_text, refuse_blank
+from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank
 from muntin.core.message import Input, Message, as_message, user
 from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
@@ -71,7 +71,7 @@ class Conversation:
         )
         self.session = app.session(id, counter=self._composer.counter)
         self._timeout = check_seconds(timeout, "conversation: timeout")
-        self._max_steps = max_steps
+        self._max_steps = check_count(max_steps, "conversation: max_steps")
         self._ready = False
 
     @property

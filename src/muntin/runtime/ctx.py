@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
 from muntin.core.budget import Budget
+from muntin.core.checks import check_count, check_optional_text
 from muntin.core.message import Input
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
@@ -243,6 +244,9 @@ class Ctx:
         from muntin.runtime.entity_agent import Agent
 
         self._need_wake("use_agent")
+        check_optional_text(system_prompt, "use_agent: system_prompt")
+        if max_steps is not None:
+            check_count(max_steps, "use_agent: max_steps")
         agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps)
         self._has["agent"] = agent
         return agent

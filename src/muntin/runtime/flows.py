@@ -119,7 +119,7 @@ class Flow:
 
     def _checked(self, name: str, input: Any) -> tuple[Action, Any]:
         """Return the action and its input, which both the action and its generator accept."""
-        if name not in self.actions:
+        if check_text(name, f"action of flow {self.kind!r}") not in self.actions:
             known = ", ".join(self.actions)
             raise InvalidInput(f"flow {self.kind!r} has no action {name!r}; it has: {known}")
         action = self.actions[name]

@@ -19,6 +19,10 @@ from muntin.timeline.session import OpenTurn
 
 # How often to look whether an earlier turn is done.
 _POLL = 0.05
+_ADVICE = (
+    "A turn begins when those before it are over: use `app.send`, which does not wait, or ask when "
+    "this turn is over"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class TurnQueue:
         around = self._around()
         for path in self._paths(session) if around else ():
             if path[-1] in around:
-                raise Deadlock([*around[around.index(path[-1]) :], *path])
+                raise Deadlock([*around[around.index(path[-1]) :], *path], _ADVICE)
 
     def _around(self) -> list[str]:
         """Return the sessions in whose turns this code runs, the innermost last."""

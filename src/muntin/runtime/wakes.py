@@ -257,13 +257,18 @@ class Wakes:
             self._tell(session.id, turn.number, reply)
         except TurnLost:
             pass  # who took it over will settle it; who asked looks for that
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise  # the turn stays open: the next process takes it up again
+        except (Exception, SystemExit) as error:
             await self._fail(turn, error)
+        except BaseException as error:
+            await self._fail(turn, error)
+            raise  # not ours to keep: the program is being stopped
         if ctx.looked:
             self._looking.add(entity_type(session.id))
         return waits
 
-    async def _fail(self, turn: ActiveTurn, error: Exception) -> None:
+    async def _fail(self, turn: ActiveTurn, error: BaseException) -> None:
         """End a turn that failed, and tell who asked, even if the store is gone."""
         try:
             if turn.recorded is not error:
@@ -304,8 +309,10 @@ class Wakes:
         for future in self._asked.pop((entity, turn), ()):
             if future.done():
                 continue
-            if isinstance(result, BaseException):
+            if isinstance(result, Exception):
                 future.set_exception(result)
+            elif isinstance(result, BaseException):
+                future.set_exception(MuntinError(f"the handler of {entity!r} ended by {result!r}"))
             else:
                 future.set_result(result)
 

@@ -220,9 +220,11 @@ class PastHistory(History):
             self._read_more()
 
     def _read_more(self) -> None:
-        items, self._is_whole = self._session.items.newest(PAGE * 4**self._pages)
+        items, is_whole = self._session.items.newest(PAGE * 4**self._pages)
         past = [item for item in items if item.turn < self._turn]
+        # The messages first: other threads may look at the same time.
         self._messages = tuple(self._session.project(past))
+        self._is_whole = is_whole
         self._pages += 1
 
 

@@ -5,6 +5,7 @@ Counts, windows and projection for every store; what is kept is the store's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -31,6 +32,8 @@ from muntin.timeline.views import Items, Limit
 ItemLike: TypeAlias = MessageLike | Draft
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
+
+_log = logging.getLogger(__name__)
 
 
 class Session:
@@ -73,6 +76,12 @@ class Session:
         for turn in self.store.turns(self.id, status="open"):
             if abandoned(turn, now) and not turn.resumable:
                 self.store.settle(self.id, turn.number, "failed")
+                _log.warning(
+                    "turn %d of session %r was left unfinished by a process that ended; it is "
+                    "marked failed, and the next turn shows what it has",
+                    turn.number,
+                    self.id,
+                )
 
     def counted_by(self, counter: Counter) -> Session:
         """Return the same session with another counter."""

@@ -18,9 +18,9 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import TIMEOUT, arity
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import (
+    check_count,
     check_optional_text,
     check_seconds,
-    check_size,
     check_text,
     refuse_blank,
 )
@@ -43,7 +43,7 @@ from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import VISIBLE, Draft, Visibility
+from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
 from muntin.timeline.session import OpenTurn, Session
 
 if TYPE_CHECKING:
@@ -210,8 +210,8 @@ def generator(
     for option, value in (("input", input), ("output", output)):
         check_model(value, f"{what}: {option}")
     check_settings(settings, what)
-    if max_steps is not None and check_size(max_steps, f"{what}: max_steps") == 0:
-        raise InvalidInput(f"{what}: max_steps must be at least 1")
+    if max_steps is not None:
+        check_count(max_steps, f"{what}: max_steps")
     made = Generator(
         name=called,
         model=model,
@@ -311,6 +311,10 @@ def home(
     window: Turns | Tokens | None = None,
 ) -> tuple[App, Session]:
     """Return where a turn takes place; a session without a name is a new one."""
+    if not isinstance(app, App | None):
+        raise InvalidType(f"app must be an App, not {app!r}")
+    if session is not None:
+        check_session_id(session)
     if app is None:
         # What nobody can ask for again need not be kept.
         app = App("memory:") if session is None else memory

@@ -1,0 +1,110 @@
+"""A process that finds unfinished work says so; `await app.resume()` returns when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from muntin import App, Session, user
+from muntin.runtime import Ctx
+from muntin.testing import ScriptedModel
+from muntin.timeline.items import Draft
+from tests.runtime.conftest import run, statuses
+
+
+def leave(url: str, *entities: str) -> None:
+    """Leave messages that nobody has handled."""
+    for entity in entities:
+        session = Session(entity, store=url)
+        session.store.append(entity, [Draft("message", message=user("left"), opens="inbox")])
+        session.store.close()
+
+
+def test_resume_takes_up_what_waits_and_returns_when_it_is_done(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    leave(url, "e/1", "e/2", "other/1")
+    handled: list[str] = []
+
+    async def work() -> None:
+        app = App(url, model=ScriptedModel([]))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            await asyncio.sleep(0.1)
+            handled.append(ctx.session.id)
+
+        with caplog.at_level(logging.WARNING, "muntin"):
+            assert await app.resume() == ("e/1", "e/2")
+        assert sorted(handled) == ["e/1", "e/2"]
+        assert (statuses(app, "e/1"), statuses(app, "other/1")) == (["completed"], ["pending"])
+        assert await app.resume() == ()
+        await app.close()
+
+    run(work())
+    assert "took up unfinished work: turn 1 of 'e/1'" in caplog.text
+
+
+def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    leave(url, "e/1", "e/2")
+
+    async def work() -> None:
+        app = App(url, model=ScriptedModel([]))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            if ctx.session.id == "e/1":
+                raise ValueError("no")
+
+        assert await app.resume() == ("e/1", "e/2")
+        assert (statuses(app, "e/1"), statuses(app, "e/2")) == (["failed"], ["completed"])
+        await app.close()
+
+    run(work())
+
+
+def test_the_sweep_says_what_it_found(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    leave(url, "e/1")
+    handled = asyncio.Event()
+
+    async def work() -> None:
+        async with App(url, model=ScriptedModel([])) as app:
+
+            @app.entity("e")
+            async def handler(ctx: Ctx, wake: Any) -> None:
+                handled.set()
+
+            await handled.wait()
+
+    with caplog.at_level(logging.WARNING, "muntin"):
+        run(work())
+    assert "took up unfinished work: turn 1 of 'e/1'" in caplog.text
+
+
+def test_a_turn_that_a_dead_process_left_is_named_when_it_is_marked_failed(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    session = Session("c", store=url)
+    turn = session.turn()
+    opened = turn.__enter__()
+    opened.append(user("hi"))
+    opened.release()  # as if the process had died
+    with caplog.at_level(logging.WARNING, "muntin"):
+        Session("c", store=url).messages()
+    assert "turn 1 of session 'c' was left unfinished" in caplog.text
+
+
+def test_what_this_process_sent_is_not_called_unfinished(caplog):
+    async def work() -> None:
+        async with App("memory:", model=ScriptedModel([])) as app:
+
+            @app.entity("e")
+            async def handler(ctx: Ctx, wake: Any) -> None:
+                return None
+
+            await app.ask("e/1", "hi")
+
+    with caplog.at_level(logging.WARNING, "muntin"):
+        run(work())
+    assert caplog.text == ""
