@@ -229,7 +229,7 @@ async def resolve_texts(
     return (
         tuple(parts),
         None if prompt.prompt is None else _text(said, "the prompt text"),
-        () if messages is None else _messages(messages, "the messages of the prompt"),
+        () if messages is None else as_messages(messages, "the messages of the prompt"),
     )
 
 
@@ -280,14 +280,17 @@ async def _later(text: Awaitable[Any], what: str) -> str:
         raise
 
 
-def _messages(value: Any, what: str) -> tuple[Message, ...]:
+def as_messages(value: Any, what: str) -> tuple[Message, ...]:
     """Return a list of messages, or any other sequence but a text, as messages."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
+    read: list[Message] = []
     try:
-        return tuple(as_message(each) for each in value)
+        for each in value:
+            read.append(as_message(each))
     except InvalidInput as error:
-        raise type(error)(f"{what}: {error}") from error
+        raise type(error)(f"{what}[{len(read)}]: {error}") from error
+    return tuple(read)
 
 
 def _text(value: Any, what: str) -> str:
