@@ -190,7 +190,8 @@ class Prompt:
         """Put the prompt together for this input; nothing is sent.
 
         `token_budget` is for the system text, `budget` for the whole request: without it, the
-        window of the model that `provider` and `model_id` name. `ctx` is what resolvers that take one are given: the runtime's, None outside of it.
+        window of the model that `provider` and `model_id` name. `ctx` is what resolvers that take
+        one are given: the runtime's, None outside of it.
         """
         if token_budget is not None:
             check_size(token_budget, "token_budget")

@@ -286,8 +286,7 @@ def as_messages(value: Any, what: str) -> tuple[Message, ...]:
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
     read: list[Message] = []
     try:
-        for each in value:
-            read.append(as_message(each))
+        read.extend(as_message(each) for each in value)
     except InvalidInput as error:
         raise type(error)(f"{what}[{len(read)}]: {error}") from error
     return tuple(read)
