@@ -19,13 +19,17 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from muntin.errors import InvalidType, MuntinError
+from muntin.errors import InvalidType, MuntinError, TimedOut
+from muntin.threads import in_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# How many seconds a user's function may take where nothing else is said.
+TIMEOUT = 30.0
 
 
 def arity(fn: Callable[..., Any], what: str) -> int:
@@ -62,13 +66,40 @@ def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
         raise
 
 
-async def call_async(fn: Callable[..., Any], what: str, *given: object) -> Any:
-    """Do what `call` does with a function that may be sync or async."""
+async def call_async(
+    fn: Callable[..., Any], what: str, *given: object, timeout: float | None = TIMEOUT
+) -> Any:
+    """Do what `call` does with a function that may be sync or async, within so many seconds."""
     try:
-        return await settle(call(fn, what, *given))
+        return await off_loop(fn, *given[: arity(fn, what)], timeout=timeout, what=what)
     except Exception as error:
         note(error, what)
         raise
+
+
+async def off_loop(
+    fn: Callable[..., Any], *args: Any, timeout: float | None = None, what: str = "a function"
+) -> Any:
+    """Call a user's function from async code: a sync one in a thread, an async one as it is.
+
+    A thread cannot be stopped: after `timeout` seconds it is left alone, its result lost.
+    """
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            if is_async(fn):
+                return await fn(*args)
+            # What it gives may still have to be awaited: a lambda around a coroutine, say.
+            return await settle(await in_thread(partial(fn, *args)))
+    except TimeoutError as error:
+        if timeout is None or not limit.expired():
+            raise
+        raise TimedOut(what, timeout) from error
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Say whether a function, or an object that is called like one, is async."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def note(error: BaseException, what: str) -> None:
@@ -82,7 +113,7 @@ def check_plain(fn: object, what: str) -> None:
     """Refuse anything but a plain function of (), (input) or (input, ctx): no coroutine."""
     if not callable(fn):
         raise InvalidType(f"{what} must be a function, not {fn!r}")
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+    if is_async(fn):
         raise InvalidType(f"{what} must be a plain function, not a coroutine function")
     arity(fn, what)
 

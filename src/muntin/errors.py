@@ -8,6 +8,8 @@
     ├── MissingExtra (also an ImportError) an optional dependency is not installed
     ├── StoreError                         a store cannot be opened, read or written
     │   └── TurnLost                       another process has taken over the turn
+    ├── Deadlock                           something would wait for itself
+    ├── TimedOut (also a TimeoutError)     a handler or a function took too long
     ├── BudgetExceeded                     what may not be dropped does not fit
     ├── StrategyError                      a hook of a strategy failed or took too long
     ├── StepLimit                          an agent's run took as many steps as it may
@@ -144,6 +146,30 @@ class TurnLost(StoreError):
 
     def __reduce__(self) -> tuple[type[TurnLost], tuple[str, int]]:
         return type(self), (self.session, self.turn)
+
+
+class Deadlock(MuntinError):
+    """Something would wait for itself, without end; `cycle` is who waits for whom."""
+
+    def __init__(self, cycle: Sequence[str], advice: str) -> None:
+        self.cycle = tuple(cycle)
+        self.advice = advice
+        super().__init__(f"waiting would never end: {' → '.join(self.cycle)}. {advice}")
+
+    def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...], str]]:
+        return type(self), (self.cycle, self.advice)
+
+
+class TimedOut(MuntinError, TimeoutError):
+    """A handler or a function took longer than it may."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        super().__init__(f"{what} took longer than {seconds:g} s")
+
+    def __reduce__(self) -> tuple[type[TimedOut], tuple[str, float]]:
+        return type(self), (self.what, self.seconds)
 
 
 class StepLimit(MuntinError):

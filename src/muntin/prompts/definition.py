@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
-from muntin.calls import sync_twin
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
@@ -40,6 +39,7 @@ from muntin.prompts.texts import (
     activate,
     as_messages,
     declare,
+    prompt_twin,
     resolve_texts,
 )
 from muntin.settings import check_settings, defaults, merge_settings
@@ -246,8 +246,8 @@ class Prompt:
         )
         return _inspection_of(made)
 
-    resolve_sync = sync_twin(resolve)
-    inspect_sync = sync_twin(inspect)
+    resolve_sync = prompt_twin(resolve)
+    inspect_sync = prompt_twin(inspect)
 
     async def gather(
         self,

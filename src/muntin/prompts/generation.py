@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.answers import Attempt, answered, asking_for
 from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
-from muntin.calls import sync_twin
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.counting.counter import TokenizerLike
@@ -25,6 +24,7 @@ from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 from muntin.prompts.contexts import check_model
 from muntin.prompts.definition import Prompt, Resolution
 from muntin.prompts.definition import prompt as make_prompt
+from muntin.prompts.texts import prompt_twin
 from muntin.providers.model import Event, Model, Reply
 from muntin.providers.names import as_model
 
@@ -61,7 +61,7 @@ async def generate(
     return await last_reply(asked.events(model, streaming=False))
 
 
-generate_sync = sync_twin(generate)
+generate_sync = prompt_twin(generate)
 
 
 def stream_generate(
