@@ -99,7 +99,7 @@ def test_two_tasks_that_wait_for_each_other_are_both_told():
 
     async def race() -> list[Any]:
         asked = (bots.text("a"), bots.text("b"))
-        return await asyncio.gather(*asked, return_exceptions=True)
+        return list(await asyncio.gather(*asked, return_exceptions=True))
 
     failed = running(race)
     assert [type(each) for each in failed] == [Deadlock, Deadlock]
@@ -270,7 +270,7 @@ def test_every_graph_of_resolvers_ends_with_a_text_or_a_cycle(needs, threads):
 
     async def ask_all() -> list[Any]:
         asked = (bots.text(str(n)) for n in range(number))
-        return await asyncio.gather(*asked, return_exceptions=True)
+        return list(await asyncio.gather(*asked, return_exceptions=True))
 
     for n, found in enumerate(running(ask_all)):
         if in_a_cycle(n):
