@@ -151,7 +151,12 @@ class TurnLost(StoreError):
 class Deadlock(MuntinError):
     """Something would wait for itself, without end; `cycle` is who waits for whom."""
 
-    def __init__(self, cycle: Sequence[str], advice: str) -> None:
+    def __init__(
+        self,
+        cycle: Sequence[str],
+        advice: str = "An answer comes when the turn before it is over; use `app.send`, or ask "
+        "after the turn",
+    ) -> None:
         self.cycle = tuple(cycle)
         self.advice = advice
         super().__init__(f"waiting would never end: {' → '.join(self.cycle)}. {advice}")

@@ -16,12 +16,13 @@ from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget
+from muntin.core.checks import check_size
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.parts import Text
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
-from muntin.prompts.contexts import check_model
+from muntin.prompts.contexts import check_defined, check_model
 from muntin.prompts.definition import Prompt, Resolution
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.texts import prompt_twin
@@ -105,6 +106,9 @@ class _Asked:
         asked = as_model(model)
         chosen = _as_prompt(self.prompt, self.input)
         check_model(self.output, "generate: output")
+        check_size(self.max_steps, "max_steps")
+        wanted = chosen.output if self.output is None else self.output
+        check_defined(wanted, "generate: output")
         named = ModelName.parse(asked.name)
         made = await chosen.resolve(
             self.input,
@@ -119,7 +123,6 @@ class _Asked:
         _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
         if isinstance(self.prompt, str) and self.token_budget is not None:
             _check_size(self.prompt, made.composer.within(self.token_budget))
-        wanted = chosen.output if self.output is None else self.output
         attempt = _attempts(asked, made, wanted, self.max_steps, streaming=streaming)
         async with aclosing(answered(attempt, wanted)) as events:
             async for event in events:

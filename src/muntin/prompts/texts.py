@@ -66,6 +66,9 @@ _around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = ContextVar(
 # a database connection of another thread has another transaction.
 _asked_by_twin: ContextVar[bool] = ContextVar("muntin_asked_by_twin", default=False)
 
+# How many characters of a value a reason quotes.
+MOST_SHOWN = 200
+
 # A context that was left out: its source, why in one word, and what exactly failed.
 Excluded: TypeAlias = tuple[str, str, str]
 
@@ -163,7 +166,9 @@ class _Walk:
         except TypeError:
             raise InvalidType(f"{what} returned {value!r}, which no case can be") from None
         if case is None:
-            detail = f"no case for {value!r} and no default"
+            shown = repr(value)
+            shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+            detail = f"no case for {shown} and no default"
             self.exclude(None, source, "condition_false", detail)
         else:
             self.all(case, f"{source}.")
@@ -199,7 +204,11 @@ class _Walk:
         """Ask a predicate."""
         answer = call(predicate, what, value, self.ctx)
         refuse_awaitable(answer, what)
-        return bool(answer)
+        try:
+            return bool(answer)
+        except Exception as error:  # of its own __bool__
+            note(error, what)
+            raise
 
 
 def _name(use: When, index: int, prefix: str) -> str:
