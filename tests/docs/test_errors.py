@@ -9,13 +9,26 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from muntin import App, Slots, ToolCall, assistant, errors, generate_sync, prompt_file
+from muntin import (
+    App,
+    Slots,
+    ToolCall,
+    assistant,
+    config,
+    context,
+    errors,
+    generate_sync,
+    prompt,
+    prompt_file,
+)
 from muntin.core.counting.exact import hf_tokenizer
+from muntin.prompts import ResolverCache, texts
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
@@ -103,6 +116,22 @@ def failing_strategy() -> None:
     asyncio.run(app.conversation("ada", strategy=Failing()).send("Hi!"))
 
 
+def needs_itself() -> None:
+    async def voice() -> str:
+        return (await bot.resolve()).system
+
+    bot = prompt(use=[context(id="brand-voice", system=voice, cache=True)])
+    with config.local(cache=ResolverCache()):
+        asyncio.run(bot.resolve())
+
+
+def too_slow() -> None:
+    bot = prompt(use=[context(id="brand-voice", system=lambda: sleep(0.5))])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "TIMEOUT", 0.1)
+        asyncio.run(bot.resolve())
+
+
 def endless_run() -> None:
     def look() -> str:
         """Look."""
@@ -121,6 +150,8 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "MissingExtra": without_extra,
     "StoreError": lambda: open_store("sqlite:///no-such-folder/chat.db"),
     "TurnLost": lost_turn,
+    "Deadlock": needs_itself,
+    "TimedOut": too_slow,
     "BudgetExceeded": lambda: slots(required=True).render().openai(),
     "StrategyError": failing_strategy,
     "StepLimit": endless_run,
