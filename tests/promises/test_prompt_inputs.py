@@ -17,9 +17,11 @@ from muntin import (
     generate_sync,
     match,
     prompt,
+    prompt_file,
     system,
     user,
 )
+from muntin.errors import PromptFileError
 from muntin.prompts import stream_generate
 from muntin.testing import ScriptedModel
 
@@ -151,6 +153,33 @@ def test_a_model_that_is_whole_by_the_time_it_is_used_works():
 
     Late.model_rebuild(_types_namespace={"Other": Other})
     assert bot.resolve_sync({"other": {"n": 1}}).system == "n=1"
+
+
+# Values in prompt files.
+
+
+def _holds_itself() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("a\ud800", "a value has a lone surrogate"),
+        (_holds_itself(), "a value is nested too deeply to be written, or holds itself"),
+        (b"x", "a template cannot read a bytes"),
+        ({1}, "a template cannot read a set"),
+        (10**5_000, "4300 digits"),
+    ],
+    ids=["surrogate", "circle", "bytes", "set", "long"],
+)
+def test_a_value_that_cannot_be_written_is_refused_by_file_and_line(value, problem, tmp_path):
+    file = tmp_path / "ask.md"
+    file.write_text("<system>\nBe kind.\n{{ input.q }}\n</system>\n", encoding="utf-8")
+    with pytest.raises(PromptFileError, match=rf"ask.md:\d: .*{problem}"):
+        prompt_file(file).render({"q": value})
 
 
 # Other wrong inputs.
