@@ -1,7 +1,8 @@
 """The resolver cache: texts of expensive contexts, kept for a while.
 
 Nothing but a context's identity and its own declared input reaches a key, so that one tenant's
-text cannot be served to another. Time comes from a clock that tests can replace.
+text cannot be served to another. Who waits for whom is known, so that nobody waits for itself. Time
+comes from a clock that tests can replace.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_size
-from muntin.errors import InvalidInput, InvalidType
+from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
 
 DEFAULT_TTL = 300_000
 MOST_TTL = sys.maxsize
+# Seconds to wait for a text that somebody else makes. Who waits for whom is known where a resolver
+# calls on; not where it hands the call to a thread without its context variables.
+MOST_WAIT = 300.0
 
 Outcome: TypeAlias = Literal["hit", "miss"]
 
@@ -78,6 +83,21 @@ class Answer:
     age: float
 
 
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A text in the making, and those that its maker waits for meanwhile."""
+
+    source: str
+    text: Future[str] = field(default_factory=Future)
+    waits_for: list[_Flight] = field(default_factory=list)
+
+
+# What is in the making around here, outermost first: tasks and threads inherit it.
+_around: ContextVar[tuple[_Flight, ...]] = ContextVar("muntin_in_the_making", default=())
+# One lock for all caches: who waits for whom may lead through several.
+_waits = Lock()
+
+
 class _Abandoned(Exception):
     """Whoever was making the text was cancelled; somebody else must."""
 
@@ -86,16 +106,23 @@ class ResolverCache:
     """A bounded cache with one maker per text, however many wait for it."""
 
     def __init__(
-        self, max_entries: int = 1_000, clock: Callable[[], float] = time.monotonic
+        self,
+        max_entries: int = 1_000,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        max_wait: float = MOST_WAIT,
     ) -> None:
         if check_size(max_entries, "max_entries") == 0:
             raise InvalidInput("max_entries must be positive")
+        if not isinstance(max_wait, int | float) or not 0 < max_wait < float("inf"):
+            raise InvalidInput(f"max_wait must be a number of seconds above 0, not {max_wait!r}")
         self.hits = 0
         self.misses = 0
         self._most = max_entries
         self._clock = clock
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
-        self._making: dict[Hashable, Future[str]] = {}
+        self._max_wait = max_wait
+        self._making: dict[Hashable, _Flight] = {}
         self._lock = Lock()
 
     def entries(self) -> list[Entry]:
@@ -112,7 +139,10 @@ class ResolverCache:
     async def get(
         self, key: Hashable, source: str, ttl: int, make: Callable[[], str | Awaitable[str]]
     ) -> Answer:
-        """Return the text of `key`, making it if it is not there or too old (`ttl` in ms)."""
+        """Return the text of `key`, making it if it is not there or too old (`ttl` in ms).
+
+        Raises `Deadlock` if the text is needed to make it.
+        """
         while True:
             with self._lock:
                 entry = self._fresh(key)
@@ -122,12 +152,12 @@ class ResolverCache:
                 waiting = self._making.get(key)
                 if waiting is None:
                     self.misses += 1
-                    mine = self._making[key] = Future()
-                    mine.set_running_or_notify_cancel()  # whoever waits cannot cancel it
+                    mine = self._making[key] = _Flight(source)
+                    mine.text.set_running_or_notify_cancel()  # whoever waits cannot cancel it
             if waiting is None:
-                return await self._make(key, source, ttl, make, mine)
+                return await self._make(key, ttl, make, mine)
             try:
-                text = await asyncio.wrap_future(waiting)
+                text = await _wait(waiting, self._max_wait)
             except _Abandoned:
                 continue
             with self._lock:
@@ -137,11 +167,11 @@ class ResolverCache:
     async def _make(
         self,
         key: Hashable,
-        source: str,
         ttl: int,
         make: Callable[[], str | Awaitable[str]],
-        mine: Future[str],
+        mine: _Flight,
     ) -> Answer:
+        before = _around.set((*_around.get(), mine))
         try:
             text = make()
             if inspect.isawaitable(text):
@@ -150,17 +180,19 @@ class ResolverCache:
             with self._lock:
                 del self._making[key]
             # A failure is everybody's; a cancellation is only the maker's.
-            mine.set_exception(error if isinstance(error, Exception) else _Abandoned())
-            mine.exception()  # seen: nobody may be waiting
+            mine.text.set_exception(error if isinstance(error, Exception) else _Abandoned())
+            mine.text.exception()  # seen: nobody may be waiting
             raise
+        finally:
+            _around.reset(before)
         now = self._clock()
         with self._lock:
             del self._making[key]
-            self._entries[key] = Entry(source, text, now, now + ttl / 1_000)
+            self._entries[key] = Entry(mine.source, text, now, now + ttl / 1_000)
             self._entries.move_to_end(key)
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-        mine.set_result(text)
+        mine.text.set_result(text)
         return Answer(text, "miss", 0.0)
 
     def _fresh(self, key: Hashable) -> Entry | None:
@@ -172,6 +204,48 @@ class ResolverCache:
             return None
         self._entries.move_to_end(key)
         return entry
+
+
+async def _wait(wanted: _Flight, seconds: float) -> str:
+    """Wait for a text that is in the making, but not for one that waits for us."""
+    makers = [each for each in _around.get() if not each.text.done()]
+    with _waits:
+        cycle = _cycle(wanted, makers)
+        if cycle:
+            raise Deadlock(
+                [each.source for each in cycle],
+                "A cached resolver must not need its own text, nor that of one that needs it: "
+                "let it read what both need, or put the shared text into a context of its own",
+            )
+        for each in makers:
+            each.waits_for.append(wanted)
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await asyncio.wrap_future(wanted.text)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimedOut(
+            f"the resolver of {wanted.source}, which others wait for,", seconds
+        ) from error
+    finally:
+        with _waits:
+            for each in makers:
+                each.waits_for.remove(wanted)
+
+
+def _cycle(wanted: _Flight, makers: list[_Flight]) -> list[_Flight]:
+    """Return who waits for whom, from one of the makers back to it; nothing if waiting ends."""
+    paths, seen = [[wanted]], {wanted}
+    while paths:
+        path = paths.pop()
+        last = path[-1]
+        if last in makers:
+            return [*makers[makers.index(last) :], *path]
+        further = [each for each in last.waits_for if each not in seen]
+        seen.update(further)
+        paths.extend([*path, each] for each in further)
+    return []
 
 
 def identity(function: object) -> Hashable:

@@ -92,7 +92,7 @@ def context(
     `system` is a text or a resolver: `()`, `(input)` or `(input, ctx)`, sync or async. `cache` is a
     time to live in milliseconds, True for five minutes, or `CacheOptions`.
     """
-    if id is not None and not check_text(id, "context: id"):
+    if id is not None and not check_text(id, "context: id").strip():
         raise InvalidInput("context: id must not be empty")
     what = f"context {id!r}" if id else "context"
     if not isinstance(priority, int) or isinstance(priority, bool):
@@ -343,10 +343,27 @@ def validate_value(model: type[BaseModel], value: Any, what: str) -> BaseModel:
     """Return a value as an instance of the model, or say what is wrong with it."""
     from pydantic import ValidationError
 
+    check_defined(model, what)
     try:
         return model.model_validate(value)
     except ValidationError as error:
         raise InvalidInput(f"{what}: invalid input: {problems(error, 'input')}") from error
+
+
+def check_defined(model: type[BaseModel] | None, what: str) -> None:
+    """Refuse a model with a field whose type cannot be found."""
+    from pydantic.errors import PydanticUndefinedAnnotation
+
+    if model is None or getattr(model, "__pydantic_complete__", True):
+        return
+    try:
+        model.model_rebuild()  # it may be there by now
+    except PydanticUndefinedAnnotation as error:
+        raise InvalidInput(
+            f"{what}: the model {model.__name__} is not whole: its fields name {error.name!r}, "
+            "which cannot be found where the model is defined; import it there, outside of "
+            "TYPE_CHECKING, or call model_rebuild() with it"
+        ) from error
 
 
 def merge(

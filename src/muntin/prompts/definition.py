@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
-from muntin.calls import sync_twin
 from muntin.composer import Composer
+from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, as_message, user
@@ -33,7 +33,15 @@ from muntin.prompts.contexts import (
     reach,
     validate,
 )
-from muntin.prompts.texts import Gathered, SystemPart, activate, declare, resolve_texts
+from muntin.prompts.texts import (
+    Gathered,
+    SystemPart,
+    activate,
+    as_messages,
+    declare,
+    prompt_twin,
+    resolve_texts,
+)
 from muntin.settings import check_settings, defaults, merge_settings
 
 if TYPE_CHECKING:
@@ -134,17 +142,20 @@ class Resolution:
     gathered: Gathered = field(repr=False, compare=False)
     composer: Composer = field(repr=False, compare=False)
     token_budget: int | None = field(repr=False, compare=False)
+    # What the whole request may have; None if nobody said, and no model is named.
+    budget: Budget | None = field(repr=False, compare=False)
 
     def compose(self, messages: Sequence[MessageLike]) -> Window:
         """Return the window with these messages behind the prompt's own: what was said since.
 
-        Texts are not resolved again, so the window begins with the same bytes. They are slot
-        `run`, are not trimmed, and the budget, which is for the system text, is not theirs.
+        Texts are not resolved again, so the window begins with the same bytes. The messages are
+        slot `run` and are not trimmed. `token_budget`, which is for the system text, is not
+        theirs; `budget` is.
         """
         if not messages:
             return self.window
         run = [as_message(each) for each in messages]
-        return _compose(self.composer, self.gathered, self.token_budget, run)
+        return _compose(self.composer, self.gathered, self.token_budget, self.budget, run)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,6 +181,7 @@ class Prompt:
         provider: str | None = None,
         model_id: str | None = None,
         token_budget: int | None = None,
+        budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
@@ -177,10 +189,13 @@ class Prompt:
     ) -> Resolution:
         """Put the prompt together for this input; nothing is sent.
 
-        `ctx` is what resolvers that take one are given: the runtime's, None outside of it.
+        `token_budget` is for the system text, `budget` for the whole request: without it, the
+        window of the model that `provider` and `model_id` name. `ctx` is what resolvers that take
+        one are given: the runtime's, None outside of it.
         """
         if token_budget is not None:
             check_size(token_budget, "token_budget")
+        whole = _whole(budget, provider, model_id)
         gathered = await self.gather(
             input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
@@ -192,7 +207,7 @@ class Prompt:
             # Only where a context says so: one call may well be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
-        window = _compose(composer, gathered, token_budget)
+        window = _compose(composer, gathered, token_budget, whole)
         return Resolution(
             system=_system_text(window),
             prompt=gathered.user,
@@ -203,6 +218,7 @@ class Prompt:
             gathered=gathered,
             composer=composer,
             token_budget=token_budget,
+            budget=whole,
         )
 
     async def inspect(
@@ -212,6 +228,7 @@ class Prompt:
         provider: str | None = None,
         model_id: str | None = None,
         token_budget: int | None = None,
+        budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
@@ -222,14 +239,15 @@ class Prompt:
             provider=provider,
             model_id=model_id,
             token_budget=token_budget,
+            budget=budget,
             tokenizer=tokenizer,
             settings=settings,
             tools=tools,
         )
         return _inspection_of(made)
 
-    resolve_sync = sync_twin(resolve)
-    inspect_sync = sync_twin(inspect)
+    resolve_sync = prompt_twin(resolve)
+    inspect_sync = prompt_twin(inspect)
 
     async def gather(
         self,
@@ -282,8 +300,11 @@ def prompt(
         raise InvalidInput(f"{what}: messages excludes system and prompt")
     if callable(messages):
         check_resolver(messages, f"{what}: messages")
-    elif messages is not None and not isinstance(messages, list | tuple):
-        raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+    elif messages is not None:
+        if not isinstance(messages, list | tuple):
+            raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+        # Read here: what the caller does to the dicts later changes nothing.
+        messages = as_messages(messages, f"{what}: messages")
     check_resolver(system, f"{what}: system")
     check_resolver(prompt, f"{what}: prompt")
     check_model(input, f"{what}: input")
@@ -295,7 +316,7 @@ def prompt(
         id=id,
         system=system,
         prompt=prompt,
-        messages=tuple(messages) if isinstance(messages, list) else messages,
+        messages=messages,
         use=uses,
         input=input,
         output=output,
@@ -328,11 +349,24 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
     return await prompt(use=[context]).gather(input, ctx)
 
 
+def _whole(
+    budget: Budget | int | None, provider: str | None, model_id: str | None
+) -> Budget | None:
+    """Return what the whole request may have: as asked for, else the model's window."""
+    if budget is not None:
+        return as_budget(budget)
+    return Budget.of(f"{provider}/{model_id}") if provider and model_id else None
+
+
 def _compose(
-    composer: Composer, gathered: Gathered, token_budget: int | None, run: Sequence[Message] = ()
+    composer: Composer,
+    gathered: Gathered,
+    token_budget: int | None,
+    whole: Budget | None,
+    run: Sequence[Message] = (),
 ) -> Window:
-    """Compose a window. The budget is for the system text alone: the rest, which may not be
-    dropped, gets the room it needs beside it."""
+    """Compose a window. `token_budget` is for the system text alone: the rest gets the room it
+    needs beside it, unless all together are larger than `whole`."""
     counter, text = composer.counter, gathered.system
     if token_budget is None:
         own = counter.overhead + counter.text(text) if text else 0
@@ -340,7 +374,13 @@ def _compose(
         own = counter.overhead + token_budget
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
-    composer = composer.within(own + beside + counter.tools(composer.tools))
+    window = _render(composer.within(own + beside + counter.tools(composer.tools)), gathered, run)
+    if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
+        return window
+    return _render(replace(composer, budget=whole), gathered, run)
+
+
+def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> Window:
     slots = composer.slots()
     declare(slots, gathered)
     if run:

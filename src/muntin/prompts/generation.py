@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.answers import Attempt, answered, asking_for
 from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
-from muntin.calls import sync_twin
 from muntin.composer import Composer
+from muntin.core.budget import Budget
+from muntin.core.checks import check_size
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
+from muntin.core.parts import Text
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
-from muntin.prompts.contexts import check_model
+from muntin.prompts.contexts import check_defined, check_model
 from muntin.prompts.definition import Prompt, Resolution
 from muntin.prompts.definition import prompt as make_prompt
+from muntin.prompts.texts import prompt_twin
 from muntin.providers.model import Event, Model, Reply
 from muntin.providers.names import as_model
 
@@ -36,6 +39,7 @@ async def generate(
     model: str | Model,
     input: Any = None,
     token_budget: int | None = None,
+    budget: Budget | int | None = None,
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
@@ -44,18 +48,21 @@ async def generate(
 ) -> Reply:
     """Compose the prompt, send it to the model, run the tools it calls, and return its answer.
 
-    A plain text is a user message, and `token_budget` its limit. With `output` (or the prompt's
+    `token_budget` is for the system text, of a plain text for that. `budget` holds for the whole
+    request: the model's window if it is not given. With `output` (or the prompt's
     own) the answer is read into that Pydantic model as `reply.output`; if it is not valid the
     model is told why and asked once more, then `OutputInvalid` is raised. `reply.window` is the
     last window sent, `reply.usage` that of all requests.
 
     `BudgetExceeded` is raised before anything is sent.
     """
-    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    asked = _Asked(
+        prompt, input, token_budget, budget, tools, settings, tokenizer, output, max_steps
+    )
     return await last_reply(asked.events(model, streaming=False))
 
 
-generate_sync = sync_twin(generate)
+generate_sync = prompt_twin(generate)
 
 
 def stream_generate(
@@ -64,6 +71,7 @@ def stream_generate(
     model: str | Model,
     input: Any = None,
     token_budget: int | None = None,
+    budget: Budget | int | None = None,
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
@@ -74,7 +82,9 @@ def stream_generate(
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
-    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    asked = _Asked(
+        prompt, input, token_budget, budget, tools, settings, tokenizer, output, max_steps
+    )
     return asked.events(model, streaming=True)
 
 
@@ -85,6 +95,7 @@ class _Asked:
     prompt: Prompt | str
     input: Any
     token_budget: int | None
+    budget: Budget | int | None
     tools: Sequence[ToolLike]
     settings: Mapping[str, Any] | None
     tokenizer: TokenizerLike | None
@@ -95,21 +106,23 @@ class _Asked:
         asked = as_model(model)
         chosen = _as_prompt(self.prompt, self.input)
         check_model(self.output, "generate: output")
+        check_size(self.max_steps, "max_steps")
+        wanted = chosen.output if self.output is None else self.output
+        check_defined(wanted, "generate: output")
         named = ModelName.parse(asked.name)
         made = await chosen.resolve(
             self.input,
             provider=named.provider,
             model_id=named.model,
             token_budget=self.token_budget,
+            budget=Composer.of(asked, budget=self.budget).budget,
             tokenizer=self.tokenizer,
             settings=self.settings,
             tools=self.tools,
         )
-        if not made.messages:
-            raise InvalidInput("the prompt is empty for this input: there is nothing to send")
+        _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
         if isinstance(self.prompt, str) and self.token_budget is not None:
             _check_size(self.prompt, made.composer.within(self.token_budget))
-        wanted = chosen.output if self.output is None else self.output
         attempt = _attempts(asked, made, wanted, self.max_steps, streaming=streaming)
         async with aclosing(answered(attempt, wanted)) as events:
             async for event in events:
@@ -155,6 +168,27 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
     if input is not None:
         raise InvalidInput("a plain text takes no input; define a prompt() that declares it")
     return make_prompt(prompt=prompt)
+
+
+def _refuse_blank(made: Resolution, what: str) -> None:
+    """Refuse a prompt that says nothing, or whose user does."""
+    if not any(map(_says_something, made.messages)):
+        raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
+    if made.prompt is not None and not made.prompt.strip():
+        raise InvalidInput(
+            f"{what}: the prompt text is blank for this input; give the user something to say, "
+            "or leave prompt= out"
+        )
+    said = [each for each in made.gathered.messages if each.role == "user"]
+    if said and not _says_something(said[-1]):
+        raise InvalidInput(f"{what}: the last message of the user is blank; leave it out")
+
+
+def _says_something(message: Message) -> bool:
+    """Say whether there is more in a message than white space."""
+    parts = message.content if isinstance(message.content, tuple) else ()
+    other = any(not isinstance(part, Text) for part in parts)
+    return bool(message.text.strip() or other or message.tool_calls or message.attachments)
 
 
 def _check_size(text: str, composer: Composer) -> None:

@@ -36,6 +36,7 @@ from liquid.exceptions import FilterError, LiquidError, ResourceLimitError, Unde
 from liquid.utils import ReadOnlyChainMap
 from pydantic import BaseModel
 
+from muntin.core.checks import has_surrogates
 from muntin.core.tags.tree import normalize_tag_name
 from muntin.errors import PromptFileError
 
@@ -95,10 +96,17 @@ class Sandbox(Environment):
             template.render_with_context(context, output)
         except LiquidError as error:
             raise self.located(error, file, line) from error
+        except RecursionError as error:
+            reason = "a value is nested too deeply to be written, or holds itself"
+            raise PromptFileError(str(file), line, reason) from error
         except Exception as error:  # what a caller's own objects raise when they are read
             reason = f"{type(error).__name__}: {error}"
             raise PromptFileError(str(file), line, reason) from error
-        return output.getvalue()
+        text = output.getvalue()
+        if has_surrogates(text):  # of a value: the file itself is UTF-8
+            reason = "a value has a lone surrogate, which no provider can carry; clean it first"
+            raise PromptFileError(str(file), line, reason)
+        return text
 
     def located(self, error: LiquidError, file: Path, line: int) -> PromptFileError:
         """Say in which file, on which line and why a template failed."""

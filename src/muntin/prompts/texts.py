@@ -7,12 +7,24 @@ counted and nothing is planned here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike
-from muntin.calls import arity, call, note, refuse_awaitable, together
+from muntin.calls import (
+    TIMEOUT,
+    arity,
+    call,
+    call_async,
+    is_async,
+    note,
+    refuse_awaitable,
+    sync_twin,
+    together,
+)
 from muntin.core.checks import check_text
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import INPUT, SYSTEM, Group
@@ -37,9 +49,25 @@ if TYPE_CHECKING:
     from muntin.prompts.definition import Prompt
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 # The parts of a system text become one message.
 _SEPARATOR = "\n\n"
 SYSTEM_TEXT = Group("system", join=_SEPARATOR)
+
+# How many prompts may be resolved inside of each other, by their own resolvers.
+DEEPEST = 32
+# The prompts whose resolvers are at work around here; tasks and threads inherit it.
+_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = ContextVar(
+    "muntin_prompts_around", default=()
+)
+# Whether a sync twin asks. Then resolvers stay in the thread of the caller, as sync code expects:
+# a database connection of another thread has another transaction.
+_asked_by_twin: ContextVar[bool] = ContextVar("muntin_asked_by_twin", default=False)
+
+# How many characters of a value a reason quotes.
+MOST_SHOWN = 200
 
 # A context that was left out: its source, why in one word, and what exactly failed.
 Excluded: TypeAlias = tuple[str, str, str]
@@ -138,7 +166,9 @@ class _Walk:
         except TypeError:
             raise InvalidType(f"{what} returned {value!r}, which no case can be") from None
         if case is None:
-            detail = f"no case for {value!r} and no default"
+            shown = repr(value)
+            shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+            detail = f"no case for {shown} and no default"
             self.exclude(None, source, "condition_false", detail)
         else:
             self.all(case, f"{source}.")
@@ -174,7 +204,11 @@ class _Walk:
         """Ask a predicate."""
         answer = call(predicate, what, value, self.ctx)
         refuse_awaitable(answer, what)
-        return bool(answer)
+        try:
+            return bool(answer)
+        except Exception as error:  # of its own __bool__
+            note(error, what)
+            raise
 
 
 def _name(use: When, index: int, prefix: str) -> str:
@@ -199,13 +233,45 @@ def activate(
     return walk.active, list(walk.excluded.values())
 
 
+def prompt_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Do what `sync_twin` does, and keep resolvers in the thread of the caller."""
+    plain = sync_twin(method)
+
+    @wraps(plain)
+    def twin(*args: P.args, **kwargs: P.kwargs) -> T:
+        before = _asked_by_twin.set(True)
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            _asked_by_twin.reset(before)
+
+    return twin
+
+
 async def resolve_texts(
     prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any = None
 ) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
     """Return the parts of the system text in order, the text of the prompt, and its messages.
 
-    All resolvers are asked; the async ones are awaited together.
+    All resolvers run side by side, the sync ones in threads, unless a sync twin asks.
     """
+    around = _around.get()
+    if len(around) >= DEEPEST:
+        inner = [f"{name} ({', '.join(each.source for each in used)})" for name, used in around]
+        raise InvalidInput(
+            f"resolvers resolve prompts more than {DEEPEST} deep, at last "
+            f"{' → '.join(inner[-3:])}; a resolver must not need the prompt it belongs to"
+        )
+    before = _around.set((*around, (f"prompt {prompt.id!r}" if prompt.id else "a prompt", active)))
+    try:
+        return await _resolve_texts(prompt, own, active, ctx)
+    finally:
+        _around.reset(before)
+
+
+async def _resolve_texts(
+    prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any
+) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
     asked: list[tuple[str, Any]] = []
     try:
         for what, resolver in (
@@ -229,7 +295,7 @@ async def resolve_texts(
     return (
         tuple(parts),
         None if prompt.prompt is None else _text(said, "the prompt text"),
-        () if messages is None else _messages(messages, "the messages of the prompt"),
+        () if messages is None else as_messages(messages, "the messages of the prompt"),
     )
 
 
@@ -249,7 +315,13 @@ def _part(each: Active, answer: Any) -> SystemPart:
 
 
 def _ask(resolver: Any, what: str, value: Any, ctx: Any = None) -> Any:
-    return call(resolver, what, value, ctx) if callable(resolver) else resolver
+    if not callable(resolver):
+        return resolver
+    if _asked_by_twin.get():
+        return call(resolver, what, value, ctx)
+    # An async function can have a time-out of its own, and be cancelled; a sync one cannot.
+    seconds = None if is_async(resolver) else TIMEOUT
+    return call_async(resolver, what, value, ctx, timeout=seconds)
 
 
 def _ask_context(each: Active, ctx: Any) -> Any:
@@ -280,14 +352,16 @@ async def _later(text: Awaitable[Any], what: str) -> str:
         raise
 
 
-def _messages(value: Any, what: str) -> tuple[Message, ...]:
+def as_messages(value: Any, what: str) -> tuple[Message, ...]:
     """Return a list of messages, or any other sequence but a text, as messages."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
+    read: list[Message] = []
     try:
-        return tuple(as_message(each) for each in value)
+        read.extend(as_message(each) for each in value)
     except InvalidInput as error:
-        raise type(error)(f"{what}: {error}") from error
+        raise type(error)(f"{what}[{len(read)}]: {error}") from error
+    return tuple(read)
 
 
 def _text(value: Any, what: str) -> str:

@@ -166,7 +166,8 @@ def test_mappings_in_a_list_merge():
 def test_any_other_value_is_a_type_error_with_its_path(value):
     message = re.escape(
         f"context key 'memory.longTerm[1]' from 'rag': cannot render type {type(value).__name__}; "
-        "give text, a number, a bool, a date, a list, a mapping, a dataclass or None"
+        "give text, a number, a bool, a date, a list, a mapping, a dataclass, a Pydantic model "
+        "or None"
     )
     with pytest.raises(InvalidType, match=message):
         contribute("rag", {"memory": {"longTerm": ["x", value]}})

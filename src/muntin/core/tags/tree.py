@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from muntin.core.checks import check_size, check_text
@@ -129,7 +130,7 @@ class Contribution:
 
 
 def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contribution:
-    """Read an author's tree: a mapping, a dataclass, or a list of them that merge.
+    """Read an author's tree: a mapping, a dataclass, a model, or a list of them that merge.
 
     Names and values are checked at every depth, callables are noted as `calls`, and so are values
     of the types `lazy`. Later changes to the tree have no effect.
@@ -154,13 +155,13 @@ class _Leave(NamedTuple):
     value: object
 
 
-# The first type that fits decides. Foreign subclasses of str become plain text.
+# The first type that fits decides. Subclasses become plain text, whatever their own `__str__` says.
 _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Raw, lambda value: value),
     (str, str.__str__),
     (bool, lambda value: "true" if value else "false"),
-    (int, str),
-    (float, str),
+    (int, int.__repr__),
+    (float, float.__repr__),
     (date, lambda value: value.isoformat()),
 )
 
@@ -177,6 +178,8 @@ def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Itera
             yield item
         elif isinstance(item.value, lazy):
             yield Call(_path(item.where), item.value)
+        elif isinstance(item.value, Enum):
+            todo.append(_At(item.value.value, item.where))
         elif (parts := _parts(item, author)) is None:
             yield from _leaf(item, author)
         elif id(item.value) in inside:
@@ -188,15 +191,14 @@ def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Itera
 
 
 def _parts(at: _At, author: str) -> list[_At | Step] | None:
-    """Return what stands in a list, mapping or dataclass, and None for anything else."""
+    """Return what stands in a list or under the names of a value, and None for anything else."""
     value, where = at
-    if isinstance(value, list | tuple):
-        return [_At(part, _Where(where, f"[{i}]")) for i, part in enumerate(value)]
-    if isinstance(value, Mapping):
-        items = list(value.items())
-    elif is_dataclass(value) and not isinstance(value, type):
-        items = [(spec.name, getattr(value, spec.name)) for spec in fields(value)]
-    else:
+    items = fields_of(value)
+    if items is None:
+        if getattr(type(value), "__pydantic_root_model__", False):
+            return [_At(getattr(value, "root", None), where)]
+        if isinstance(value, list | tuple):
+            return [_At(part, _Where(where, f"[{i}]")) for i, part in enumerate(value)]
         return None
     parts: list[_At | Step] = []
     for key, part in items:
@@ -209,6 +211,28 @@ def _parts(at: _At, author: str) -> list[_At | Step] | None:
     return parts
 
 
+def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return the named parts of a mapping, a dataclass, a Pydantic model or a named tuple.
+
+    None if it is something else. Fields that a model excludes from its dumps are left out.
+    """
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, type):
+        return None
+    if is_dataclass(value):
+        return [(spec.name, getattr(value, spec.name)) for spec in fields(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))
+    # The core does without Pydantic, so a model is known by what it has.
+    declared = getattr(type(value), "model_fields", None)
+    if not isinstance(declared, Mapping) or getattr(value, "__pydantic_root_model__", False):
+        return None
+    shown = [name for name, info in declared.items() if not getattr(info, "exclude", None)]
+    extra = getattr(value, "model_extra", None) or {}
+    return [*((name, getattr(value, name)) for name in shown), *extra.items()]
+
+
 def _leaf(at: _At, author: str) -> Iterator[Step]:
     """Yield the text or call that a single value is; nothing for None and empty text."""
     value, where = at
@@ -216,13 +240,18 @@ def _leaf(at: _At, author: str) -> Iterator[Step]:
         return
     for kind, text_of in _TEXTS:
         if isinstance(value, kind):
-            if text := text_of(value):
+            try:
+                text = text_of(value)
+            except ValueError as error:  # an int of more digits than Python writes
+                raise InvalidInput(f"{_place(_path(where), author)}: {error}") from None
+            if text:
                 yield text
             return
     if not callable(value):
         raise InvalidType(
             f"{_place(_path(where), author)}: cannot render type {type(value).__name__}; give "
-            "text, a number, a bool, a date, a list, a mapping, a dataclass or None"
+            "text, a number, a bool, a date, a list, a mapping, a dataclass, a Pydantic model "
+            "or None"
         )
     yield Call(_path(where), value)
 

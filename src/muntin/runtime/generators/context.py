@@ -7,7 +7,7 @@ model step. How tags merge is `core.tags`' work, what a context says that of `pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from muntin.calls import arity, call_async, together
 from muntin.core.checks import check_text
 from muntin.core.message import ROLES, Message, system
 from muntin.core.planning.slot import CONTEXT
-from muntin.core.tags.tree import Contribution, contribute
+from muntin.core.tags.tree import Contribution, contribute, fields_of
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import Context, Match, When, as_mapping, target_of
 from muntin.prompts.definition import text_of
@@ -87,21 +87,21 @@ def _read(author: str, value: object, path: str) -> Iterable[Entry]:
     if isinstance(value, str):
         if value:
             yield str.__str__(check_text(value, _where(author, path)))
-    elif isinstance(value, list | tuple):
-        if path.count("[") >= DEEPEST:
-            raise InvalidInput(f"{_where(author, path)}: lists are nested more than {DEEPEST} deep")
-        for index, each in enumerate(value):
-            yield from _read(author, each, f"{path}[{index}]")
     elif isinstance(value, Message | Context | When | Match):
         yield value
     elif isinstance(value, Mapping) and "role" in value:
         yield _message(author, value, path)
-    elif isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
+    elif fields_of(value) is not None:
         given = contribute(author, value, CONTEXTS)
         for each in given.calls:
             if not isinstance(each.function, CONTEXTS):
                 arity(each.function, f"context key {each.path!r} from {author!r}")
         yield given
+    elif isinstance(value, list | tuple):
+        if path.count("[") >= DEEPEST:
+            raise InvalidInput(f"{_where(author, path)}: lists are nested more than {DEEPEST} deep")
+        for index, each in enumerate(value):
+            yield from _read(author, each, f"{path}[{index}]")
     elif callable(value):
         arity(value, _where(author, path))
         yield Deferred(path, value)

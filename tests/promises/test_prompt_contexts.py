@@ -1,0 +1,100 @@
+"""Contexts of a prompt go from the lowest priority until the rest fits; but one that cannot fit
+even alone beside the pinned ones goes first, and takes nobody with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin import App, config, context, generate, generator, prompt
+from muntin.testing import ScriptedModel
+
+EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
+
+
+def bot(sizes: dict[str, int], own: int = 3, **options: Any) -> Any:
+    """Return a prompt whose contexts are named after their letter and their priority: `a10`."""
+    uses = [
+        context(id=name, system=name[0] * size, priority=int(name[1:]))
+        for name, size in sizes.items()
+    ]
+    return prompt(use=uses, system="o" * own, **options)
+
+
+def look(made: Any, **options: Any) -> tuple[list[str], list[str]]:
+    """Return what was kept, and what was dropped in the order in which it went."""
+    shown = made.inspect_sync(tokenizer=len, **options)
+    kept = [part.source for part in shown.system.parts if part.status == "kept"][1:]
+    return (
+        [source.removeprefix("context:") for source in kept],
+        [each.source.removeprefix("context:") for each in shown.dropped_contexts],
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget", "kept", "dropped"),
+    [
+        # A document too large for the budget empties nothing.
+        ({"a10": 10, "b20": 10, "c90": 101}, 100, ["a10", "b20"], ["c90"]),
+        # Pinned text leaves too little room for it.
+        ({"a10": 10, "p100": 60, "c90": 40}, 100, ["a10", "p100"], ["c90"]),
+        # Two that are too large go by their priority, before all others.
+        ({"a10": 10, "b95": 200, "c90": 101}, 100, ["a10"], ["c90", "b95"]),
+        # One that fits alone takes those below it with it, as it always did.
+        ({"a10": 10, "b20": 10, "c90": 90}, 100, ["c90"], ["a10", "b20"]),
+        # It fits exactly: own 3, a blank line of 2, and 95.
+        ({"a10": 10, "c90": 95}, 100, ["c90"], ["a10"]),
+        ({"a10": 10, "c90": 96}, 100, ["a10"], ["c90"]),
+        # When the large one is gone, the rest goes by priority.
+        ({"a10": 60, "b20": 60, "c90": 101}, 100, ["b20"], ["c90", "a10"]),
+    ],
+)
+def test_what_cannot_fit_even_alone_goes_first(sizes, budget, kept, dropped):
+    assert look(bot(sizes), token_budget=budget) == (kept, dropped)
+    asked = bot(sizes, prompt="p" * 50)
+    assert look(asked, budget=budget + 50) == (kept, dropped)  # of the whole request
+
+
+async def by_generate(made: Any, model: ScriptedModel) -> None:
+    await generate(made, model=model)
+
+
+async def by_generator(made: Any, model: ScriptedModel) -> None:
+    await generator(model=model, prompt=made).run({}, app=App(), session="g")
+
+
+@pytest.mark.parametrize("door", [by_generate, by_generator])
+def test_the_model_is_sent_what_fits(door):
+    model = ScriptedModel(["yes"], budget=150)
+
+    async def main() -> None:
+        with config.local(tokenizer=len):
+            await door(bot({"a10": 10, "b20": 10, "c90": 101}, prompt="p" * 50), model)
+
+    asyncio.run(main())
+    sent = model.windows[0].openai()["messages"]
+    assert sent[0]["content"] == "ooo\n\n" + "a" * 10 + "\n\n" + "b" * 10
+    assert sent[1]["content"] == "p" * 50
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 40), st.sampled_from([10, 20, 50, 100])), max_size=8)
+
+
+@settings(max_examples=EXAMPLES)
+@given(SIZES, st.integers(1, 80))
+def test_the_window_is_that_of_the_prompt_without_what_is_too_large(sizes, budget):
+    named = {f"{chr(97 + n)}{priority}": size for n, (size, priority) in enumerate(sizes)}
+    pinned = [size for name, size in named.items() if name.endswith("100")]
+    room = budget - 3 - sum(size + 2 for size in pinned)
+    large = {name for name, size in named.items() if size + 2 > room and not name.endswith("100")}
+    whole = look(bot(named), token_budget=budget)
+    rest = {name: size for name, size in named.items() if name not in large}
+    alone = look(bot(rest), token_budget=budget)
+    assert whole[0] == alone[0]
+    assert set(whole[1][: len(large)]) == large
+    assert whole[1][len(large) :] == alone[1]
