@@ -21,6 +21,7 @@ from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, T
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
+from muntin.errors import NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
@@ -241,7 +242,10 @@ class Asked:
         """Say whether a message is part of the input: by its position, without one by its text."""
         if role_of(message) != "user":
             return False
-        each = as_message(message)
+        try:
+            each = as_message(message)
+        except NeedsConversation:  # it means several, of tools too: no input does
+            return False
         if each.at is not None:
             return each.at in self.positions
         return any(each.text == mine.text for mine in self.messages)

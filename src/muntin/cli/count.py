@@ -11,7 +11,8 @@ import typer
 from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
 from muntin.core.counting.counter import Counter, Tokenizer
 from muntin.core.counting.exact import hf_tokenizer
-from muntin.core.message import Message, as_message
+from muntin.core.forms import joins_others, messages_from
+from muntin.core.message import Message
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
 from muntin.providers.names import context_window
@@ -125,27 +126,23 @@ def _is_export(values: list[Any]) -> bool:
 def _is_chat(value: object) -> bool:
     """Say whether a value is a message, a list of them, or has one under `messages`."""
     if isinstance(value, dict):
-        return "role" in value or _is_chat(value.get("messages"))
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(each, dict) and "role" in each for each in value)
-    )
+        return _is_message(value) or _is_chat(value.get("messages"))
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, dict) and ("role" in value or "parts" in value or joins_others(value))
 
 
 def _messages(values: list[Any]) -> Iterator[Message]:
     if _is_export(values):
         yield from _exported(values)
         return
-    number = 0
+    found: list[Any] = []
     for value in values:
-        found = value.get("messages", value) if isinstance(value, dict) else value
-        for each in [found] if isinstance(found, dict) else found:
-            number += 1
-            try:
-                yield as_message(each)
-            except InvalidInput as error:
-                raise InvalidInput(f"message {number}: {error}") from error
+        given = value.get("messages", value) if isinstance(value, dict) else value
+        found += [given] if isinstance(given, dict) else given
+    yield from messages_from(found, first=1)
 
 
 def _exported(values: Iterable[Any]) -> Iterator[Message]:

@@ -14,7 +14,8 @@ from muntin.calls import sync_twin
 from muntin.composer import Composer
 from muntin.core.checks import check_optional_text, check_size, check_text
 from muntin.core.counting.counter import TokenizerLike
-from muntin.core.message import Message, as_message, user
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
@@ -143,7 +144,7 @@ class Resolution:
         """
         if not messages:
             return self.window
-        run = [as_message(each) for each in messages]
+        run = messages_from(messages)
         return _compose(self.composer, self.gathered, self.token_budget, run)
 
 

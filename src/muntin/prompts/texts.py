@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from muntin.agent.tools import ToolLike
 from muntin.calls import arity, call, note, refuse_awaitable, together
 from muntin.core.checks import check_text
-from muntin.core.message import Message, as_message
+from muntin.core.forms import messages_from
+from muntin.core.message import Message
 from muntin.core.planning.slot import INPUT, SYSTEM, Group
 from muntin.core.planning.slots import Slots
 from muntin.core.report import Status
@@ -285,7 +286,7 @@ def _messages(value: Any, what: str) -> tuple[Message, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
     try:
-        return tuple(as_message(each) for each in value)
+        return tuple(messages_from(value))
     except InvalidInput as error:
         raise type(error)(f"{what}: {error}") from error
 

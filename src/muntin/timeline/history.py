@@ -11,7 +11,8 @@ from itertools import islice
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
-from muntin.core.message import Message, Role, as_message, opens_turn
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, Role, opens_turn
 from muntin.core.parts import File
 from muntin.core.planning.groups import link
 from muntin.core.planning.read import read
@@ -67,7 +68,8 @@ class History:
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
-        self._messages: tuple[MessageLike, ...] = tuple(messages)
+        # Read at once: what the caller does with its dicts afterwards is not seen here.
+        self._messages = tuple(messages_from(messages, where="history, message {}"))
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:
@@ -88,8 +90,7 @@ class History:
         return self._last("assistant")
 
     def _last(self, role: Role) -> Message | None:
-        newest_first = map(self._message, reversed(range(len(self))))
-        return next((message for message in newest_first if message.role == role), None)
+        return next((each for each in reversed(self._messages) if each.role == role), None)
 
     def range(self, from_end: int, to_end: int) -> list[Message]:
         """Return the messages between two distances from the end, oldest first.
@@ -122,11 +123,7 @@ class History:
         check_size(max_tokens, "max_tokens")
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
-        try:
-            found = read(past, max_tokens, self._counter, leading=False)
-        except InvalidInput:
-            self._slice(0, size)  # tells the same of the message, without a slot no one made
-            raise
+        found = read(past, max_tokens, self._counter, leading=False)
         (found,) = link([found], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
         members = {
@@ -178,13 +175,7 @@ class History:
         return "\n".join(lines)
 
     def _slice(self, start: int, end: int) -> list[Message]:
-        return [self._message(index) for index in range(start, end)]
-
-    def _message(self, index: int) -> Message:
-        try:
-            return as_message(self._messages[index])
-        except InvalidInput as error:
-            raise type(error)(f"history, message {index}: {error}") from error
+        return list(self._messages[start:end])
 
     def turns(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each turn, the newest first.

@@ -5,15 +5,17 @@ Counts, windows and projection for every store; what is kept is the store's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from itertools import groupby
+from typing import Any, TypeAlias, cast
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
 from muntin.errors import MuntinError, StoreError
@@ -28,6 +30,15 @@ from muntin.timeline.views import DEFAULT_WINDOW, Items, Limit
 
 # What can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
+
+
+def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
+    """Yield drafts as they are and all else as Messages: one of another maker's may be several."""
+    for drafted, group in groupby(items, lambda item: isinstance(item, Draft)):
+        found = list(group)
+        yield from cast("list[Draft]", found) if drafted else messages_from(found)
+
+
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
 
@@ -92,12 +103,11 @@ class Session:
         """
         drafts: list[Draft] = []
         asked = False
-        for item in items:
-            if isinstance(item, Draft):
-                drafts.append(self.draft(item))
+        for message in _spoken_and_drafts(items):
+            if isinstance(message, Draft):
+                drafts.append(self.draft(message))
                 asked = False
                 continue
-            message = as_message(item)
             asks = message.role == "user"
             opens: Opens | None = "turn" if asks and not asked else None
             drafts.append(self._spoken(message, opens, "completed"))
@@ -251,7 +261,7 @@ class OpenTurn:
         """Append to the turn in one transaction, and return the items when they are durable."""
         if self.over:
             raise MuntinError("the turn is over; begin another: with session.turn()")
-        drafts = [self.session.draft(item) for item in items]
+        drafts = [self.session.draft(item) for item in _spoken_and_drafts(items)]
         return self.write(drafts)
 
     def write(self, drafts: list[Draft]) -> list[Item]:
