@@ -186,7 +186,7 @@ class Prompt:
             input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
         composer = Composer.of(
-            None if provider is None else f"{provider}/{model_id or ''}",
+            str(ModelName(provider, model_id or "")) or None,
             budget=0,  # each window has the room that its texts need
             tokenizer=tokenizer,
             tools=gathered.tools,
@@ -393,9 +393,8 @@ def choose(
     entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
 ) -> tuple[str, Adaptation]:
     """Return the one entry that applies: the provider's, the model's route, or `*`."""
-    route = ModelName.parse(model_id).provider if model_id else None
-    for key in (provider, route, "*"):
-        if key is not None and key in entries:
+    for key in (*ModelName(provider, model_id or "").adaptations, "*"):
+        if key in entries:
             return key, entries[key]
     return "", Adaptation()
 
