@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Text
 from muntin.core.planning.frontier import Frontier
@@ -53,6 +53,7 @@ class Composer:
         *,
         budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
@@ -72,7 +73,7 @@ class Composer:
         return cls(
             name,
             profile,
-            counter_for(profile, tokenizer),
+            counter_for(profile, tokenizer, attachment_tokens),
             Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
             tuple(tool_schema(tool) for tool in tools),

@@ -41,6 +41,10 @@ def count(
         str | None,
         typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
     ] = None,
+    attachment_tokens: Annotated[
+        list[str] | None,
+        typer.Option(help="What an attachment of a kind costs, such as image=1000."),
+    ] = None,
     text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -49,7 +53,7 @@ def count(
     A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
     `muntin sessions`; anything else is a text.
     """
-    counter = _counter(model, tokenizer)
+    counter = _counter(model, tokenizer, _sizes(attachment_tokens or ()))
     window = _window(model)
     counts: list[Count] = []
     broken = False
@@ -69,12 +73,25 @@ def count(
         raise typer.Exit(2)
 
 
-def _counter(model: str | None, tokenizer: str | None) -> Counter:
+def _sizes(given: Iterable[str]) -> dict[str, int] | None:
+    """Read `image=1000`."""
+    found: dict[str, int] = {}
+    for each in given:
+        kind, equals, tokens = each.partition("=")
+        if not equals or not tokens.isdecimal() or len(tokens) > 9:
+            raise InvalidInput(
+                f"--attachment-tokens {each!r}: write a kind and a number, image=1000"
+            )
+        found[kind] = int(tokens)
+    return found or None
+
+
+def _counter(model: str | None, tokenizer: str | None, sizes: dict[str, int] | None) -> Counter:
     profile = None if model is None else Profile.for_model(model)
     chosen: Tokenizer | str | None = tokenizer
     if tokenizer is not None and tokenizer.endswith(".json"):
         chosen = hf_tokenizer(tokenizer)
-    return Counter.of(profile, tokenizer=chosen)
+    return Counter.of(profile, tokenizer=chosen, attachment_tokens=sizes)
 
 
 def _window(model: str | None) -> int | None:

@@ -13,7 +13,7 @@ from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.calls import sync_twin
 from muntin.composer import Composer
 from muntin.core.checks import check_optional_text, check_size, check_text
-from muntin.core.counting.counter import TokenizerLike
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
@@ -172,6 +172,7 @@ class Prompt:
         model_id: str | None = None,
         token_budget: int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
         ctx: Any = None,
@@ -189,6 +190,7 @@ class Prompt:
             str(ModelName(provider, model_id or "")) or None,
             budget=0,  # each window has the room that its texts need
             tokenizer=tokenizer,
+            attachment_tokens=attachment_tokens,
             tools=gathered.tools,
             # Only where a context says so: one call may well be the last.
             caching=any(part.breakpoint for part in gathered.parts),
@@ -214,6 +216,7 @@ class Prompt:
         model_id: str | None = None,
         token_budget: int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
@@ -224,6 +227,7 @@ class Prompt:
             model_id=model_id,
             token_budget=token_budget,
             tokenizer=tokenizer,
+            attachment_tokens=attachment_tokens,
             settings=settings,
             tools=tools,
         )
@@ -285,6 +289,8 @@ def prompt(
         check_resolver(messages, f"{what}: messages")
     elif messages is not None and not isinstance(messages, list | tuple):
         raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+    elif messages is not None:  # read now: what becomes of the caller's dicts is not seen here
+        messages = tuple(messages_from(messages, where=f"{what}: message {{}}"))
     check_resolver(system, f"{what}: system")
     check_resolver(prompt, f"{what}: prompt")
     check_model(input, f"{what}: input")
@@ -296,7 +302,7 @@ def prompt(
         id=id,
         system=system,
         prompt=prompt,
-        messages=tuple(messages) if isinstance(messages, list) else messages,
+        messages=messages,
         use=uses,
         input=input,
         output=output,

@@ -16,7 +16,7 @@ from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.calls import sync_twin
 from muntin.composer import Composer
-from muntin.core.counting.counter import TokenizerLike
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
@@ -39,6 +39,7 @@ async def generate(
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
+    attachment_tokens: AttachmentTokens | None = None,
     output: type[BaseModel] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Reply:
@@ -51,7 +52,8 @@ async def generate(
 
     `BudgetExceeded` is raised before anything is sent.
     """
-    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    counting = tokenizer, attachment_tokens
+    asked = _Asked(prompt, input, token_budget, tools, settings, *counting, output, max_steps)
     return await last_reply(asked.events(model, streaming=False))
 
 
@@ -67,6 +69,7 @@ def stream_generate(
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
+    attachment_tokens: AttachmentTokens | None = None,
     output: type[BaseModel] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> AsyncIterator[Event]:
@@ -74,7 +77,8 @@ def stream_generate(
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
-    asked = _Asked(prompt, input, token_budget, tools, settings, tokenizer, output, max_steps)
+    counting = tokenizer, attachment_tokens
+    asked = _Asked(prompt, input, token_budget, tools, settings, *counting, output, max_steps)
     return asked.events(model, streaming=True)
 
 
@@ -88,6 +92,7 @@ class _Asked:
     tools: Sequence[ToolLike]
     settings: Mapping[str, Any] | None
     tokenizer: TokenizerLike | None
+    attachment_tokens: AttachmentTokens | None
     output: type[BaseModel] | None
     max_steps: int
 
@@ -102,6 +107,7 @@ class _Asked:
             model_id=named.model,
             token_budget=self.token_budget,
             tokenizer=self.tokenizer,
+            attachment_tokens=self.attachment_tokens,
             settings=self.settings,
             tools=self.tools,
         )

@@ -12,7 +12,12 @@ from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_size
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import (
+    AttachmentTokens,
+    Counter,
+    TokenizerLike,
+    check_attachment_tokens,
+)
 from muntin.core.message import user
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput
@@ -46,6 +51,7 @@ class App:
         assets: Assets | str | None = None,
         trimming: Trimming | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
     ) -> None:
         self.model = None if model is None else as_model(model)
@@ -53,12 +59,14 @@ class App:
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
         self.trimming = trimming
         self.tokenizer = tokenizer
+        check_attachment_tokens(attachment_tokens)
+        self.attachment_tokens = attachment_tokens
         self.keep_reports = check_size(keep_reports, "keep_reports")
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
-        # The Composer of the app's own model, and the tokenizer it was made for.
-        self._composer: tuple[TokenizerLike | None, Composer] | None = None
+        # The Composer of the app's own model, and what it was made to count with.
+        self._composer: tuple[Any, Any, Composer] | None = None
         self._wakes = Wakes(self)
 
     async def __aenter__(self) -> App:
@@ -97,9 +105,11 @@ class App:
     def own_composer(self) -> Composer:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
         tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
-        if self._composer is None or self._composer[0] is not tokenizer:
-            self._composer = (tokenizer, self.composer(self.model))
-        return self._composer[1]
+        files = self.attachment_tokens or defaults().attachment_tokens
+        known = self._composer
+        if known is None or known[0] is not tokenizer or known[1] is not files:
+            known = self._composer = (tokenizer, files, self.composer(self.model))
+        return known[2]
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant, the app's own if none is named."""
@@ -123,6 +133,7 @@ class App:
             model,
             budget=self.budget if budget is None else budget,
             tokenizer=self.tokenizer,
+            attachment_tokens=self.attachment_tokens,
             trimming=self.trimming if trimming is None else trimming,
             tools=tools,
             caching=caching,

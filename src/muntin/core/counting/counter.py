@@ -209,7 +209,7 @@ class Counter:
         self.overhead = getattr(self.tokenizer, "message_overhead", 0)
         if type(self.overhead) is not int or self.overhead < 0:
             check_size(self.overhead, f"message_overhead of tokenizer {self.name!r}")
-        self._attachment_tokens = _check_attachment_tokens(attachment_tokens)
+        self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
         # Under which counts may be kept for later: all that they depend on, of messages of text
@@ -436,9 +436,10 @@ def file_hint(name: str) -> str:
     return f"File: {name}"
 
 
-def _check_attachment_tokens(
+def check_attachment_tokens(
     given: AttachmentTokens | None,
 ) -> Mapping[str, int] | Callable[[Attachment], int]:
+    """Return what overrides the formulas for attachments, checked: by modality, or a function."""
     if given is None:
         return {}
     if callable(given):

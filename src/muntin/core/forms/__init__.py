@@ -79,7 +79,8 @@ def _read(
         except InvalidInput as error:
             if where is None:
                 raise
-            raise type(error)(f"{where.format(number)}: {error}") from error
+            place = where.replace("{}", str(number))
+            raise type(error)(f"{place}: {error}") from error
     return reader.end()
 
 
