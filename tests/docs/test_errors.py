@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from muntin import App, Slots, ToolCall, assistant, errors, generate_sync, prompt_file
+from muntin import App, Message, Slots, ToolCall, assistant, errors, generate_sync, prompt_file
 from muntin.core.counting.exact import hf_tokenizer
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
@@ -115,6 +115,15 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "MuntinError": wrong_door,
     "InvalidInput": lambda: slots(max_ratio=3),
     "InvalidType": lambda: Slots("many"),  # type: ignore[arg-type]
+    "NeedsConversation": lambda: Message.from_dict(
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"},
+                {"type": "text", "text": "And tomorrow?"},
+            ],
+        }
+    ),
     "UnknownModel": lambda: as_model("mistral/large"),
     "PromptFileError": broken_file,
     "TokenizerError": lambda: slots(tokenizer=lambda text: -1).render(),

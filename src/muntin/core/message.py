@@ -121,7 +121,8 @@ class Message:
             content = data.get("content")
             if type(content) is str:  # most messages: nothing else is in them
                 return cls(cast("Role", data["role"]), content)
-        data = as_plain(data)
+        if data.__class__ is not dict:
+            data = as_plain(data)
         if not _is_openai_style(data):
             from muntin.core.forms import one_message  # it makes Messages
 
@@ -177,7 +178,8 @@ def _is_openai_style(data: object) -> bool:
         return False
     # Anthropic's blocks for a call and for a result.
     for part in content if isinstance(content, list | tuple) else ():
-        kind = part.get("type") if isinstance(part, Mapping) else getattr(part, "type", None)
+        told = part.__class__ is dict or isinstance(part, Mapping)
+        kind = part.get("type") if told else getattr(part, "type", None)
         if kind in ("tool_use", "tool_result"):
             return False
     return True

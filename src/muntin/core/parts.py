@@ -186,7 +186,8 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     """Read one OpenAI- or Anthropic-style content part; unknown types become `Other`."""
     if isinstance(data, PARTS):
         return data
-    data = as_plain(data)
+    if data.__class__ is not dict:
+        data = as_plain(data)
     if not isinstance(data, Mapping):
         raise InvalidType(f"a content part must be a mapping, not {type(data).__name__}: {data!r}")
     rest = dict(data)  # the part itself copies what is left of it
@@ -261,7 +262,8 @@ def call_from_dict(data: object) -> ToolCall:
     """Read one OpenAI-style tool call."""
     if isinstance(data, ToolCall):
         return data
-    data = as_plain(data)
+    if data.__class__ is not dict:
+        data = as_plain(data)
     if not isinstance(data, Mapping):
         raise InvalidType(f"a tool call must be a ToolCall or a dict, not {data!r}")
     rest = dict(data)

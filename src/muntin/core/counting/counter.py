@@ -425,10 +425,8 @@ class Counter:
 
 def _told(message: Message) -> str:
     """Say which message it is, for an error."""
-    text = message.text
-    begins = f" that begins {text[:40]!r}" if text else ""
     at = "" if message.at is None else f" at {message.at:g}"
-    return f"a message of role {message.role!r}{at}{begins}"
+    return f"a message of role {message.role!r}{at}"
 
 
 def file_hint(name: str) -> str:

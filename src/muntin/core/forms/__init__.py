@@ -101,6 +101,9 @@ class _Reader:
         if isinstance(item, Message):
             self._put([item])
             return
+        if isinstance(item, dict) and len(item) == 2 and item.get("content").__class__ is str:
+            self._put([Message.from_dict(item)])  # most messages: nothing else is in them
+            return
         data = as_plain(item)
         if not isinstance(data, Mapping):
             raise InvalidType(f"a message must be a Message or a dict, not {type(item).__name__}")
