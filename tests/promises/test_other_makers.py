@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
+from math import nan
 from typing import Any
 
 import pytest
@@ -287,6 +288,16 @@ def test_one_that_means_several_is_refused_alone_and_says_what_to_use() -> None:
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "needs 'call_id'"),
         ({"choices": []}, "0 choices"),
         ({"text": "hi"}, r"needs a 'role'; its keys are \['text'\]"),
+        ({"role": "assistant", "content": [{"type": "text"}], "stop_reason": "x"}, "lacks 'text'"),
+        ({"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"x": nan}}}]}, "nan"),
+        ({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": 5}}]}, "dict"),
+        ({"role": ["x"], "parts": []}, "cannot be read as a message"),
+        ({"type": ["x"]}, "cannot be read as a message|needs a 'role'"),
+        ({"type": "message", "role": "assistant", "content": 5}, "cannot be read as a message"),
+        ({"type": "message", "role": "assistant", "content": [5]}, "cannot be read as a message"),
+        ({"type": "reasoning", "id": "r", "summary": [{"a": 1}]}, "lacks 'text'"),
+        ({"candidates": ["x"]}, "cannot be read as a message"),
+        ({"candidates": [{"content": None}]}, "not NoneType"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(given: Any, named: str) -> None:

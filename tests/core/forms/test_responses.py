@@ -21,7 +21,7 @@ def test_a_message_of_the_user_keeps_the_id_of_its_item() -> None:
 
 
 def test_parts_of_its_own_spelling_are_texts_images_and_files() -> None:
-    parts = [
+    parts: list[dict[str, str | list[str]]] = [
         {"type": "input_text", "text": "a"},
         {"type": "output_text", "text": "b", "annotations": []},
         {"type": "input_image", "image_url": "u", "detail": "low"},

@@ -62,7 +62,7 @@ def one_message(data: object) -> Message:
 def joins_others(item: object) -> bool:
     """Say whether an item of a list is read together with those beside it."""
     kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
-    return kind is not None and kind in responses.OUTPUTS
+    return isinstance(kind, str) and kind in responses.OUTPUTS
 
 
 def _is_object(value: object) -> bool:
@@ -73,15 +73,20 @@ def _read(
     items: Sequence[object], *, alone: bool = False, where: str | None = None, first: int = 0
 ) -> list[Message]:
     reader = _Reader(alone)
-    for number, item in enumerate(items, first):
-        try:
+    number = first
+    try:
+        for item in items:
             reader.take(item)
-        except InvalidInput as error:
-            if where is None:
-                raise
-            place = where.replace("{}", str(number))
-            raise type(error)(f"{place}: {error}") from error
-    return reader.end()
+            number += 1
+        return reader.end()
+    except InvalidInput as error:
+        if where is None:
+            raise
+        raise type(error)(f"{where.replace('{}', str(number))}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        place = "" if where is None else f"{where.replace('{}', str(number))}: "
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise InvalidInput(f"{place}this cannot be read as a message: {why}") from error
 
 
 class _Reader:

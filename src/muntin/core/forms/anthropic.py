@@ -54,7 +54,7 @@ def is_message_block(block: object) -> bool:
 
 def is_response(data: Mapping[str, Any]) -> bool:
     """Say whether this is a whole response of Anthropic's."""
-    return "stop_reason" in data and "content" in data
+    return "stop_reason" in data and isinstance(data.get("content"), list | tuple)
 
 
 def read(data: Mapping[str, Any]) -> list[Message]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.checks import digest
+from muntin.core.checks import copy_json, digest
 from muntin.core.message import Message
 from muntin.core.parts import (
     Other,
@@ -189,7 +189,8 @@ def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
     name = call.get("name") if isinstance(call, Mapping) else None
     if not isinstance(name, str):
         raise InvalidInput(f"a function call needs a 'name': {part['function_call']!r}")
-    arguments = compact_json(as_json(call.get("args") or {}))
+    given = as_json(call.get("args") or {})
+    arguments = compact_json(copy_json(given, f"the arguments of function call {name!r}"))
     extra = _beside(rest)
     call_id = call.get("id")
     if call_id is None:
@@ -206,7 +207,9 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
     rest = {_snake(key): value for key, value in given.items() if value is not None}
     call_id = rest.pop("id", None)
     del rest["name"]
-    response = as_json(rest.pop("response", {}))
+    response = copy_json(as_json(rest.pop("response", {})), f"the response of {name!r}")
+    if not isinstance(response, Mapping):
+        raise InvalidType(f"the response of {name!r} must be a dict, not {response!r}")
     extra = _beside({k: v for k, v in part.items() if k != "function_response"})
     if rest:
         extra["function_response"] = as_json(rest)
