@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muntin.core import tool as tool
     from muntin.core import user as user
     from muntin.core.counting import Tokenizer as Tokenizer
+    from muntin.core.forms import messages_from as messages_from
     from muntin.core.planning import Breakpoint as Breakpoint
     from muntin.core.planning import Cut as Cut
     from muntin.core.planning import Exact as Exact
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from muntin.errors import InvalidInput as InvalidInput
     from muntin.errors import MissingExtra as MissingExtra
     from muntin.errors import MuntinError as MuntinError
+    from muntin.errors import NeedsConversation as NeedsConversation
     from muntin.errors import OutputInvalid as OutputInvalid
     from muntin.errors import PromptFileError as PromptFileError
     from muntin.errors import StepLimit as StepLimit
@@ -84,6 +86,7 @@ _HOMES = {
         "assistant system tool user"
     ),
     "muntin.core.counting": "Tokenizer",
+    "muntin.core.forms": "messages_from",
     "muntin.core.planning": "Cut Exact Group Slots Stepped Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
@@ -100,7 +103,7 @@ _MORE = {
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
         "validate_tag_name xml_tag"
     ),
-    "muntin.errors": "MissingExtra PromptFileError TokenizerError UnknownModel",
+    "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",
 }

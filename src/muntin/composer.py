@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Text
 from muntin.core.planning.frontier import Frontier
@@ -21,6 +21,7 @@ from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, T
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
+from muntin.errors import NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
@@ -52,6 +53,7 @@ class Composer:
         *,
         budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
@@ -71,7 +73,7 @@ class Composer:
         return cls(
             name,
             profile,
-            counter_for(profile, tokenizer),
+            counter_for(profile, tokenizer, attachment_tokens),
             Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
             tuple(tool_schema(tool) for tool in tools),
@@ -241,7 +243,10 @@ class Asked:
         """Say whether a message is part of the input: by its position, without one by its text."""
         if role_of(message) != "user":
             return False
-        each = as_message(message)
+        try:
+            each = as_message(message)
+        except NeedsConversation:  # it means several, of tools too: no input does
+            return False
         if each.at is not None:
             return each.at in self.positions
         return any(each.text == mine.text for mine in self.messages)

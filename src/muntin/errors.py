@@ -79,6 +79,13 @@ class InvalidType(InvalidInput, TypeError):
     """A value handed to Muntin has the wrong type."""
 
 
+class NeedsConversation(InvalidInput):
+    """What was to be one message means several, or nothing without those before it.
+
+    `messages_from` reads it.
+    """
+
+
 class UnknownModel(InvalidInput):
     """No provider has this name, or nothing is known about this model."""
 
@@ -101,7 +108,12 @@ class PromptFileError(InvalidInput):
 
 
 class TokenizerError(MuntinError):
-    """A tokenizer raised, or returned something that is not a count."""
+    """A tokenizer raised, or returned something that is not a count.
+
+    `culprit` is the message that could not be counted, if it was one.
+    """
+
+    culprit: object = None
 
 
 class MissingExtra(MuntinError, ImportError):

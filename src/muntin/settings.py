@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from muntin.core.checks import check_text
-from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, as_tokenizer
+from muntin.core.counting.counter import (
+    AttachmentTokens,
+    Counter,
+    TokenizerLike,
+    as_tokenizer,
+    check_attachment_tokens,
+)
 from muntin.core.profile import Profile
 from muntin.errors import InvalidType, MuntinError
 from muntin.resolver_cache import ResolverCache
@@ -20,6 +26,7 @@ class Defaults:
     """What holds where a call says nothing."""
 
     tokenizer: TokenizerLike | None = None
+    attachment_tokens: AttachmentTokens | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     cache: ResolverCache = field(default_factory=ResolverCache)
 
@@ -61,21 +68,34 @@ def counter_for(
     attachment_tokens: AttachmentTokens | None = None,
 ) -> Counter:
     """Return how tokens are counted: by `tokenizer`, else by the one of `config(...)`, else
-    exactly where the model's vocabulary is known."""
-    chosen = defaults().tokenizer if tokenizer is None else tokenizer
-    return Counter.of(profile, tokenizer=chosen, attachment_tokens=attachment_tokens)
+    exactly where the model's vocabulary is known; attachments likewise, last by kind and size."""
+    set_here = defaults()
+    return Counter.of(
+        profile,
+        tokenizer=set_here.tokenizer if tokenizer is None else tokenizer,
+        attachment_tokens=attachment_tokens or set_here.attachment_tokens,
+    )
 
 
 def _given(
-    tokenizer: TokenizerLike | None, settings: Mapping[str, Any] | None, cache: ResolverCache | None
+    tokenizer: TokenizerLike | None,
+    settings: Mapping[str, Any] | None,
+    cache: ResolverCache | None,
+    attachment_tokens: AttachmentTokens | None,
 ) -> dict[str, Any]:
     """Check defaults, and return those that were given."""
     if tokenizer is not None:
         as_tokenizer(tokenizer)
+    check_attachment_tokens(attachment_tokens)
     check_settings(settings, "config")
     if cache is not None and not isinstance(cache, ResolverCache):
         raise InvalidType(f"config: cache must be a ResolverCache, not {cache!r}")
-    given = {"tokenizer": tokenizer, "settings": settings, "cache": cache}
+    given = {
+        "tokenizer": tokenizer,
+        "settings": settings,
+        "cache": cache,
+        "attachment_tokens": attachment_tokens,
+    }
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -91,8 +111,11 @@ class config:  # noqa: N801 - it reads as a function, and has a `with` block bes
         tokenizer: TokenizerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         cache: ResolverCache | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
     ) -> None:
-        _Process.defaults = replace(_Process.defaults, **_given(tokenizer, settings, cache))
+        _Process.defaults = replace(
+            _Process.defaults, **_given(tokenizer, settings, cache, attachment_tokens)
+        )
 
     @staticmethod
     @contextmanager
@@ -101,10 +124,11 @@ class config:  # noqa: N801 - it reads as a function, and has a `with` block bes
         tokenizer: TokenizerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         cache: ResolverCache | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
     ) -> Iterator[None]:
         """Set defaults for the current task and its children until the block ends."""
         before = _local.get()
-        _local.set(replace(defaults(), **_given(tokenizer, settings, cache)))
+        _local.set(replace(defaults(), **_given(tokenizer, settings, cache, attachment_tokens)))
         try:
             yield
         finally:

@@ -238,7 +238,7 @@ def nested(depth: int) -> list[Any]:
             ToolCall,
             "1",
             {"name": "f", "arguments": {"a": {1}}},
-            "arguments of tool call '1' cannot",
+            "arguments of tool call '1' of 'f' cannot",
         ),
         (Image, "u", {"detail": "weird"}, r"unknown Image\.detail 'weird'; use auto, low"),
         (Other, {"type": "x", "y": {1}}, {}, "type 'x' cannot be written as JSON: it holds a set"),

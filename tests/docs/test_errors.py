@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from muntin import (
     App,
+    Message,
     Slots,
     ToolCall,
     assistant,
@@ -160,6 +161,15 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "MuntinError": wrong_door,
     "InvalidInput": lambda: slots(max_ratio=3),
     "InvalidType": lambda: Slots("many"),  # type: ignore[arg-type]
+    "NeedsConversation": lambda: Message.from_dict(
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"},
+                {"type": "text", "text": "And tomorrow?"},
+            ],
+        }
+    ),
     "UnknownModel": lambda: as_model("mistral/large"),
     "PromptFileError": broken_file,
     "TokenizerError": lambda: slots(tokenizer=lambda text: -1).render(),

@@ -1,0 +1,1 @@
+"""What a window never does: one file a promise."""

@@ -24,7 +24,8 @@ from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import off_loop
 from muntin.core.checks import check_count
 from muntin.core.counting.counter import Counter, TokenizerLike
-from muntin.core.message import Message, as_message, tool
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
@@ -147,7 +148,7 @@ class Run:
         self._compose = compose
         self._tools = {tool_name(each): each for each in as_tools(tools, "agent")}
         self._record = record
-        self._messages = _in_call_order([as_message(each) for each in resume])
+        self._messages = _in_call_order(messages_from(resume))
         self._max_steps = max_steps
         self._settings = dict(settings or {})
         self._counter = counter or counter_for(Profile.of(self._model.name), tokenizer)

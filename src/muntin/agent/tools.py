@@ -23,6 +23,7 @@ from muntin.core.checks import (
     check_optional_text,
     check_seconds,
     check_size,
+    copy_json,
     replace_surrogates,
 )
 from muntin.core.counting.counter import Counter
@@ -88,7 +89,7 @@ def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
             raise InvalidInput(
                 f"{what}: tools[{places[name]}] and tools[{index}] both have the name {name!r}"
             )
-        tool_schema(tool)
+        copy_json(tool_schema(tool), f"{what}: tool {name!r}")
     return tuple(tools)
 
 
@@ -298,7 +299,7 @@ def _describe(name: str, parameters: Sequence[inspect.Parameter]) -> _Signature:
     # An argument that does not exist is the model's mistake, and it should hear of it.
     config = ConfigDict(alias_generator=names.__getitem__, extra="forbid")
     made = create_model(name, __config__=config, **fields)
-    schema: dict[str, Any] = made.model_json_schema()
+    schema: dict[str, Any] = copy_json(made.model_json_schema(), "the schema")
     schema.pop("title", None)
     schema.pop("additionalProperties", None)  # not every provider takes it
     by_position = {each.name for each in parameters if each.kind is each.POSITIONAL_ONLY}

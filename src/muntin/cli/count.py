@@ -11,7 +11,8 @@ import typer
 from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
 from muntin.core.counting.counter import Counter, Tokenizer
 from muntin.core.counting.exact import hf_tokenizer
-from muntin.core.message import Message, as_message
+from muntin.core.forms import joins_others, messages_from
+from muntin.core.message import Message
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
 from muntin.providers.names import context_window
@@ -40,6 +41,10 @@ def count(
         str | None,
         typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
     ] = None,
+    attachment_tokens: Annotated[
+        list[str] | None,
+        typer.Option(help="What an attachment of a kind costs, such as image=1000."),
+    ] = None,
     text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -48,7 +53,7 @@ def count(
     A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
     `muntin sessions`; anything else is a text.
     """
-    counter = _counter(model, tokenizer)
+    counter = _counter(model, tokenizer, _sizes(attachment_tokens or ()))
     window = _window(model)
     counts: list[Count] = []
     broken = False
@@ -68,12 +73,25 @@ def count(
         raise typer.Exit(2)
 
 
-def _counter(model: str | None, tokenizer: str | None) -> Counter:
+def _sizes(given: Iterable[str]) -> dict[str, int] | None:
+    """Read `image=1000`."""
+    found: dict[str, int] = {}
+    for each in given:
+        kind, equals, tokens = each.partition("=")
+        if not equals or not tokens.isdecimal() or len(tokens) > 9:
+            raise InvalidInput(
+                f"--attachment-tokens {each!r}: write a kind and a number, image=1000"
+            )
+        found[kind] = int(tokens)
+    return found or None
+
+
+def _counter(model: str | None, tokenizer: str | None, sizes: dict[str, int] | None) -> Counter:
     profile = None if model is None else Profile.for_model(model)
     chosen: Tokenizer | str | None = tokenizer
     if tokenizer is not None and tokenizer.endswith(".json"):
         chosen = hf_tokenizer(tokenizer)
-    return Counter.of(profile, tokenizer=chosen)
+    return Counter.of(profile, tokenizer=chosen, attachment_tokens=sizes)
 
 
 def _window(model: str | None) -> int | None:
@@ -125,27 +143,23 @@ def _is_export(values: list[Any]) -> bool:
 def _is_chat(value: object) -> bool:
     """Say whether a value is a message, a list of them, or has one under `messages`."""
     if isinstance(value, dict):
-        return "role" in value or _is_chat(value.get("messages"))
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(each, dict) and "role" in each for each in value)
-    )
+        return _is_message(value) or _is_chat(value.get("messages"))
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, dict) and ("role" in value or "parts" in value or joins_others(value))
 
 
 def _messages(values: list[Any]) -> Iterator[Message]:
     if _is_export(values):
         yield from _exported(values)
         return
-    number = 0
+    found: list[Any] = []
     for value in values:
-        found = value.get("messages", value) if isinstance(value, dict) else value
-        for each in [found] if isinstance(found, dict) else found:
-            number += 1
-            try:
-                yield as_message(each)
-            except InvalidInput as error:
-                raise InvalidInput(f"message {number}: {error}") from error
+        given = value.get("messages", value) if isinstance(value, dict) else value
+        found += [given] if isinstance(given, dict) else given
+    yield from messages_from(found, first=1)
 
 
 def _exported(values: Iterable[Any]) -> Iterator[Message]:

@@ -37,7 +37,7 @@ def check_size(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidType(f"{what} must be an int, not {value!r}")
     if value < 0:
-        raise InvalidInput(f"{what} must not be negative, got {value}")
+        raise InvalidInput(f"{what} must not be negative, got {shown(value)}")
     return value
 
 
@@ -87,11 +87,26 @@ def copy_json(value: object, what: str) -> Any:
         ) from None
 
 
+# Python writes no int of more than 4,300 digits (sys.set_int_max_str_digits), in bits.
+_LONGEST_INT = 14_284
+
+
+def shown(value: object) -> str:
+    """Return a value as errors show it; an int too long to be written out is only described."""
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
+        return "an int of more than 4,300 digits"
+    return repr(value)
+
+
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
 def _copy_json(value: object, what: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{what} cannot be written as JSON: it holds {value!r}")
     if value is None or isinstance(value, str | int | float):
+        if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
+            raise InvalidInput(
+                f"{what} cannot be written as JSON: it holds an int of more than 4,300 digits"
+            )
         return value
     if isinstance(value, Mapping):
         copied = {}

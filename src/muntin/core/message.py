@@ -20,6 +20,7 @@ from muntin.core.parts import (
     Part,
     Text,
     ToolCall,
+    as_plain,
     attachment_from_dict,
     attachment_to_dict,
     call_from_dict,
@@ -113,19 +114,19 @@ class Message:
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
         """Read an OpenAI-style dict; fields Muntin does not know ride along in `extra`.
 
-        A Pydantic model, such as the message an SDK returned, is read as the dict it dumps.
+        A message in the form of Anthropic, of Google or of the Responses API is read too, and so
+        is an SDK's object. One that means several messages is refused: `messages_from` reads it.
         """
         if type(data) is dict and len(data) == 2 and data.get("role") in ROLES:
             content = data.get("content")
             if type(content) is str:  # most messages: nothing else is in them
                 return cls(cast("Role", data["role"]), content)
-        if not isinstance(data, Mapping) and hasattr(data, "model_dump"):
-            data = data.model_dump(exclude_unset=True)
-        if not isinstance(data, Mapping):
-            raise InvalidType(f"a message must be a Message or a dict, not {type(data).__name__}")
-        if "role" not in data:
-            keys = sorted(map(str, data))
-            raise InvalidInput(f"a message dict needs a 'role'; its keys are {keys}")
+        if data.__class__ is not dict:
+            data = as_plain(data)
+        if not _is_openai_style(data):
+            from muntin.core.forms import one_message  # it makes Messages
+
+            return one_message(data)
         known = dict(data)
         role = known.pop("role")
         content = known.pop("content", None)
@@ -166,6 +167,24 @@ class Message:
         return data
 
 
+def _is_openai_style(data: object) -> bool:
+    """Say whether a value is a dict as Chat Completions writes messages."""
+    if not isinstance(data, Mapping) or "role" not in data or "parts" in data:
+        return False
+    content = data.get("content")
+    if content.__class__ is str or content is None:
+        return data.get("type") != "message"
+    if data.get("type") == "message" or "stop_reason" in data:
+        return False
+    # Anthropic's blocks for a call and for a result.
+    for part in content if isinstance(content, list | tuple) else ():
+        told = part.__class__ is dict or isinstance(part, Mapping)
+        kind = part.get("type") if told else getattr(part, "type", None)
+        if kind in ("tool_use", "tool_result"):
+            return False
+    return True
+
+
 MessageLike: TypeAlias = Message | Mapping[str, Any]
 
 
@@ -199,7 +218,11 @@ def role_of(item: MessageLike) -> Any:
     if item.__class__ is Message:
         return item.role
     role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
-    return "system" if role == "developer" else role
+    return _ROLES_ELSEWHERE.get(role, role) if isinstance(role, str) else role
+
+
+# OpenAI's newer word for system, and Google's for assistant.
+_ROLES_ELSEWHERE = {"developer": "system", "model": "assistant"}
 
 
 def at_of(item: MessageLike) -> float | None:

@@ -6,7 +6,7 @@ Frozen values that cannot be invalid, and how each is written in an OpenAI-style
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
@@ -122,8 +122,8 @@ class ToolCall:
             raise InvalidInput(f"ToolCall.name must not be empty (call {self.id!r})")
         arguments: object = self.arguments
         if isinstance(arguments, Mapping):
-            copied = copy_json(arguments, f"the arguments of tool call {self.id!r}")
-            object.__setattr__(self, "arguments", compact_json(copied))
+            what = f"the arguments of tool call {self.id!r} of {self.name!r}"
+            object.__setattr__(self, "arguments", compact_json(copy_json(arguments, what)))
         check_text(self.arguments, f"the arguments of tool call {self.id!r}")
         if self.extra is not None:
             object.__setattr__(self, "extra", copy_extra(self.extra, "ToolCall.extra"))
@@ -156,16 +156,46 @@ def compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
+def as_plain(value: Any) -> Any:
+    """Return an SDK's object (a Pydantic model) as the dict it dumps; anything else as it is."""
+    if isinstance(value, Mapping) or not hasattr(value, "model_dump"):
+        return value
+    return value.model_dump(by_alias=True, exclude_unset=True, warnings=False)
+
+
+def joined(parts: Sequence[Part]) -> str | tuple[Part, ...] | None:
+    """Return parts as a message's content: plain text as a str, nothing as None."""
+    if not parts:
+        return None
+    if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra:
+        return parts[0].text
+    return tuple(parts)
+
+
+def put_before(part: Part, call_id: str) -> Part:
+    """Note on a part that it stood directly before this call, behind an earlier one."""
+    if isinstance(part, Text):
+        return Text(part.text, extra={**(part.extra or {}), "before": call_id})
+    if isinstance(part, Reasoning):
+        extra = {**(part.extra or {}), "before": call_id}
+        return Reasoning(part.text, signature=part.signature, extra=extra)
+    return Other({**part.data, "before": call_id}) if isinstance(part, Other) else part
+
+
 def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     """Read one OpenAI- or Anthropic-style content part; unknown types become `Other`."""
     if isinstance(data, PARTS):
         return data
+    if data.__class__ is not dict:
+        data = as_plain(data)
     if not isinstance(data, Mapping):
         raise InvalidType(f"a content part must be a mapping, not {type(data).__name__}: {data!r}")
     rest = dict(data)  # the part itself copies what is left of it
     kind = rest.pop("type", None)
     if kind == "text" and isinstance(rest.get("text"), str):
         return Text(rest.pop("text"), extra=rest or None)
+    if kind in _RESPONSES_PARTS:
+        return _responses_part(kind, rest) or Other(data)
     if kind == "thinking" and isinstance(rest.get("thinking"), str):
         text, signature = rest.pop("thinking"), rest.pop("signature", None)
         return Reasoning(text, signature=signature, extra=rest or None)
@@ -183,6 +213,22 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
             extra=_drop_empty(rest, "file"),
         )
     return Other(data)
+
+
+# How the Responses API calls what Chat Completions calls text, image_url and file.
+_RESPONSES_PARTS = ("input_text", "output_text", "input_image", "input_file")
+
+
+def _responses_part(kind: str, rest: dict[str, Any]) -> Part | None:
+    rest = {key: value for key, value in rest.items() if value not in (None, [])}
+    if kind in ("input_text", "output_text") and isinstance(rest.get("text"), str):
+        return Text(rest.pop("text"), extra=rest or None)
+    if kind == "input_image" and isinstance(rest.get("image_url"), str) and "file_id" not in rest:
+        return Image(rest.pop("image_url"), detail=rest.pop("detail", None), extra=rest or None)
+    if kind == "input_file" and "file_url" not in rest:
+        id, name, data = (rest.pop(key, None) for key in ("file_id", "filename", "file_data"))
+        return File(id, name=name, data=data, extra=rest or None)
+    return None
 
 
 def _drop_empty(rest: dict[str, Any], key: str) -> dict[str, Any] | None:
@@ -216,6 +262,8 @@ def call_from_dict(data: object) -> ToolCall:
     """Read one OpenAI-style tool call."""
     if isinstance(data, ToolCall):
         return data
+    if data.__class__ is not dict:
+        data = as_plain(data)
     if not isinstance(data, Mapping):
         raise InvalidType(f"a tool call must be a ToolCall or a dict, not {data!r}")
     rest = dict(data)

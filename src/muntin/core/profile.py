@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass, field
 
 from muntin.core.checks import check_size
-from muntin.core.counting.exact import encoding_for_model
 from muntin.core.counting.images import image_formula_for_model
 from muntin.core.message import Message
 from muntin.core.model_name import ModelName
@@ -153,21 +152,30 @@ class Profile:
             image_formula=image_formula_for_model(name),
             tokenizer=name,
             system_first=named.provider in _SYSTEM_FIRST,
-            caching=caching_of(name),
+            caching=_caching(named),
         )
 
     @classmethod
     def of(cls, model: str | None) -> Profile | None:
-        """Do what `for_model` does; a model whose name says no provider has no profile."""
-        return cls.for_model(model) if model is not None and "/" in model else None
+        """Do what `for_model` does; a model whose provider is not known has no profile."""
+        if model is None:
+            return None
+        named = ModelName.parse(model)
+        return cls.for_model(model) if named.provider or named.maker else None
+
+
+def _caching(named: ModelName) -> Caching | None:
+    """Return the rules of a model; behind a route only those that need no marks in the request."""
+    if named.inner is None or named.inner.provider is None:
+        return caching_of(str(named))
+    rules = caching_of(str(named.inner))
+    return rules if rules is not None and rules.breakpoints == 0 else None
 
 
 def _provider_of(model: str) -> str:
-    if encoding_for_model(model) is not None:
-        return "openai"
-    for family, provider in (("claude", "anthropic"), ("gemini", "google")):
-        if model.lower().startswith(family):
-            return provider
+    maker = ModelName(None, model).maker
+    if maker is not None:
+        return maker
     raise InvalidInput(
         f"the provider of model {model!r} is not known; write provider/model, as in 'openai/gpt-4o'"
     )

@@ -13,8 +13,9 @@ from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text
-from muntin.core.counting.counter import TokenizerLike
-from muntin.core.message import Message, as_message, user
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
@@ -37,7 +38,6 @@ from muntin.prompts.texts import (
     Gathered,
     SystemPart,
     activate,
-    as_messages,
     declare,
     prompt_twin,
     resolve_texts,
@@ -154,7 +154,7 @@ class Resolution:
         """
         if not messages:
             return self.window
-        run = [as_message(each) for each in messages]
+        run = messages_from(messages)
         return _compose(self.composer, self.gathered, self.token_budget, self.budget, run)
 
 
@@ -183,6 +183,7 @@ class Prompt:
         token_budget: int | None = None,
         budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
         ctx: Any = None,
@@ -200,9 +201,10 @@ class Prompt:
             input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
         composer = Composer.of(
-            None if provider is None else f"{provider}/{model_id or ''}",
+            str(ModelName(provider, model_id or "")) or None,
             budget=0,  # each window has the room that its texts need
             tokenizer=tokenizer,
+            attachment_tokens=attachment_tokens,
             tools=gathered.tools,
             # Only where a context says so: one call may well be the last.
             caching=any(part.breakpoint for part in gathered.parts),
@@ -230,6 +232,7 @@ class Prompt:
         token_budget: int | None = None,
         budget: Budget | int | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
@@ -241,6 +244,7 @@ class Prompt:
             token_budget=token_budget,
             budget=budget,
             tokenizer=tokenizer,
+            attachment_tokens=attachment_tokens,
             settings=settings,
             tools=tools,
         )
@@ -300,11 +304,10 @@ def prompt(
         raise InvalidInput(f"{what}: messages excludes system and prompt")
     if callable(messages):
         check_resolver(messages, f"{what}: messages")
-    elif messages is not None:
-        if not isinstance(messages, list | tuple):
-            raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
-        # Read here: what the caller does to the dicts later changes nothing.
-        messages = as_messages(messages, f"{what}: messages")
+    elif messages is not None and not isinstance(messages, list | tuple):
+        raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+    elif messages is not None:  # read now: what becomes of the caller's dicts is not seen here
+        messages = tuple(messages_from(messages, where=f"{what}: message {{}}"))
     check_resolver(system, f"{what}: system")
     check_resolver(prompt, f"{what}: prompt")
     check_model(input, f"{what}: input")
@@ -432,9 +435,8 @@ def choose(
     entries: Mapping[str, Adaptation], provider: str | None, model_id: str | None
 ) -> tuple[str, Adaptation]:
     """Return the one entry that applies: the provider's, the model's route, or `*`."""
-    route = ModelName.parse(model_id).provider if model_id else None
-    for key in (provider, route, "*"):
-        if key is not None and key in entries:
+    for key in (*ModelName(provider, model_id or "").adaptations, "*"):
+        if key in entries:
             return key, entries[key]
     return "", Adaptation()
 

@@ -17,7 +17,7 @@ from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.checks import check_size
-from muntin.core.counting.counter import TokenizerLike
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.parts import Text
@@ -43,6 +43,7 @@ async def generate(
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
+    attachment_tokens: AttachmentTokens | None = None,
     output: type[BaseModel] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Reply:
@@ -56,8 +57,9 @@ async def generate(
 
     `BudgetExceeded` is raised before anything is sent.
     """
+    counting = tokenizer, attachment_tokens
     asked = _Asked(
-        prompt, input, token_budget, budget, tools, settings, tokenizer, output, max_steps
+        prompt, input, token_budget, budget, tools, settings, *counting, output, max_steps
     )
     return await last_reply(asked.events(model, streaming=False))
 
@@ -75,6 +77,7 @@ def stream_generate(
     tools: Sequence[ToolLike] = (),
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
+    attachment_tokens: AttachmentTokens | None = None,
     output: type[BaseModel] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> AsyncIterator[Event]:
@@ -82,8 +85,9 @@ def stream_generate(
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
+    counting = tokenizer, attachment_tokens
     asked = _Asked(
-        prompt, input, token_budget, budget, tools, settings, tokenizer, output, max_steps
+        prompt, input, token_budget, budget, tools, settings, *counting, output, max_steps
     )
     return asked.events(model, streaming=True)
 
@@ -99,6 +103,7 @@ class _Asked:
     tools: Sequence[ToolLike]
     settings: Mapping[str, Any] | None
     tokenizer: TokenizerLike | None
+    attachment_tokens: AttachmentTokens | None
     output: type[BaseModel] | None
     max_steps: int
 
@@ -117,6 +122,7 @@ class _Asked:
             token_budget=self.token_budget,
             budget=Composer.of(asked, budget=self.budget).budget,
             tokenizer=self.tokenizer,
+            attachment_tokens=self.attachment_tokens,
             settings=self.settings,
             tools=self.tools,
         )

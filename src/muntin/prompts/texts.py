@@ -26,7 +26,8 @@ from muntin.calls import (
     together,
 )
 from muntin.core.checks import check_text
-from muntin.core.message import Message, as_message
+from muntin.core.forms import messages_from
+from muntin.core.message import Message
 from muntin.core.planning.slot import INPUT, SYSTEM, Group
 from muntin.core.planning.slots import Slots
 from muntin.core.report import Status
@@ -356,12 +357,7 @@ def as_messages(value: Any, what: str) -> tuple[Message, ...]:
     """Return a list of messages, or any other sequence but a text, as messages."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidType(f"{what} must be a list of messages, not {value!r}")
-    read: list[Message] = []
-    try:
-        read.extend(as_message(each) for each in value)
-    except InvalidInput as error:
-        raise type(error)(f"{what}[{len(read)}]: {error}") from error
-    return tuple(read)
+    return tuple(messages_from(value, where=f"{what}[{{}}]"))
 
 
 def _text(value: Any, what: str) -> str:

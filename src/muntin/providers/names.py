@@ -6,6 +6,8 @@ package's own snapshot is read, never its updater.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -82,17 +84,28 @@ def facts(model: str) -> Facts:
             "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
             "or pass a Budget with the tokens you want"
         ) from error
-    named = ModelName.parse(model)
-    try:
-        info = get_snapshot().find_provider_model(named.model, None, named.provider, None)[1]
-    except LookupError:
+    info = None
+    for named in _spellings(ModelName.parse(model)):
+        with suppress(LookupError):
+            info = get_snapshot().find_provider_model(named.model, None, named.provider, None)[1]
+            break
+    if info is None:
         raise UnknownModel(
             f"no model {model!r} is known; check the name, "
             "or pass a Budget, for example Budget(128_000)"
-        ) from None
+        )
     prices = info.get_prices(datetime.now(UTC))
     kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok")
     return Facts(info.context_window, *(_price(prices, kind) for kind in kinds))
+
+
+def _spellings(named: ModelName) -> Iterator[ModelName]:
+    """Yield the names under which a model may be known: its own, then the one behind a route."""
+    yield named
+    if named.inner is not None:
+        yield named.inner
+        if named.suggestion is not None:
+            yield ModelName.parse(named.suggestion)
 
 
 def context_window(model: str) -> int:

@@ -80,9 +80,10 @@ class Api:
         try:
             return import_module(self.sdk)
         except ImportError as error:
+            extra = self.sdk.partition(".")[0]
             raise MissingExtra(
-                f"models of {self.provider!r} need the {self.provider!r} extra: "
-                f"pip install 'muntin[{self.provider}]'"
+                f"models of {self.provider!r} need the {extra!r} extra: "
+                f"pip install 'muntin[{extra}]'"
             ) from error
 
     def elsewhere(self, base_url: str | None) -> bool:
@@ -103,13 +104,19 @@ class Api:
 def find_api(name: str, api: str | None) -> tuple[Api, str]:
     """Return the API of `provider/model`, and the model's own name."""
     named = ModelName.parse(name)
+    meant = "" if named.suggestion is None else f"; did you mean {named.suggestion!r}?"
+    if named.provider is None and name not in {each for each, _ in APIS}:
+        raise UnknownModel(
+            f"the model name {name!r} names no provider"
+            + (meant or f"; write provider/model, or 'openai/{name}' with a base_url")
+        )
     provider, model = (name, "") if named.provider is None else (named.provider, named.model)
     known = [spec for spec in APIS if spec[0] == provider]
     if not known:
         providers = ", ".join(sorted({each for each, _ in APIS}))
         raise UnknownModel(
             f"no provider {provider!r} is known (in the model name {name!r}); known are: "
-            f"{providers}. A compatible server is 'openai/<model>' with a base_url"
+            f"{providers}. A compatible server is 'openai/<model>' with a base_url{meant}"
         )
     if not model:
         raise UnknownModel(f"the model name {name!r} names no model; write '{provider}/<model>'")
@@ -174,6 +181,16 @@ def _signature(method: Callable[..., Any]) -> frozenset[str]:
 
 def _open_openai(sdk: Any, options: Options) -> Any:
     return sdk.AsyncOpenAI(**options.given())
+
+
+def _open_openrouter(sdk: Any, options: Options) -> Any:
+    # The SDK would look for OpenAI's own key and address.
+    key = options.api_key or os.environ.get("OPENROUTER_API_KEY")
+    if not key:
+        raise ValueError("no key")
+    address = options.base_url or os.environ.get("OPENROUTER_BASE_URL")
+    address = address or "https://openrouter.ai/api/v1"
+    return sdk.AsyncOpenAI(**replace(options, api_key=key, base_url=address).given())
 
 
 async def close(opened: Any) -> None:
@@ -399,6 +416,15 @@ APIS: dict[tuple[str, str], Api] = {
         upload=upload_anthropic,
         parameters=lambda client: _signature(client.messages.create),
         defaults={"max_tokens": ANTHROPIC_MAX_TOKENS},
+    ),
+    # https://openrouter.ai/docs/quickstart: OpenAI's language, names such as anthropic/claude-...
+    ("openrouter", "chat"): replace(
+        COMPATIBLE,
+        provider="openrouter",
+        keys=("OPENROUTER_API_KEY",),
+        address="OPENROUTER_BASE_URL",
+        host="openrouter.ai",
+        open=_open_openrouter,
     ),
     ("google", "generate_content"): Api(
         provider="google",

@@ -20,7 +20,12 @@ from muntin.core.checks import (
     check_text,
     refuse_blank,
 )
-from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.counting.counter import (
+    AttachmentTokens,
+    Counter,
+    TokenizerLike,
+    check_attachment_tokens,
+)
 from muntin.core.message import user
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput
@@ -56,6 +61,7 @@ class App:
         assets: Assets | str | None = None,
         trimming: Trimming | None = None,
         tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
     ) -> None:
         self.model = None if model is None else as_model(model)
@@ -63,6 +69,8 @@ class App:
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
         self.trimming = trimming
         self.tokenizer = tokenizer
+        check_attachment_tokens(attachment_tokens)
+        self.attachment_tokens = attachment_tokens
         self.keep_reports = check_size(keep_reports, "keep_reports")
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
@@ -120,12 +128,14 @@ class App:
     def own_composer(self) -> Composer:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
         tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
-        given = (tokenizer, self.model, self.budget, self.trimming)
+        files = self.attachment_tokens or defaults().attachment_tokens
+        given = (tokenizer, files, self.model, self.budget, self.trimming)
         if self._composer is None or self._composer[0] != given:
             made = Composer.of(
                 self.model,
                 budget=self.budget,
                 tokenizer=self.tokenizer,
+                attachment_tokens=self.attachment_tokens,
                 trimming=self.trimming,
             )
             self._composer = (given, made)
@@ -159,6 +169,7 @@ class App:
             model,
             budget=self.budget if budget is None else budget,
             tokenizer=self.tokenizer,
+            attachment_tokens=self.attachment_tokens,
             trimming=self.trimming if trimming is None else trimming,
             tools=tools,
             caching=caching,

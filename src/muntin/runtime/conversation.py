@@ -19,7 +19,8 @@ from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank
-from muntin.core.message import Input, Message, as_message, user
+from muntin.core.forms import messages_from
+from muntin.core.message import Input, Message, user
 from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
@@ -229,7 +230,7 @@ def _meant(
         return slots.declared, None
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
-    shown = [as_message(message) for message in messages]
+    shown = messages_from(messages)
     last = max((n for n, each in enumerate(shown) if asked.holds(each)), default=len(shown))
     before = [each for each in shown[:last] if not asked.holds(each)]
     own = composer.slots()

@@ -14,13 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity
 from muntin.core.checks import check_text, digest
+from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.markers import Earlier, Rest
 from muntin.core.planning.slot import CONTEXT, HISTORY, TIERS, Group, Tier, Trimming
 from muntin.core.planning.slots import Slots
-from muntin.errors import InvalidInput, InvalidType
+from muntin.errors import InvalidInput, InvalidType, NeedsConversation
 from muntin.prompts.contexts import Context
 from muntin.prompts.definition import text_of
 from muntin.threads import in_thread
@@ -193,12 +194,16 @@ def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
         bound = most * LONGEST_TOKEN + 1
         cut = given[:bound] if source.keep == "head" else given[max(0, len(given) - bound) :]
         return Loaded(name, source, cut, size=len(given), snapshot=key, original=given)
-    if isinstance(given, Mapping | Message):
+    if isinstance(given, Mapping | Message) or hasattr(given, "model_dump"):
         given = [given]
     if isinstance(given, Sequence) and not isinstance(given, bytes):
         if len(given) > MOST_MESSAGES:
-            return Loaded(name, source, messages=_newest(given, most * LONGEST_TOKEN))
-        messages = tuple(as_message(message) for message in given)
+            try:
+                newest = _newest(given, most * LONGEST_TOKEN)
+            except NeedsConversation:
+                newest = _newest(messages_from(given), most * LONGEST_TOKEN)
+            return Loaded(name, source, messages=newest)
+        messages = tuple(messages_from(given))
         if any(message.at is not None for message in messages):
             return Loaded(name, source, messages=messages)
         whole = compact_json([message.to_dict() for message in messages])

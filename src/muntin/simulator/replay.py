@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter, TokenizerLike
-from muntin.core.message import Message, as_message, opens_turn
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, opens_turn
 from muntin.core.planning.slot import MessageLike, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
@@ -72,7 +73,7 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
     """Read a recorded conversation; the system messages that open it are its system text."""
     if isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Sequence):
         raise InvalidType(f"a trace must be a list of messages, not {type(messages).__name__}")
-    read = [_message(number, each) for number, each in enumerate(messages)]
+    read = messages_from(messages, where="message {} of the trace")
     opening = next((n for n, each in enumerate(read) if each.role != "system"), len(read))
     said = tuple(read[opening:])
     turns = [n for n in range(len(said)) if opens_turn(said, n)]
@@ -81,13 +82,6 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
     texts = tuple(None if not text else Message("user", text) for text in volatile)
     # What stands before the first user message belongs to the first turn's past.
     return Trace(tuple(read[:opening]), said, turns=tuple(turns), volatile=texts)
-
-
-def _message(number: int, value: MessageLike) -> Message:
-    try:
-        return as_message(value)
-    except InvalidInput as error:
-        raise type(error)(f"message {number} of the trace: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +131,7 @@ def user_policy(policy: UserPolicy, budget: int) -> Policy:
     """Return a policy that hands the whole conversation and the budget to a function."""
 
     def call(moment: Moment) -> Sent:
-        return _sent(moment, [as_message(each) for each in policy(moment.messages(), budget)])
+        return _sent(moment, messages_from(policy(moment.messages(), budget)))
 
     return call
 

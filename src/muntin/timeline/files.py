@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from muntin.core.counting.counter import TokenizerLike
-from muntin.core.message import as_message
+from muntin.core.forms import messages_from
 from muntin.errors import InvalidInput, MuntinError, StoreError
 from muntin.settings import counter_for
 from muntin.timeline.items import STATUSES, Draft, Item, Status, check_session_id, draft_of
@@ -204,11 +204,8 @@ class _Writer:
         if not isinstance(messages, list) or not messages:
             raise InvalidInput(f"a list of messages was expected, not {short(messages)}")
         asked = ever = False
-        for index, each in enumerate(messages):
-            try:
-                draft = draft_of(as_message(each))
-            except InvalidInput as error:
-                raise InvalidInput(f"message {index}: {error}") from error
+        for each in messages_from(messages):
+            draft = draft_of(each)
             asks = draft.message is not None and draft.message.role == "user"
             begins = self._turn == 0 or (asks and ever and not asked)
             asked, ever = asks, ever or asks

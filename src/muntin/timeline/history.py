@@ -11,7 +11,8 @@ from itertools import islice
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
-from muntin.core.message import Message, Role, as_message, opens_turn
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, Role, opens_turn
 from muntin.core.parts import File
 from muntin.core.planning.groups import link
 from muntin.core.planning.read import read
@@ -67,7 +68,8 @@ class History:
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {messages!r}")
-        self._messages: tuple[MessageLike, ...] = tuple(messages)
+        # Read at once: what the caller does with its dicts afterwards is not seen here.
+        self._messages = tuple(messages_from(messages, where="history, message {}"))
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:
@@ -89,8 +91,7 @@ class History:
 
     def _last(self, role: Role) -> Message | None:
         def found() -> Message | None:
-            newest_first = map(self._message, reversed(range(len(self._messages))))
-            return next((message for message in newest_first if message.role == role), None)
+            return next((each for each in reversed(self._messages) if each.role == role), None)
 
         self._read_until(lambda: found() is not None)
         return found()
@@ -129,11 +130,7 @@ class History:
         self._read_until(lambda: self._weigh() > max_tokens)
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
-        try:
-            found = read(past, max_tokens, self._counter, leading=False)
-        except InvalidInput:
-            self._slice(0, size)  # tells the same of the message, without a slot no one made
-            raise
+        found = read(past, max_tokens, self._counter, leading=False)
         (found,) = link([found], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
         members = {
@@ -195,14 +192,7 @@ class History:
         return sum(self._counter.message(message) for message in self._slice(0, None))
 
     def _slice(self, start: int, end: int | None) -> list[Message]:
-        size = len(self._messages) if end is None else end
-        return [self._message(index) for index in range(start, size)]
-
-    def _message(self, index: int) -> Message:
-        try:
-            return as_message(self._messages[index])
-        except InvalidInput as error:
-            raise type(error)(f"history, message {index}: {error}") from error
+        return list(self._messages[start:end])
 
     def turns(self) -> Iterator[tuple[int, int]]:
         """Return (start, end) of each turn, the newest first.

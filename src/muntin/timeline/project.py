@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from muntin.core.checks import replace_surrogates
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message, as_message, at_position, system, user
+from muntin.core.forms import messages_from
+from muntin.core.message import Message, at_position, system, user
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
@@ -188,4 +189,4 @@ def _checked(given: object, item: Item) -> list[Message]:
             f"the projection of the {item.kind} item at {item.position} must be a list of "
             f"messages or None, not {given!r}"
         )
-    return [as_message(message) for message in given]
+    return messages_from(given)

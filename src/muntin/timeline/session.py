@@ -6,16 +6,18 @@ Counts, windows and projection for every store; what is kept is the store's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
 from muntin.errors import MuntinError, StoreError, TurnEnded
@@ -30,6 +32,15 @@ from muntin.timeline.views import Items, Limit
 
 # What can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
+
+
+def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
+    """Yield drafts as they are and all else as Messages: one of another maker's may be several."""
+    for drafted, group in groupby(items, lambda item: isinstance(item, Draft)):
+        found = list(group)
+        yield from cast("list[Draft]", found) if drafted else messages_from(found)
+
+
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
 
@@ -102,12 +113,11 @@ class Session:
         """
         drafts: list[Draft] = []
         asked = False
-        for item in items:
-            if isinstance(item, Draft):
-                drafts.append(self.draft(item))
+        for message in _spoken_and_drafts(items):
+            if isinstance(message, Draft):
+                drafts.append(self.draft(message))
                 asked = False
                 continue
-            message = as_message(item)
             asks = message.role == "user"
             opens: Opens | None = "turn" if asks and not asked else None
             drafts.append(self._spoken(message, opens=opens, ends="completed"))
@@ -265,9 +275,10 @@ class OpenTurn:
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
+        drafts_of = list(_spoken_and_drafts(items))
         begins: dict[str, Any] = {"opens": self._opens} if self.number is None else {}
-        drafts = [self.session.draft(item, turn=self.number, **begins) for item in items[:1]]
-        drafts += [self.session.draft(item, turn=self.number) for item in items[1:]]
+        drafts = [self.session.draft(item, turn=self.number, **begins) for item in drafts_of[:1]]
+        drafts += [self.session.draft(item, turn=self.number) for item in drafts_of[1:]]
         return self.write(drafts)
 
     def write(self, drafts: list[Draft], beside: Beside | None = None) -> list[Item]:

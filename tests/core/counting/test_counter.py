@@ -20,6 +20,7 @@ from muntin import (
     user,
 )
 from muntin.core.counting.counter import Counter, Memo, Tokenizer, as_tokenizer
+from muntin.core.counting.files import AUDIO_TOKENS, PAGE_TOKENS
 from muntin.core.counting.images import ATTACHMENT_TOKENS
 from muntin.core.profile import Profile
 
@@ -67,10 +68,10 @@ def test_reasoning_counts_its_text_but_not_its_signature():
     assert LETTERS.message(Message("assistant", "yes", extra={"reasoning_content": "hm"})) == 5
 
 
-def test_an_attachment_counts_its_modality_and_its_file_hint():
+def test_an_attachment_counts_its_kind_its_size_and_its_file_hint():
     item = Attachment("1", "report.pdf", 9, "document")
     hint = len("File: report.pdf")
-    assert LETTERS.message(user("", attachments=[item])) == ATTACHMENT_TOKENS["document"] + hint
+    assert LETTERS.message(user("", attachments=[item])) == PAGE_TOKENS + hint
 
 
 def test_attachment_tokens_can_be_given_by_modality_or_by_a_function():
@@ -98,7 +99,8 @@ def test_files_and_unknown_parts_count():
         "document"
     ] + len("File: a.pdf")
     audio = {"type": "input_audio", "input_audio": {"data": "A" * 9_000, "format": "wav"}}
-    assert LETTERS.message(Message("user", (audio,))) == ATTACHMENT_TOKENS["audio"]  # type: ignore[arg-type]
+    assert LETTERS.message(Message("user", (audio,))) == AUDIO_TOKENS  # type: ignore[arg-type]
+    assert LETTERS.message(Message("user", ({"type": "video_url"},))) == ATTACHMENT_TOKENS["video"]  # type: ignore[arg-type]
     odd = {"type": "odd", "x": 1}
     assert LETTERS.message(Message("user", (odd,))) == len('{"type":"odd","x":1}')  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MethodType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 from weakref import WeakKeyDictionary
 
 from muntin.core.checks import check_size
+from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.model_name import ModelName
@@ -207,7 +209,7 @@ class Counter:
         self.overhead = getattr(self.tokenizer, "message_overhead", 0)
         if type(self.overhead) is not int or self.overhead < 0:
             check_size(self.overhead, f"message_overhead of tokenizer {self.name!r}")
-        self._attachment_tokens = _check_attachment_tokens(attachment_tokens)
+        self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
         # Under which counts may be kept for later: all that they depend on, of messages of text
@@ -218,7 +220,7 @@ class Counter:
         if not isinstance(self.tokenizer, _Function):
             self._key = f"{self.name}+{self.overhead}"
             if attachment_tokens is None:
-                self._media_key = f"{self._key}/{image_formula}"
+                self._media_key = f"{self._key}/{image_formula}/size"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
 
@@ -249,7 +251,7 @@ class Counter:
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
         given = self._attachment_tokens
-        kept = None if given is ATTACHMENT_TOKENS else given
+        kept = given or None
         formula = self._image_formula
         again = partial(Counter, self.tokenizer, attachment_tokens=kept, image_formula=formula)
         return again, ()
@@ -301,22 +303,27 @@ class Counter:
             return known[1]
         content = message.content
         tokens = self.overhead
-        if isinstance(content, str):
-            tokens += self.text(content)
-        elif content:
-            tokens += sum([self._part(part) for part in content])
-        if message.tool_calls:
-            for call in message.tool_calls:
-                tokens += self.text(call.name) + self.text(call.arguments)
-        if message.attachments:
-            tokens += sum([self._attachment(item) for item in message.attachments])
-        if message.name:
-            tokens += self.text(message.name)
-        if message.extra:
-            # Where servers that speak Chat Completions put a model's reasoning.
-            for field in ("reasoning_content", "reasoning"):
-                if isinstance(message.extra.get(field), str):
-                    tokens += self.text(message.extra[field])
+        try:
+            if isinstance(content, str):
+                tokens += self.text(content)
+            elif content:
+                tokens += sum([self._part(part) for part in content])
+            if message.tool_calls:
+                for call in message.tool_calls:
+                    tokens += self.text(call.name) + self.text(call.arguments)
+            if message.attachments:
+                tokens += sum([self._attachment(item) for item in message.attachments])
+            if message.name:
+                tokens += self.text(message.name)
+            if message.extra:
+                # Where servers that speak Chat Completions put what a model thinks or refuses.
+                for field in ("reasoning_content", "reasoning", "refusal"):
+                    if isinstance(message.extra.get(field), str):
+                        tokens += self.text(message.extra[field])
+        except TokenizerError as error:
+            told = TokenizerError(f"{error}; it is in {_told(message)}")
+            told.culprit = message
+            raise told from error
         return tokens
 
     def key(self, message: Message | None = None) -> str | None:
@@ -335,8 +342,13 @@ class Counter:
 
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count tool schemas as compact JSON with sorted keys, plus one overhead each."""
-        texts = [*map(compact_json, tools)]
-        return self.overhead * len(texts) + sum(map(self.text, texts))
+        total = 0
+        for number, schema in enumerate(tools):
+            try:
+                total += self.overhead + self.text(compact_json(schema))
+            except TokenizerError as error:
+                raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
+        return total
 
     def _part(self, part: Part) -> int:
         if isinstance(part, Text | Reasoning):
@@ -348,14 +360,43 @@ class Counter:
             )
         if isinstance(part, File):
             hint = self.text(file_hint(part.name)) if part.name else 0
-            return ATTACHMENT_TOKENS["document"] + hint
+            return self._file(part) + hint
         return self._other(part)
 
+    def _file(self, part: File) -> int:
+        if not part.data:
+            return ATTACHMENT_TOKENS["document"]
+        url = part.data if part.data[:5].lower() == "data:" else f"data:;base64,{part.data}"
+        return self._data(url, part.name)
+
+    def _data(self, url: str, name: str | None = None) -> int:
+        """Count what a data URL holds: a text as the text it is."""
+        found = data_of(url)
+        if found is None:
+            return file_tokens("document", len(url), name=name)
+        mime, data = found
+        kind = mime.partition("/")[0]
+        modality = kind if kind in MODALITIES else "document"
+        tokens = file_tokens(
+            modality, len(data), name=name, mime_type=mime or None, formula=self._image_formula
+        )
+        if modality == "document" and (is_text(mime) or not mime) and tokens:
+            with suppress(UnicodeDecodeError):
+                return self.text(data.decode())
+        return tokens
+
     def _other(self, part: Other) -> int:
+        held = held_file(part.data)
+        if held is not None:
+            text, url, name = held
+            hint = self.text(file_hint(name)) if name else 0
+            return hint + (self.text(text) if text is not None else self._data(url or "", name))
         kind = part.data["type"]
         for modality in MODALITIES:
-            if modality in kind:  # "input_audio", "video_url", "image", "document"
+            if modality in kind:  # "video_url", "input_image", "document"
                 return ATTACHMENT_TOKENS[modality]
+        if kind in ("file_data", "input_file", "container_upload"):
+            return ATTACHMENT_TOKENS["document"]
         if kind == "redacted_thinking":
             return 0
         return self.text(compact_json(part.data))
@@ -369,9 +410,23 @@ class Counter:
                 error.add_note(f"raised by attachment_tokens for attachment {item.name!r}")
                 raise
             tokens = check_size(answer, f"attachment_tokens for {item.name!r}")
-        else:
+        elif item.modality in given:
             tokens = given[item.modality]
+        else:
+            tokens = file_tokens(
+                item.modality,
+                item.size,
+                name=item.name,
+                mime_type=item.mime_type,
+                formula=self._image_formula,
+            )
         return tokens + self.text(file_hint(item.name))
+
+
+def _told(message: Message) -> str:
+    """Say which message it is, for an error."""
+    at = "" if message.at is None else f" at {message.at:g}"
+    return f"a message of role {message.role!r}{at}"
 
 
 def file_hint(name: str) -> str:
@@ -379,11 +434,12 @@ def file_hint(name: str) -> str:
     return f"File: {name}"
 
 
-def _check_attachment_tokens(
+def check_attachment_tokens(
     given: AttachmentTokens | None,
 ) -> Mapping[str, int] | Callable[[Attachment], int]:
+    """Return what overrides the formulas for attachments, checked: by modality, or a function."""
     if given is None:
-        return ATTACHMENT_TOKENS
+        return {}
     if callable(given):
         return given
     if not isinstance(given, Mapping):
@@ -396,4 +452,4 @@ def _check_attachment_tokens(
                 f"attachment_tokens: unknown modality {modality!r}; use {', '.join(MODALITIES)}"
             )
         check_size(tokens, f"attachment_tokens[{modality!r}]")
-    return {**ATTACHMENT_TOKENS, **given}
+    return dict(given)

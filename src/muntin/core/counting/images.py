@@ -1,7 +1,8 @@
 """What an image costs in tokens, by the rules the vendors publish.
 
 Owns the formulas, the table from model names to formulas and the defaults for attachments
-nothing is known about. Must not know messages, nor read an image: sizes come from the caller.
+of which nothing but their kind is known. Must not know messages, nor read an image: sizes come
+from the caller.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from muntin.core.planning.books import Books
 from muntin.core.planning.givers import in_order
@@ -64,14 +65,23 @@ from muntin.core.planning.intake import read_all
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.read import Reading
 from muntin.core.planning.render import opens_with_user
-from muntin.core.planning.slot import TIERS, Slot
+from muntin.core.planning.slot import TIERS, Slot, in_full
 from muntin.core.planning.step import Ground, SteppedSlot, find_again
 from muntin.core.planning.trim import shrink
 from muntin.core.profile import OMITTED
+from muntin.errors import NeedsConversation
 
 
 def decide(declared: Declaration) -> Plan:
     """Decide what goes into the window."""
+    try:
+        return _decide(declared)
+    except NeedsConversation:  # a message of another maker's means several: read such lists whole
+        slots = tuple(in_full(slot) for slot in declared.slots)
+        return _decide(replace(declared, slots=slots))
+
+
+def _decide(declared: Declaration) -> Plan:
     counter, profile, before = declared.counter, declared.profile, declared.before
     tools = counter.tools(declared.tools)
     ground = Ground(tools, profile.caching if profile is not None else None)

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
+from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.limits import NO_LIMITS, Limits
 from muntin.core.planning.slot import Slot
-from muntin.errors import InvalidInput, MuntinError
+from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
 
 # How many messages beyond the fit are looked at for a system message, or for the call of a
 # result; the system messages that open a list are always found.
@@ -107,6 +108,9 @@ def read(
             units = reader.from_head(limit, until)
         else:
             units = reader.from_tail(limit, until, start or 0, leading)
+    except TokenizerError as error:
+        place = _place(slot, error.culprit)
+        raise TokenizerError(f"slot {slot.name!r}{place}: {error}") from error
     except Exception as error:
         error.add_note(f"while reading slot {slot.name!r}")
         raise
@@ -301,6 +305,15 @@ class _Reader:
                         self.left_out.append((at, "beyond_fit", tokens))
 
 
+def _place(slot: Slot, culprit: object) -> str:
+    """Say which message of a slot it is, for an error."""
+    for index in reversed(range(len(slot.messages))):
+        item = slot.messages[index]
+        if item is culprit or (isinstance(item, Mapping) and Message.from_dict(item) == culprit):
+            return f", message {index}"
+    return ""
+
+
 def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:
     if not content:
         return True
@@ -321,6 +334,8 @@ def convert(item: MessageLike, slot: Slot, index: int) -> Message:
     """Return the item as a Message; an error names slot and message."""
     if isinstance(item, Message):
         return item
+    if joins_others(item):
+        raise NeedsConversation(f"slot {slot.name!r}, message {index} is read with its neighbours")
     try:
         return Message.from_dict(item)
     except MuntinError as error:

@@ -6,11 +6,12 @@ A wrong rule is an error naming slot and option, so an invalid slot cannot exist
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from muntin.core.checks import check_size, check_text
-from muntin.core.message import Input, Role
+from muntin.core.forms import messages_from
+from muntin.core.message import Input, Message, Role
 from muntin.core.message import MessageLike as MessageLike
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
@@ -137,6 +138,19 @@ class Slot:
 
     def __post_init__(self) -> None:
         _check_options(self)
+
+
+def in_full(slot: Slot) -> Slot:
+    """Return a slot whose messages are all Messages, those of other makers' forms taken apart."""
+    own = isinstance(slot.messages, list | tuple)
+    # A timeline, which holds Messages only, is not read to its end.
+    items = slot.messages if own else slot.messages[-1:]
+    if all(item.__class__ is Message for item in items):
+        return slot
+    try:
+        return replace(slot, messages=tuple(messages_from(slot.messages)))
+    except InvalidInput as error:
+        raise type(error)(f"slot {slot.name!r}, {error}") from error
 
 
 _TRIM_BEHAVIORS = get_args(TrimBehavior)

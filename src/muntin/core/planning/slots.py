@@ -13,6 +13,7 @@ from typing import Any, cast
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_text, copy_json
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
+from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
@@ -220,8 +221,13 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
         raise InvalidInput(
             f"slot {name!r}: role={role!r} cannot be given with messages, which have roles"
         )
-    if isinstance(content, Message | Mapping):
+    if isinstance(content, Message):
         return (content,), False
+    if isinstance(content, Mapping) or hasattr(content, "model_dump"):
+        try:
+            return messages_from(content), False
+        except InvalidInput as error:
+            raise type(error)(f"{where}: {error}") from error
     if isinstance(content, Sequence) and not isinstance(content, bytes):
         return cast("Sequence[MessageLike]", content), False
     raise InvalidType(
@@ -238,7 +244,7 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         if not isinstance(schema, Mapping):
             raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
         # A copy: what is sent must be what was counted.
-        checked.append(copy_json(schema, f"tools[{number}]"))
+        checked.append(copy_json(schema, f"tools[{number}] {_name(schema)!r}"))
     return tuple(checked)
 
 
@@ -247,9 +253,10 @@ def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ..
     the user has marked one, the given order stays."""
     if any(tool.get(key) for tool in tools for key in USER_BREAKPOINTS):
         return tools
-    return tuple(sorted(tools, key=lambda tool: str(tool.get("name") or _function_name(tool))))
+    return tuple(sorted(tools, key=_name))
 
 
-def _function_name(tool: Mapping[str, Any]) -> object:
+def _name(tool: Mapping[str, Any]) -> str:
     function = tool.get("function")
-    return function.get("name", "") if isinstance(function, Mapping) else ""
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return str(tool.get("name") or name or "")

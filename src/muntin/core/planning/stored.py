@@ -21,9 +21,9 @@ from muntin.core.planning import decide as deciding
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.slot import Group, Slot, Stepped
+from muntin.core.planning.slot import Group, Slot, Stepped, in_full
 from muntin.core.profile import as_profile
-from muntin.errors import InvalidInput
+from muntin.errors import InvalidInput, NeedsConversation
 
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
 _CHARACTERS = 8
@@ -89,7 +89,11 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
     marker = None if slot.marker is None else write_marker(slot.marker)
     if marker is not None:
         rules["marker"] = marker
-    messages = [_put(_content(message), contents) for message in _shown(slot, most)]
+    try:
+        shown = _shown(slot, most)
+    except NeedsConversation:
+        shown = _shown(in_full(slot), most)
+    messages = [_put(_content(message), contents) for message in shown]
     return {"name": slot.name, "messages": messages, **rules}
 
 

@@ -9,12 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.message import Message
-from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, compact_json
+from muntin.core.forms.anthropic import assistant_message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
-from muntin.providers.wire.common import as_mapping, count, get, joined, put_before
+from muntin.providers.wire.common import as_mapping, count, get
 
 RESPONSE = "an Anthropic message"
 
@@ -40,7 +39,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
             f"expected {RESPONSE}, whose 'content' is a list of blocks; got {blocks!r}"
         )
     try:
-        message = _decode_message(blocks)
+        message = assistant_message(blocks)
     except (MuntinError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"expected {RESPONSE}; its content cannot be read: {error!r}") from error
     finish = data.get("stop_reason") or "stop"
@@ -50,36 +49,6 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         finish_reason=_FINISH.get(finish, finish),
         window=window,
     )
-
-
-def _decode_message(blocks: Sequence[Mapping[str, Any]]) -> Message:
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    behind: list[int] = []
-    for block in blocks:
-        if block["type"] == "tool_use":
-            extra = {k: block[k] for k in ("caller", "toolset_name") if block.get(k)}
-            given = block["input"]
-            value = given if isinstance(given, str) else compact_json(given)
-            calls.append(ToolCall(block["id"], block["name"], value, extra=extra or None))
-            for index in behind:  # it stood between two calls
-                parts[index] = put_before(parts[index], block["id"])
-            behind = []
-        else:
-            if calls:
-                behind.append(len(parts))
-            parts.append(_decode_part(block))
-    return Message("assistant", joined(parts), tool_calls=tuple(calls))
-
-
-def _decode_part(block: Mapping[str, Any]) -> Part:
-    rest = {key: value for key, value in block.items() if value is not None and key != "type"}
-    if block["type"] == "text":
-        return Text(rest.pop("text"), extra=rest or None)
-    if block["type"] == "thinking":
-        text, signature = rest.pop("thinking"), rest.pop("signature", None)
-        return Reasoning(text, signature=signature, extra=rest or None)
-    return Other(block)
 
 
 def _usage(usage: Any) -> Usage:
@@ -118,7 +87,7 @@ class Assembler:
         elif kind == "content_block_stop":
             block = self._close(get(chunk, "index"))
             if block.get("type") == "tool_use":
-                return [ToolCalled(_decode_message([block]).tool_calls[0])]
+                return [ToolCalled(assistant_message([block]).tool_calls[0])]
         elif kind == "message_start":
             self._count(get(get(chunk, "message"), "usage"))
         elif kind == "message_delta":

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from muntin.core.checks import has_surrogates
 from muntin.core.message import NO_RESULT, Message
-from muntin.core.parts import File, Other, Part, Reasoning, Text, ToolCall
+from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
 from muntin.core.report import NotCarried
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
@@ -28,7 +28,7 @@ Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
 
 # Fields that an encoder keeps for itself in `extra`: where a part stood, an id of the vendor's.
 # They say nothing to anybody else, so they are no loss.
-_BOOKKEEPING = frozenset({"before", "item_id", "status"})
+_BOOKKEEPING = frozenset({"before", "item_id", "status", "made_id", "as_json"})
 
 
 class Ledger:
@@ -214,16 +214,6 @@ def known_extra(
     return {key: deepcopy(extra[key]) for key in known if extra.get(key) is not None}
 
 
-def put_before(part: Part, call_id: str) -> Part:
-    """Note on a part that it stood directly before this call, behind an earlier one."""
-    if isinstance(part, Text):
-        return Text(part.text, extra={**(part.extra or {}), "before": call_id})
-    if isinstance(part, Reasoning):
-        extra = {**(part.extra or {}), "before": call_id}
-        return Reasoning(part.text, signature=part.signature, extra=extra)
-    return Other({**part.data, "before": call_id}) if isinstance(part, Other) else part
-
-
 def ends(
     trail: Sequence[tuple[int, dict[str, Any]]], breakpoints: Iterable[Breakpoint], room: int
 ) -> list[tuple[dict[str, Any], Breakpoint]]:
@@ -283,12 +273,3 @@ def count(usage: Any, name: str) -> int:
     """Return a number of tokens; 0 where the provider says nothing."""
     value = get(usage, name) if usage is not None else None
     return value if isinstance(value, int) else 0
-
-
-def joined(parts: Sequence[Part]) -> str | tuple[Any, ...] | None:
-    """Return parts as a message's content: plain text as a str, nothing as None."""
-    if not parts:
-        return None
-    if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra:
-        return parts[0].text
-    return tuple(parts)

@@ -6,13 +6,24 @@ https://ai.google.dev/api/generate-content
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode, b64encode
+import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE, as_json
 from muntin.core.message import Message
-from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, compact_json
+from muntin.core.parts import (
+    Other,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    compact_json,
+    joined,
+    put_before,
+)
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED
 from muntin.errors import InvalidInput, MuntinError
@@ -28,10 +39,8 @@ from muntin.providers.wire.common import (
     function_of,
     get,
     is_text,
-    joined,
     known_extra,
     made_by,
-    put_before,
     result_text,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
@@ -44,17 +53,7 @@ _ID_LIMIT, _NAME_LIMIT, _NAME_REFUSED = 64, 128, r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_
 # Gemini 3 refuses the first call of a step without the signature it gave; for a call it did not
 # make, Google documents this word: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _NO_SIGNATURE = b"skip_thought_signature_validator"
-_SIGNATURE = "thought_signature"
 
-# Parts of the API that Muntin carries as they are: what the model did with Google's own tools.
-_PARTS = (
-    "executable_code",
-    "code_execution_result",
-    "tool_call",
-    "tool_response",
-    "inline_data",
-    "file_data",
-)
 # Fields of a tool that is not a function: https://ai.google.dev/api/caching#Tool
 _TOOLS = frozenset(
     {
@@ -163,7 +162,7 @@ class _Encoder:
         if text is not None:
             return [{"text": text}] if text else []
         parts = []
-        for each in contents(message, index, self.files, self.ledger):
+        for each in contents(message, index, self.files, self.ledger, own=PARTS):
             part = self._part(index, each, role)
             if part is not None:
                 parts.append(part)
@@ -171,18 +170,18 @@ class _Encoder:
 
     def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
         if isinstance(part, Text):
-            extra = self._signed(index, part.extra)
+            extra = self._signed(index, part.extra, FIELDS)
             return {"text": part.text, **extra} if part.text or extra else None
         if isinstance(part, Reasoning):
             if role == "model" and made_by(part) == "google":
-                signed = {_SIGNATURE: part.signature} if part.signature is not None else {}
+                signed = {SIGNATURE: part.signature} if part.signature is not None else {}
                 return {"text": part.text, "thought": True, **self._signed(index, signed)}
             self.ledger.miss(index, "reasoning", "it is not a thought of Gemini's")
         elif isinstance(part, Other):
             kind = part.data["type"]
             if kind == "refusal" and isinstance(part.data.get("refusal"), str):
                 return {"text": part.data["refusal"]}
-            if kind in _PARTS and isinstance(part.data.get(kind), Mapping):
+            if kind in PARTS and isinstance(part.data.get(kind), Mapping):
                 return self._native(index, part)
             self.ledger.miss(index, f"part of type {kind!r}", "the API has none")
         elif role == "system":
@@ -201,17 +200,19 @@ class _Encoder:
         inner = deepcopy(dict(part.data[kind]))
         if isinstance(inner.get("data"), str):
             inner["data"] = _bytes(inner["data"]) or b""
-        return {kind: inner, **self._signed(index, _rest(part.data, kind))}
+        return {kind: inner, **self._signed(index, _rest(part.data, kind), FIELDS)}
 
-    def _signed(self, index: int, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the signature a part carries, as the bytes the SDK wants."""
-        known = known_extra(extra, (_SIGNATURE,), index, self.ledger)
-        if known:
-            signature = _bytes(known[_SIGNATURE])
-            if signature:
-                return {_SIGNATURE: signature}
-            self.ledger.miss(index, "a thought signature", "it is no base64")
-        return {}
+    def _signed(
+        self, index: int, extra: Mapping[str, Any] | None, fields: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return the signature a part carries, as the bytes the SDK wants, and these fields."""
+        known = known_extra(extra, (SIGNATURE, *fields), index, self.ledger)
+        if SIGNATURE in known:
+            known[SIGNATURE] = _bytes(known[SIGNATURE])
+            if not known[SIGNATURE]:
+                del known[SIGNATURE]
+                self.ledger.miss(index, "a thought signature", "it is no base64")
+        return known
 
     def _model(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
         parts: list[dict[str, Any]] = []
@@ -220,7 +221,7 @@ class _Encoder:
             parts = [{"text": message.content}] if message.content else []
         else:
             calls = {call.id for call, _, _ in answers}
-            for each in contents(message, index, self.files, self.ledger):
+            for each in contents(message, index, self.files, self.ledger, own=PARTS):
                 part = self._part(index, each, "model")
                 if part is not None:
                     before = stands_before(each)
@@ -247,11 +248,11 @@ class _Encoder:
         if name != call.name:
             self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
         args = arguments(call, index, self.ledger)
-        part: dict[str, Any] = {"function_call": {"id": call_id, "name": name, "args": args}}
+        part: dict[str, Any] = {"function_call": {**_id(call, call_id), "name": name, "args": args}}
         if first:
-            part[_SIGNATURE] = _NO_SIGNATURE
+            part[SIGNATURE] = _NO_SIGNATURE
         if call.extra:
-            part.update(self._signed(index, call.extra))
+            part.update(self._signed(index, call.extra, FIELDS))
         return part
 
     def _result(
@@ -264,15 +265,18 @@ class _Encoder:
             parts = self._parts(index, result, "user")
             text = "\n".join(part["text"] for part in parts if "text" in part)
             media = [part for part in parts if "text" not in part]
-        key = "output"
-        if result is not None:
-            if result.name not in (None, call.name):
-                self._miss_name(index, result)
-            if result.extra:
-                self.ledger.miss_fields(index, result.extra, ("is_error",))
-                key = "error" if result.extra.get("is_error") is True else "output"
-        response = {"id": call_id, "name": name, "response": {key: text or ""}}
-        return [{"function_response": response}, *media]
+        extra = (result.extra if result is not None else None) or {}
+        if result is not None and result.name not in (None, call.name):
+            self._miss_name(index, result)
+        self.ledger.miss_fields(index, extra, ("is_error", "function_response", SIGNATURE, *FIELDS))
+        key = "error" if extra.get("is_error") is True else "output"
+        told: Any = {key: text or ""}
+        if extra.get("as_json"):  # unless it was cut, the text is the response itself
+            told = _object(text or "") or told
+        response = {**_id(call, call_id), "name": name, "response": told}
+        response.update(deepcopy(extra.get("function_response") or {}))
+        beside = self._signed(index, {k: extra[k] for k in (SIGNATURE, *FIELDS) if k in extra})
+        return [{"function_response": response, **beside}, *media]
 
     def _tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         declared: list[dict[str, Any]] = []
@@ -291,6 +295,19 @@ class _Encoder:
                 name = tool.get("name") or tool.get("type")
                 self.ledger.miss(None, f"tool {name!r}", "the API has none")
         return [{"function_declarations": declared}, *native] if declared else native
+
+
+def _id(call: ToolCall, call_id: str) -> dict[str, str]:
+    """Return the id of a call, unless it came without one: Vertex AI takes none."""
+    return {} if call.extra and call.extra.get("made_id") else {"id": call_id}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _rest(data: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -347,19 +364,6 @@ def _field(value: Any, name: str) -> Any:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return an SDK's value as JSON values, bytes as base64 text."""
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_none=True)
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return getattr(value, "value", value)  # an enum is its word
-
-
 class Assembler:
     """Puts a streamed answer together from its chunks; see `wire.chat.Assembler`.
 
@@ -401,8 +405,8 @@ class Assembler:
         return events
 
     def _part(self, part: Any, response_id: Any, events: list[Event]) -> None:
-        signature = _field(part, _SIGNATURE)
-        signed = {_SIGNATURE: _plain(signature)} if signature else {}
+        signature = _field(part, SIGNATURE)
+        signed = {SIGNATURE: as_json(signature)} if signature else {}
         text, call = _field(part, "text"), _field(part, "function_call")
         if call is not None:
             self._close()
@@ -422,19 +426,18 @@ class Assembler:
                 self._pieces.append(text)
         else:
             self._close()
-            for kind in _PARTS:
+            for kind in PARTS:
                 value = _field(part, kind)
                 if value is not None:
-                    self._put(Other({"type": kind, kind: _plain(value), **signed}))
+                    self._put(Other({"type": kind, kind: as_json(value), **signed}))
 
     def _call(self, call: Any, signed: Mapping[str, Any], response_id: Any) -> None:
         number = len(self._calls)
         # Older models give no ids; the response's own makes this one unlike any other.
         made = f"{response_id}_{number}" if response_id else f"call_{number}"
         name, args = _field(call, "name"), _field(call, "args")
-        made_call = ToolCall(
-            _field(call, "id") or made, name, compact_json(_plain(args or {})), extra=signed or None
-        )
+        arguments = compact_json(as_json(args or {}))
+        made_call = ToolCall(_field(call, "id") or made, name, arguments, extra=signed or None)
         for index in range(len(self._parts) - self._behind, len(self._parts)):
             self._parts[index] = put_before(self._parts[index], made_call.id)
         self._behind = 0
@@ -481,5 +484,5 @@ def _tokens(usage: Any, *names: str) -> int:
 
 def _text_part(text: str, thought: bool, signed: Mapping[str, Any]) -> Part:
     if thought:
-        return Reasoning(text, signature=signed.get(_SIGNATURE), extra={"thought": True})
+        return Reasoning(text, signature=signed.get(SIGNATURE), extra={"thought": True})
     return Text(text, extra=signed or None)

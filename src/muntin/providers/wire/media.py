@@ -7,7 +7,7 @@ format.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -80,8 +80,13 @@ class Media:
 Content: TypeAlias = Text | Reasoning | Other | Media
 
 
-def contents(message: Message, index: int, files: Files, ledger: Ledger) -> Iterator[Content]:
-    """Yield what a message holds, images and files in one form, names of files as hints."""
+def contents(
+    message: Message, index: int, files: Files, ledger: Ledger, *, own: Collection[str] = ()
+) -> Iterator[Content]:
+    """Yield what a message holds, images and files in one form, names of files as hints.
+
+    Parts of the types in `own` are left as they are: the API itself has them.
+    """
     content = message.content
     if isinstance(content, str):
         if content:
@@ -99,7 +104,7 @@ def contents(message: Message, index: int, files: Files, ledger: Ledger) -> Iter
                 else:
                     ledger.miss(index, f"file {part.name!r}", "it has neither an id nor data")
             elif isinstance(part, Other):
-                yield _from_other(part) or part
+                yield part if part.data["type"] in own else _from_other(part) or part
             elif isinstance(part, Reasoning) or part.text or part.extra:
                 yield part
     for item in message.attachments:
@@ -179,18 +184,51 @@ def _from_other(part: Other) -> Media | None:
         if isinstance(sound.get("data"), str) and isinstance(sound.get("format"), str):
             url = f"data:audio/{sound['format']};base64,{sound['data']}"
             return _from_url(url, "audio", extra=_rest(data, "input_audio"))
+    if kind in ("inline_data", "file_data") and isinstance(data.get(kind), Mapping):
+        return _from_google(kind, data)
+    if kind in ("input_image", "input_file"):
+        return _from_responses(kind, data)
     source = data.get("source")
     if kind not in ("image", "document") or not isinstance(source, Mapping):
         return None
     name = data.get("title") if isinstance(data.get("title"), str) else None
     if source.get("type") == "base64" and isinstance(source.get("data"), str):
         url = f"data:{source.get('media_type')};base64,{source['data']}"
+    elif source.get("type") == "text" and isinstance(source.get("data"), str):
+        url = f"data:text/plain;base64,{b64encode(source['data'].encode()).decode()}"
     elif source.get("type") == "url" and isinstance(source.get("url"), str):
         url = source["url"]
     else:
         return None
     modality: Modality = "image" if kind == "image" else "document"
     return _from_url(url, modality, name=name, extra=_rest(data, "source", "title"))
+
+
+def _from_google(kind: str, data: Mapping[str, Any]) -> Media | None:
+    held = data[kind]
+    mime, name = str(held.get("mime_type") or ""), held.get("display_name")
+    if kind == "inline_data" and isinstance(held.get("data"), str) and mime:
+        url = f"data:{mime};base64,{held['data'].translate(_URL_SAFE)}"
+        return _from_url(url, None, name=name, extra=_rest(data, kind))
+    if kind == "file_data" and isinstance(held.get("file_uri"), str):
+        modality = _modality(mime)
+        return Media(modality, mime, name, url=held["file_uri"], extra=_rest(data, kind))
+    return None
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def _from_responses(kind: str, data: Mapping[str, Any]) -> Media | None:
+    """Read an image by its file id, or a file by its address."""
+    if kind == "input_image" and isinstance(data.get("file_id"), str):
+        extra = _rest(data, "file_id", "detail", "image_url")
+        detail = data.get("detail")
+        return Media("image", "image/jpeg", id=data["file_id"], detail=detail, extra=extra)
+    if kind == "input_file" and isinstance(data.get("file_url"), str):
+        extra = _rest(data, "file_url", "filename")
+        return _from_url(data["file_url"], "document", name=data.get("filename"), extra=extra)
+    return None
 
 
 def _rest(data: Mapping[str, Any], *known: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.forms.responses import ITEMS
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
@@ -32,28 +33,6 @@ from muntin.providers.wire.responses_reply import Assembler, decode
 __all__ = ["Assembler", "decode", "encode"]
 
 _ID_LIMIT = 64
-
-# What the model did with tools that run at OpenAI; it takes these items back as they were.
-_ITEMS = frozenset(
-    {
-        "apply_patch_call",
-        "code_interpreter_call",
-        "compaction",
-        "computer_call",
-        "file_search_call",
-        "image_generation_call",
-        "local_shell_call",
-        "mcp_approval_request",
-        "mcp_call",
-        "mcp_list_tools",
-        "program",
-        "program_output",
-        "shell_call",
-        "tool_search_call",
-        "tool_search_output",
-        "web_search_call",
-    }
-)
 
 # Tools that run at OpenAI, or that only this API has.
 _TOOLS = frozenset(
@@ -222,7 +201,7 @@ class _Encoder:
                 self.ledger.miss(index, part.label, "assistant messages hold text only")
             elif part.data["type"] == "refusal":
                 self._text(index, Text(str(part.data.get("refusal") or "")), False, None)
-            elif part.data["type"] in _ITEMS:
+            elif part.data["type"] in ITEMS:
                 item = deepcopy(dict(part.data))
                 item.pop("before", None)
                 self._add(index, item)

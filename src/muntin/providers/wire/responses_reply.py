@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muntin.core.forms.responses import answer, call
 from muntin.core.message import Message
-from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
-from muntin.providers.wire.common import as_mapping, count, get, joined, put_before
+from muntin.providers.wire.common import as_mapping, count, get
 
 RESPONSE = "a response of the Responses API"
 
@@ -29,7 +29,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     if not isinstance(items, Sequence) or not all(isinstance(item, Mapping) for item in items):
         raise InvalidInput(f"expected {RESPONSE}, whose 'output' is a list of items; got {items!r}")
     try:
-        message = _decode_message(items, data.get("error"))
+        message = answer(items, data.get("error"))
     except (MuntinError, KeyError, TypeError) as error:
         raise InvalidInput(f"expected {RESPONSE}; its output cannot be read: {error!r}") from error
     usage = data.get("usage")
@@ -58,65 +58,6 @@ def _finish(data: Mapping[str, Any], message: Message) -> str:
     if status != "completed":
         return str(status)
     return "tool_calls" if message.tool_calls else "stop"
-
-
-def _decode_message(items: Sequence[Mapping[str, Any]], error: Any) -> Message:
-    # Ids of items are worth keeping only beside the reasoning they must be sent with.
-    named = any(item.get("type") == "reasoning" for item in items)
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    placed: list[int] = []
-    for item in items:
-        kind = item.get("type")
-        start = len(parts)
-        if kind in ("function_call", "custom_tool_call"):
-            calls.append(_decode_call(item, named))
-            for index in placed:  # it stood between two calls
-                parts[index] = put_before(parts[index], calls[-1].id)
-            placed = []
-            continue
-        if kind == "message":
-            parts += [_decode_text(part, item, named) for part in item["content"]]
-        elif kind == "reasoning":
-            parts.append(_decode_reasoning(item))
-        else:
-            parts.append(Other(item))
-        if calls:
-            placed += range(start, len(parts))
-    extra = {"error": error} if error else None
-    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
-
-
-def _decode_call(item: Mapping[str, Any], named: bool) -> ToolCall:
-    custom = item["type"] == "custom_tool_call"
-    extra = {"type": "custom"} if custom else {}
-    if named and item.get("id"):
-        extra["item_id"] = item["id"]
-    if item.get("namespace"):
-        extra["namespace"] = item["namespace"]
-    body = item["input"] if custom else item["arguments"]
-    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
-
-
-def _decode_text(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
-    if part.get("type") != "output_text":
-        return Other(part)
-    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
-    extra["phase"] = item.get("phase")
-    extra["annotations"] = part.get("annotations")
-    if named and item.get("status") != "completed":
-        extra["status"] = item.get("status")
-    extra = {key: value for key, value in extra.items() if value}
-    return Text(part["text"], extra=extra or None)
-
-
-def _decode_reasoning(item: Mapping[str, Any]) -> Reasoning:
-    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
-    text = "\n\n".join(each["text"] for each in content or summary)
-    extra = {"id": item["id"], "summary": summary}
-    if content:
-        extra["content"] = content
-    return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
 
 
 _REASONING_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
@@ -152,7 +93,7 @@ class Assembler:
             self._named = self._named or get(item, "type") == "reasoning"
             if get(item, "type") in ("function_call", "custom_tool_call"):
                 data = as_mapping(item, "a tool call of the Responses API", "call_id")
-                return [ToolCalled(_decode_call(data, self._named))]
+                return [ToolCalled(call(data, self._named))]
         elif kind in _LAST_EVENTS:
             self._response = get(chunk, "response")
         elif kind == "error":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, call_async
 from muntin.composer import Asked
-from muntin.core.message import Message, as_message
+from muntin.core.forms import messages_from
+from muntin.core.message import Message
 from muntin.errors import InvalidType
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.in_store import in_store
@@ -46,7 +47,7 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
         what = f"history of {made.what}"
         limit = await call_async(limit, what, ctx.input, ctx, timeout=ctx.timeout)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
-            messages = [as_message(each) for each in limit]
+            messages = messages_from(limit)
             given = [message for message in messages if message.at not in asked.positions]
             spans = reversed(list(History(given).turns()))
             return [(None, given[begin:end]) for begin, end in spans]

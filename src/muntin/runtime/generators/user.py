@@ -9,7 +9,8 @@ from typing import Any
 from muntin.calls import call_async, together
 from muntin.composer import Asked
 from muntin.core.checks import refuse_blank
-from muntin.core.message import Input, Message, as_message, user
+from muntin.core.forms import messages_from
+from muntin.core.message import Input, Message, user
 from muntin.core.parts import Text
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.ctx import Ctx
@@ -26,9 +27,9 @@ def messages_of(value: Any, what: str) -> list[Message]:
         return [user(value)] if value.strip() else []
     if isinstance(value, Input):
         return [user(value.text, attachments=value.attachments)]
-    if isinstance(value, Message | Mapping):
+    if isinstance(value, Message | Mapping) or hasattr(value, "model_dump"):
         try:
-            return [as_message(value)]
+            return messages_from(value)
         except InvalidInput as error:
             raise type(error)(f"{what}: {error}") from error
     raise InvalidType(f"{what} must be a text, a message or a list of them, not {value!r}")

@@ -1,0 +1,170 @@
+"""Messages as other makers write them: Anthropic, Google, OpenAI's Responses, the SDKs' objects.
+
+Owns which form a value has, and that reading loses nothing: what cannot be read is refused by name.
+How each form is read stands in a module of its own; OpenAI-style dicts are `Message.from_dict`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from muntin.core.forms import anthropic, google, responses
+from muntin.core.message import Message, MessageLike
+from muntin.core.parts import as_plain
+from muntin.errors import InvalidInput, InvalidType, NeedsConversation
+
+__all__ = ["joins_others", "messages_from", "one_message"]
+
+# What a content block is told by, where a message was expected.
+_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document")
+
+
+def messages_from(
+    given: MessageLike | Iterable[MessageLike] | object,
+    *,
+    where: str = "message {}",
+    first: int = 0,
+) -> list[Message]:
+    """Read messages in any form that Muntin knows, one or many, as a list of Messages.
+
+    Known are Messages, OpenAI-style dicts, the messages of Anthropic and of Google, the items of
+    OpenAI's Responses API, the objects of their SDKs, and whole responses. One of theirs may be
+    several of ours: an Anthropic user message with two tool results and a text is three. Nothing
+    that is given is changed or kept. `where` is how errors call an
+    item by its number, counted from `first`.
+    """
+    if isinstance(given, Message):
+        return [given]
+    if isinstance(given, str | bytes):
+        raise InvalidType(f"messages must be a list, not the {type(given).__name__} {given!r}")
+    if isinstance(given, Mapping) or _is_object(given):
+        return _read([given])
+    if not isinstance(given, Iterable):
+        raise InvalidType(f"messages must be a list, not {given!r}")
+    items = list(given)
+    if all(item.__class__ is Message for item in items):
+        return items
+    return _read(items, where=where, first=first)
+
+
+def one_message(data: object) -> Message:
+    """Read what is written in another maker's form and means one message."""
+    found = _read([data], alone=True)
+    if len(found) == 1:
+        return found[0]
+    kinds = ", ".join(each.role for each in found) or "none"
+    raise NeedsConversation(
+        f"this means {len(found)} messages ({kinds}), not one; read it with messages_from(...)"
+    )
+
+
+def joins_others(item: object) -> bool:
+    """Say whether an item of a list is read together with those beside it."""
+    kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
+    return isinstance(kind, str) and kind in responses.OUTPUTS
+
+
+def _is_object(value: object) -> bool:
+    return hasattr(value, "model_dump")
+
+
+def _read(
+    items: Sequence[object], *, alone: bool = False, where: str | None = None, first: int = 0
+) -> list[Message]:
+    reader = _Reader(alone)
+    number = first
+    try:
+        for item in items:
+            reader.take(item)
+            number += 1
+        return reader.end()
+    except InvalidInput as error:
+        if where is None:
+            raise
+        raise type(error)(f"{where.replace('{}', str(number))}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        place = "" if where is None else f"{where.replace('{}', str(number))}: "
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise InvalidInput(f"{place}this cannot be read as a message: {why}") from error
+
+
+class _Reader:
+    """A conversation as it is read: what was said so far, and what is not yet complete."""
+
+    def __init__(self, alone: bool) -> None:
+        self.messages: list[Message] = []
+        # Items of one answer of the Responses API, which is one message.
+        self.answer: list[Mapping[str, Any]] = []
+        self.ids = None if alone else google.Ids()
+
+    def end(self) -> list[Message]:
+        self._close()
+        return self.messages
+
+    def take(self, item: object) -> None:
+        if isinstance(item, Message):
+            self._put([item])
+            return
+        if isinstance(item, dict) and len(item) == 2 and item.get("content").__class__ is str:
+            self._put([Message.from_dict(item)])  # most messages: nothing else is in them
+            return
+        data = as_plain(item)
+        if not isinstance(data, Mapping):
+            raise InvalidType(f"a message must be a Message or a dict, not {type(item).__name__}")
+        if "parts" in data and "content" not in data:
+            self._put(google.read(data, self.ids))
+        elif "role" in data and data.get("type") != "message":
+            self._put(_with_role(data))
+        elif responses.is_output(data):
+            responses.check(data)
+            self.answer.append(data)
+        elif "role" in data:
+            self._put(_with_role(responses.as_input(data)))
+        elif data.get("type") in responses.RESULTS:
+            self._put([responses.result(data)])
+        else:
+            for each in _inside(data):
+                self.take(each)
+
+    def _put(self, messages: Iterable[Message]) -> None:
+        self._close()
+        self.messages += messages
+
+    def _close(self) -> None:
+        if self.answer:
+            self.messages.append(responses.answer(self.answer))
+            self.answer = []
+
+
+def _with_role(data: Mapping[str, Any]) -> list[Message]:
+    """Read a dict with a role: Anthropic's where one of its blocks is in it, else OpenAI's."""
+    if anthropic.has_blocks(data) or anthropic.is_response(data):
+        return anthropic.read(data)
+    return [Message.from_dict(data)]
+
+
+def _inside(data: Mapping[str, Any]) -> Sequence[object]:
+    """Return what a whole response holds; refuse all that is no message."""
+    if isinstance(data.get("output"), Sequence) and data.get("object") == "response":
+        return list(data["output"])
+    for key, inner in (("choices", "message"), ("candidates", "content")):
+        found = data.get(key)
+        if isinstance(found, Sequence) and not isinstance(found, str):
+            if len(found) != 1:
+                raise InvalidInput(
+                    f"a response with {len(found)} {key} is not one message; "
+                    f"give the {inner} of one of them"
+                )
+            return [as_plain(found[0]).get(inner)]
+    kind = data.get("type")
+    if kind in _BLOCKS:
+        role = "user" if kind == "tool_result" else "assistant"
+        raise InvalidInput(
+            f"this is a content block of type {kind!r}, not a message; "
+            f"write {{'role': {role!r}, 'content': [...]}} around it"
+        )
+    if isinstance(kind, str):
+        raise InvalidInput(f"an item of type {kind!r} cannot be read as a message")
+    keys = sorted(map(str, data))
+    raise InvalidInput(f"a message dict needs a 'role'; its keys are {keys}")

@@ -1,0 +1,151 @@
+"""Messages as OpenAI's Responses API writes them: items, of which one answer has several.
+
+https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.core.parts import (
+    Other,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    as_plain,
+    joined,
+    part_from_dict,
+    put_before,
+)
+from muntin.errors import InvalidInput
+
+# What the model did with tools that run at OpenAI; the API takes these items back as they were.
+ITEMS = frozenset(
+    {
+        "apply_patch_call",
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+        "shell_call",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+RESULTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# What an answer consists of, messages aside: items that follow each other are one answer.
+OUTPUTS = frozenset({*ITEMS, *_CALLS, "reasoning", "message"})
+
+
+def is_output(data: Mapping[str, Any]) -> bool:
+    """Say whether an item is part of a model's answer."""
+    if data.get("type") != "message":
+        return data.get("type") in OUTPUTS
+    content = data.get("content")
+    if data.get("role") != "assistant" or isinstance(content, str) or "stop_reason" in data:
+        return False
+    kinds = [as_plain(part).get("type") for part in content or ()]
+    return all(kind in ("output_text", "refusal") for kind in kinds)
+
+
+def check(item: Mapping[str, Any]) -> None:
+    """Refuse an item of an answer that lacks what it is read by."""
+    kind = item["type"]
+    needed = ["id"] if kind == "reasoning" else ["content"] if kind == "message" else []
+    if kind in _CALLS:
+        needed = ["call_id", "name", _CALLS[kind]]
+    for key in needed:
+        if item.get(key) is None:
+            raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {dict(item)!r}")
+
+
+def as_input(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message item of the user or the system as a dict without the API's own fields."""
+    rest = {k: v for k, v in data.items() if k not in ("type", "id", "status")}
+    return rest if data.get("id") is None else {**rest, "item_id": data["id"]}
+
+
+def result(item: Mapping[str, Any]) -> Message:
+    """Read the output of a call."""
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str):
+        raise InvalidInput(f"an item of type {item['type']!r} needs a 'call_id': {dict(item)!r}")
+    output = item.get("output")
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        output = tuple(part_from_dict(each) for each in output)
+    known = ("type", "call_id", "output", "id", "status")
+    extra = {k: v for k, v in item.items() if k not in known and v is not None}
+    return Message("tool", output, tool_call_id=call_id, extra=extra or None)
+
+
+def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
+    """Read the items of one answer."""
+    # Ids of items are worth keeping only beside the reasoning they must be sent with.
+    named = any(item.get("type") == "reasoning" for item in items)
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    placed: list[int] = []
+    for item in items:
+        kind = item.get("type")
+        start = len(parts)
+        if kind in _CALLS:
+            calls.append(call(item, named))
+            for index in placed:  # it stood between two calls
+                parts[index] = put_before(parts[index], calls[-1].id)
+            placed = []
+            continue
+        if kind == "message":
+            parts += [_text(as_plain(part), item, named) for part in item["content"]]
+        elif kind == "reasoning":
+            parts.append(_reasoning(item))
+        else:
+            parts.append(Other(item))
+        if calls:
+            placed += range(start, len(parts))
+    extra = {"error": error} if error else None
+    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
+
+
+def call(item: Mapping[str, Any], named: bool) -> ToolCall:
+    """Read a call; with `named` the id of its item is kept."""
+    custom = item["type"] == "custom_tool_call"
+    extra = {"type": "custom"} if custom else {}
+    if named and item.get("id"):
+        extra["item_id"] = item["id"]
+    if item.get("namespace"):
+        extra["namespace"] = item["namespace"]
+    body = item[_CALLS[item["type"]]]
+    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
+
+
+def _text(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
+    if part.get("type") != "output_text":
+        return Other(part)
+    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
+    extra["phase"] = item.get("phase")
+    extra["annotations"] = part.get("annotations")
+    if named and item.get("status") != "completed":
+        extra["status"] = item.get("status")
+    extra = {key: value for key, value in extra.items() if value}
+    return Text(part["text"], extra=extra or None)
+
+
+def _reasoning(item: Mapping[str, Any]) -> Reasoning:
+    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
+    text = "\n\n".join(each["text"] for each in content or summary)
+    extra = {"id": item["id"], "summary": summary}
+    if content:
+        extra["content"] = content
+    return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)

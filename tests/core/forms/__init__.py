@@ -1,0 +1,1 @@
+"""How messages of other makers are read."""
