@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pytest
@@ -21,15 +20,11 @@ from muntin import (
     Slots,
     ToolCall,
     assistant,
-    config,
-    context,
     errors,
     generate_sync,
-    prompt,
     prompt_file,
 )
 from muntin.core.counting.exact import hf_tokenizer
-from muntin.prompts import ResolverCache, texts
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
