@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -46,6 +47,28 @@ async def in_thread(fn: Callable[[], T]) -> T:
     if error is not None:
         raise error
     return cast("T", value)
+
+
+def off_loop(fn: Callable[[], T]) -> T:
+    """Call a function here, or in an idle thread if an event loop runs here, and wait for it.
+
+    For code that cannot await what must not run on an event loop's own thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return fn()
+    context = copy_context()
+    answer: Future[T] = Future()
+
+    def work() -> Callable[[], object]:
+        try:
+            return partial(answer.set_result, context.run(fn))
+        except BaseException as error:
+            return partial(answer.set_exception, error)
+
+    _hand_over(work)
+    return answer.result()
 
 
 # Does something, and returns the function that tells the result.

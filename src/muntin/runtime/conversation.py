@@ -109,8 +109,8 @@ class Conversation:
         check_settings(settings, "conversation")
         message = user(given.text, attachments=given.attachments)
         turn = await ActiveTurn.queue(self._app, self.session, draft_of(message))
-        asked = Asked((message,), (turn.first,))
         ctx = Ctx(turn, door="a strategy", input=given, message=given, budget=self.budget)
+        asked = Asked((message,), (turn.first,), self.session.id, projected=ctx.projected)
         try:
             async with turn.held():
                 await turn.wait(lambda: self._load(ctx))
@@ -201,7 +201,7 @@ def _meant(
         if given is slots.rendered:
             return slots.declared, given
         # A window of slots of its own.
-        if isinstance(given.explained, Plan) and sum(map(asked.holds, given.messages)) == 1:
+        if isinstance(given.explained, Plan) and len(asked.found(given.messages)) == 1:
             return given.explained.declared.slots, given
         messages = given.messages
     elif isinstance(given, Mapping):
@@ -213,10 +213,13 @@ def _meant(
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
     shown = [as_message(message) for message in messages]
-    last = max((n for n, each in enumerate(shown) if asked.holds(each)), default=len(shown))
-    before = [each for each in shown[:last] if not asked.holds(each)]
+    # Behind an answer, such as the beginning of the next one, only the newest can be meant.
+    found = asked.found(shown) or {n for n, each in enumerate(shown) if asked.holds(each)}
+    last = max(found, default=len(shown))
+    others = asked.found(shown) - {last}
+    said = asked.shown_as([shown[last : last + 1] if last < len(shown) else []])
     own = composer.slots()
-    own.add("messages", before)
-    own.add("input", list(asked.messages))
+    own.add("messages", [each for n, each in enumerate(shown[:last]) if n not in others])
+    own.add("input", list(said.messages))
     own.add("messages", shown[last + 1 :])
     return own.declared, None

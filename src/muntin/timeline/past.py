@@ -5,14 +5,19 @@ A timeline may be long, and a window short: code that needs only the newest asks
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import Any, TypeVar, overload
 
 from muntin.core.message import Message
+from muntin.threads import off_loop
 from muntin.timeline.items import Item
-from muntin.timeline.project import Projection, lasting, project
+from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.session import Session
+from muntin.timeline.store.memory import MemoryStore
+
+T = TypeVar("T")
 
 # A run of more items is not read whole for the sake of its beginning.
 _LONG_RUN = 2_000
@@ -46,7 +51,11 @@ class Read:
 
 
 class TimelineMessages(Sequence[Message]):
-    """The messages of a session up to a turn, like a list."""
+    """The messages of a session up to a turn, like a list.
+
+    The store is read in a thread, never on an event loop's own; async code that wants all of them
+    awaits them, so that the loop goes on meanwhile.
+    """
 
     def __init__(
         self,
@@ -60,14 +69,19 @@ class TimelineMessages(Sequence[Message]):
     ) -> None:
         self._session = session
         self._turn = turn
-        self._since = since or 0
+        self._since = check_since(since)
         self._projection = projection
         self._entries = entries
         self._ahead = ahead
         self._whole: list[Message] | None = None
+        # What `newest` read last: for so many tokens, these messages.
+        self._near: tuple[int, Sequence[Message]] = (-1, ())
 
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
+
+    def __await__(self) -> Generator[Any, None, list[Message]]:
+        return (yield from asyncio.to_thread(self._all).__await__())
 
     def __len__(self) -> int:
         return len(self._all())
@@ -94,19 +108,28 @@ class TimelineMessages(Sequence[Message]):
         if self._whole is None:
             read = self._ahead
             if read is None or read.after > self._since:
-                read = self._read(self._since)
+                read = self._in_store(lambda: self._read(self._since))
             self._whole = self._shown(read)
         return self._whole
+
+    def _in_store(self, work: Callable[[], T]) -> T:
+        in_memory = isinstance(self._session.store, MemoryStore)
+        return work() if in_memory else off_loop(work)
 
     def newest(self, tokens: int) -> Sequence[Message]:
         """Return at least the newest messages of so many tokens, if there are as many."""
         if self._whole is not None:
             return self._whole
+        if self._near[0] < tokens:
+            self._near = tokens, self._newest(tokens)
+        return self._near[1]
+
+    def _newest(self, tokens: int) -> Sequence[Message]:
         if self._ahead is not None:
             messages = self._shown(self._ahead)
             if self._ahead.after <= self._since or self._weigh(messages) > tokens:
                 return messages
-        return self._shown(self.read_newest(tokens))
+        return self._shown(self._in_store(lambda: self.read_newest(tokens)))
 
     def read_newest(self, tokens: int) -> Read:
         """Read the items of at least the newest messages of so many tokens."""
@@ -134,6 +157,11 @@ class TimelineMessages(Sequence[Message]):
             if message.tool_call_id is None or message.tool_call_id in called:
                 total += self._session.counter.message(message)
         return total
+
+    @property
+    def plain(self) -> bool:
+        """Whether no projection was given."""
+        return self._projection is None
 
     @property
     def first(self) -> int:

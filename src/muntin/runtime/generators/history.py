@@ -45,7 +45,8 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
         limit = await call_async(limit, f"history of {made.what}", ctx.input, ctx)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = [as_message(each) for each in limit]
-            given = [message for message in messages if message.at not in asked.positions]
+            ours = {(ctx.session.id, position) for position in asked.positions}
+            given = [message for message in messages if message.item not in ours]
             spans = reversed(list(History(given).turns()))
             return [(None, given[begin:end]) for begin, end in spans]
         limit = as_history(limit, made.what)
