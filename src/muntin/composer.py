@@ -15,9 +15,9 @@ from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
-from muntin.core.parts import Text
+from muntin.core.parts import Attachment, Text
 from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, Trimming
+from muntin.core.planning.slot import EXACT, Marker, MessageLike, Slot, Stepped, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
@@ -128,11 +128,13 @@ class Composer:
         tier: Tier | None = None,
         most: int | None = None,
         required: bool = False,
+        marker: Marker | None = None,
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
         `priority` is that of the input, `tier` that of the input and of the run, `most` the
-        ceiling of the run. With `required` the run cannot be trimmed.
+        ceiling of the run. With `required` the run cannot be trimmed. `marker` says what is
+        missing of an input that is cut.
         """
         slots = self.slots()
         stands = asked is None
@@ -149,7 +151,8 @@ class Composer:
                 slot, stands = asked.told_in(slot), True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), priority=priority, tier=tier)
+            messages = list(asked.messages)
+            slots.add("input", messages, priority=priority, tier=tier, marker=marker)
         if run:
             slots.add(
                 "run",
@@ -286,17 +289,22 @@ class Asked:
             if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
         }
         later = {_key(each) for each in self.since}
-        words = {each.text for each in (*self.messages, *self.said) if each.text}
+        said = self._said()
         for number in range(len(messages) - 1, -1, -1):
             each = messages[number]
             role = role_of(each)
             if role == "user":
                 copy = as_message(each)
-                if copy.item is None and copy.text in words:
+                if copy.item is None and _content(copy) in said:
                     found.add(number)
             elif role != "system" and _key(as_message(each)) not in later:
                 break
         return found
+
+    def _said(self) -> set[Any]:
+        """Return what the input says, as it was recorded and as it may be shown."""
+        projected = (self.projected() if self.projected is not None else None) or ()
+        return {_content(each) for each in (*self.messages, *self.said, *projected)}
 
     def _is_mine(self, item: tuple[str, int]) -> bool:
         session, position = item
@@ -309,7 +317,7 @@ class Asked:
         each = as_message(message)
         if each.item is not None:
             return self._is_mine(each.item)
-        return any(each.text == mine.text for mine in (*self.messages, *self.said))
+        return _content(each) in self._said()
 
     def fills(self, slot: Slot) -> bool:
         """Say whether a slot holds the input and nothing else."""
@@ -341,6 +349,10 @@ class Asked:
 
 def _words(messages: Iterable[MessageLike]) -> list[str]:
     return [as_message(each).text for each in messages]
+
+
+def _content(message: Message) -> str | tuple[Attachment, ...]:
+    return message.text or message.attachments
 
 
 def _key(message: Message) -> tuple[Any, ...]:

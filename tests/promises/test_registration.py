@@ -49,7 +49,7 @@ def test_an_unknown_key_is_an_error_that_names_source_and_key(key):
 
 
 def test_the_mapping_form_needs_content():
-    with pytest.raises(InvalidInput, match="(?s)source 'docs'.*'content'"):
+    with pytest.raises(InvalidInput, match=r"(?s)source 'docs'.*'content'"):
         check_sources(100, {"docs": {"max": 5}})
 
 
@@ -81,7 +81,7 @@ def test_content_that_can_never_be_read_is_refused(content, form):
 
 def test_a_coroutine_is_not_the_function_that_makes_it():
     made = fetch()
-    with pytest.raises(InvalidInput, match="(?s)source 'docs'.*coroutine"):
+    with pytest.raises(InvalidInput, match=r"(?s)source 'docs'.*coroutine"):
         check_sources(100, {"docs": Source(made)})
     made.close()
 

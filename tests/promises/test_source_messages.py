@@ -1,4 +1,4 @@
-"""A dated message of a source is never lost, whatever its date, and stands where the merge puts it."""
+"""A dated message of a source is never lost, whatever its date."""
 
 from __future__ import annotations
 

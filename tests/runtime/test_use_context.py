@@ -17,7 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import BudgetExceeded, InvalidInput, Message, Window, assistant, context, system, tool, user
+from muntin import (
+    BudgetExceeded,
+    InvalidInput,
+    Message,
+    Window,
+    assistant,
+    context,
+    system,
+    tool,
+    user,
+)
 from muntin.core.counting.counter import Counter
 from muntin.errors import MuntinError
 from muntin.runtime.app import App

@@ -10,13 +10,14 @@ from muntin.agent.tools import ToolLike, as_tools, tool_name
 from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
-from muntin.core.planning.slot import HISTORY, INPUT, SYSTEM
+from muntin.core.planning.markers import InputRest
+from muntin.core.planning.slot import HISTORY, INPUT, INPUT_LEAST, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
-from muntin.runtime.recovery import keep_originals
+from muntin.runtime.recovery import keep_input, keep_originals
 from muntin.runtime.source_slots import declare_sources, without_input
 from muntin.runtime.sources import Loaded, Sources, load_sources
 from muntin.settings import check_settings
@@ -24,9 +25,6 @@ from muntin.timeline.entries import ContextEntry
 
 if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
-
-# So many tokens of the waking message are never cut.
-LEAST_INPUT = 256
 
 
 class Agent:
@@ -68,6 +66,7 @@ class Agent:
     async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         ctx, sources, tools = self._ctx, self._ctx.sources, self._tools
         loaded: list[Loaded] = []
+        rest: InputRest | None = None
         await self._turn.flush()
         if sources is not None:
             known = {tool_name(tool) for tool in tools}
@@ -79,13 +78,14 @@ class Agent:
         asked = self._asked(later)
         if sources is not None:
             loaded, asked = without_input(loaded, asked)
+            rest = await keep_input(self._turn, asked, sources, self._composer.counter)
 
         async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)
             if sources is None:
                 return self._whole(composer, past, asked, since)
             entries = await in_store(ctx.session, ctx.session.list_context)
-            return self._chosen(composer, sources, loaded, entries, asked, since)
+            return self._chosen(composer, sources, loaded, entries, asked, since, rest)
 
         events = recorded_run(
             self._turn,
@@ -153,6 +153,7 @@ class Agent:
         entries: Sequence[ContextEntry],
         asked: Asked,
         since: Sequence[Message],
+        rest: InputRest | None,
     ) -> Slots:
         """The sources within their budget; system prompt, tools and the run come on top."""
         counter = composer.counter
@@ -172,13 +173,13 @@ class Agent:
         trimming = sources.trimming or composer.history_trimming
         declare_sources(slots, loaded, entries, trimming=trimming)
         return composer.declared(
-            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run
+            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run, marker=rest
         )
 
     def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:
         """Refuse a source_budget that cannot hold what is never cut of the waking message."""
         size = sum(composer.counter.message(message) for message in asked.messages)
-        needed = min(LEAST_INPUT, size)
+        needed = min(INPUT_LEAST, size)
         if needed > sources.budget:
             report = composer.within(sources.budget).declared((), asked).render().report
             raise BudgetExceeded(

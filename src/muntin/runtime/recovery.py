@@ -5,15 +5,20 @@ Bounded in size; from the durable record, so that what a marker names can be rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from muntin.agent.tools import ToolLike
+from muntin.composer import Asked
+from muntin.core.checks import digest
+from muntin.core.counting.counter import Counter
 from muntin.core.message import as_message
 from muntin.core.parts import compact_json
+from muntin.core.planning.markers import InputRest
 from muntin.core.tags.xml import block
 from muntin.runtime.in_store import in_store
+from muntin.runtime.sources import MOST_KEPT
 from muntin.threads import in_thread
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection
@@ -145,6 +150,23 @@ async def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
         for each in loaded
         if each.original is not None and _may_be_cut(each)
     }
+    await _keep(turn, contents)
+
+
+async def keep_input(
+    turn: ActiveTurn, asked: Asked, sources: Sources, counter: Counter
+) -> InputRest | None:
+    """Keep what woke the entity if it may be cut; return the marker that says how to read it."""
+    messages = asked.messages
+    if sum(counter.message(message) for message in messages) <= sources.budget:
+        return None
+    contents = {digest(m.text, 8): m.text for m in messages if len(m.text) <= MOST_KEPT}
+    await _keep(turn, contents)
+    kept = [(m.at, len(m.text), digest(m.text, 8)) for m in messages if len(m.text) <= MOST_KEPT]
+    return InputRest(kept)
+
+
+async def _keep(turn: ActiveTurn, contents: Mapping[str, str]) -> None:
     if contents:
         put = partial(turn.session.store.put_contents, turn.session.id, turn.number, contents)
         await in_store(turn.session, partial(put, forget=turn.number - KEPT_TURNS))

@@ -190,4 +190,5 @@ class TimelineMessages(Sequence[Message]):
             projection=self._projection,
             live=read.live if self._entries else (),
             counter=self._session.counter,
+            session=self._session.id,
         )

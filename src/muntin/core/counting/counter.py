@@ -374,8 +374,8 @@ class Counter:
 
 
 def file_hint(name: str) -> str:
-    """Return the line that tells the model the name of a file."""
-    return f"File: {name}"
+    """Return the line that tells the model the name of a file: one line, whatever is in it."""
+    return f"File: {' '.join(name.splitlines())}"
 
 
 def _check_attachment_tokens(

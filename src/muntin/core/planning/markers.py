@@ -6,9 +6,9 @@ the same state gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
@@ -87,8 +87,31 @@ class EntryRest:
         )
 
 
-_MARKERS = (Earlier, Rest, EntryRest)
-_KINDS: dict[str, type[Earlier | Rest | EntryRest]] = {each.__name__: each for each in _MARKERS}
+@dataclass(frozen=True, slots=True)
+class InputRest:
+    """The marker of an input that is cut.
+
+    `kept` are the position, the size and the snapshot of each of its texts.
+    """
+
+    kept: Sequence[Sequence[Any]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", tuple(map(tuple, self.kept)))
+
+    def __call__(self, cut: Cut) -> str:
+        """Say how much is missing, and how to read the whole."""
+        told = f"{cut.characters:,} characters of this message are left out here"
+        for at, size, snapshot in self.kept:
+            if at == cut.last_at or len(self.kept) == 1:
+                told += f'; load_source_range("input", 0, {size}, "{snapshot}") reads all of it'
+                break
+        return f"[{told}]"
+
+
+Made: TypeAlias = Earlier | Rest | EntryRest | InputRest
+_MARKERS = (Earlier, Rest, EntryRest, InputRest)
+_KINDS: dict[str, type[Made]] = {each.__name__: each for each in _MARKERS}
 
 
 def write_marker(marker: object) -> dict[str, Any] | None:
@@ -98,7 +121,7 @@ def write_marker(marker: object) -> dict[str, Any] | None:
     return {"kind": type(marker).__name__, **asdict(marker)}
 
 
-def read_marker(written: Mapping[str, Any]) -> Earlier | Rest | EntryRest:
+def read_marker(written: Mapping[str, Any]) -> Made:
     """Return the marker that was written."""
     values = dict(written)
     return _KINDS[values.pop("kind")](**values)
