@@ -12,7 +12,6 @@ import pytest
 
 from muntin import App, Source, ToolCall, assistant, user
 from muntin.agent.tools import call_tool, tool_name
-from muntin.composer import HIDDEN
 from muntin.core.counting.counter import Counter
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
@@ -21,6 +20,7 @@ from tests.runtime.conftest import memory, run, texts, wakes
 
 RAW = "my card is 4111"
 SAFE = "my card is ****"
+HIDDEN = "(this message is not shown)"
 
 
 def redact(item: Item) -> Any:
@@ -129,9 +129,8 @@ def strategies() -> dict[str, Callable[[Ctx], Any]]:
             [replace(m, content=m.text.replace("4111", "****")) for m in ctx.timeline_messages()],
         )
 
-    return {each.__name__: each for each in (slots, with_input, rendered, returned, as_dicts)} | {
-        "own_words": own_words
-    }
+    made: list[Any] = [slots, with_input, rendered, returned, as_dicts, own_words]
+    return {each.__name__: each for each in made}
 
 
 @pytest.mark.parametrize("name", list(strategies()))
