@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -49,26 +48,31 @@ async def in_thread(fn: Callable[[], T]) -> T:
     return cast("T", value)
 
 
-def off_loop(fn: Callable[[], T]) -> T:
-    """Call a function here, or in an idle thread if an event loop runs here, and wait for it.
+def aside(fn: Callable[[], T]) -> T:
+    """Call a function that may block: not in the thread of an event loop, but in one beside it.
 
-    For code that cannot await what must not run on an event loop's own thread.
+    The event loop waits meanwhile; code that can await uses `in_thread`.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return fn()
+    answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     context = copy_context()
-    answer: Future[T] = Future()
 
     def work() -> Callable[[], object]:
+        value, failed = None, None
         try:
-            return partial(answer.set_result, context.run(fn))
+            value = context.run(fn)
         except BaseException as error:
-            return partial(answer.set_exception, error)
+            failed = error
+        return partial(answer.put, (value, failed))
 
     _hand_over(work)
-    return answer.result()
+    value, error = answer.get()
+    if error is not None:
+        raise error
+    return cast("T", value)
 
 
 # Does something, and returns the function that tells the result.

@@ -167,7 +167,7 @@ class Ctx:
         `since` begins behind a position. `projection` is asked once for each item: a list replaces
         the default, [] hides the item, None means the default. It also applies to what the turn
         was asked, and to the tools that read the timeline. Async code that wants the whole list
-        awaits it.
+        reads it by `await ctx.timeline_messages().load()`.
         """
         if projection is not None:
             projection = self.projections.add(projection)

@@ -5,13 +5,12 @@ A timeline may be long, and a window short: code that needs only the newest asks
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from muntin.core.message import Message
-from muntin.threads import off_loop
+from muntin.threads import aside, in_thread
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.session import Session
@@ -53,8 +52,8 @@ class Read:
 class TimelineMessages(Sequence[Message]):
     """The messages of a session up to a turn, like a list.
 
-    The store is read in a thread, never on an event loop's own; async code that wants all of them
-    awaits them, so that the loop goes on meanwhile.
+    In async code what is not read ahead is read in a thread, while the event loop waits;
+    `await messages.load()` reads all of it, and nobody waits.
     """
 
     def __init__(
@@ -80,8 +79,11 @@ class TimelineMessages(Sequence[Message]):
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
 
-    def __await__(self) -> Generator[Any, None, list[Message]]:
-        return (yield from asyncio.to_thread(self._all).__await__())
+    async def load(self) -> TimelineMessages:
+        """Read all of it, without holding up the event loop, and return it."""
+        if not isinstance(self._session.store, MemoryStore):
+            await in_thread(self._all)
+        return self
 
     def __len__(self) -> int:
         return len(self._all())
@@ -108,13 +110,9 @@ class TimelineMessages(Sequence[Message]):
         if self._whole is None:
             read = self._ahead
             if read is None or read.after > self._since:
-                read = self._in_store(lambda: self._read(self._since))
+                read = look(self._session, lambda: self._read(self._since))
             self._whole = self._shown(read)
         return self._whole
-
-    def _in_store(self, work: Callable[[], T]) -> T:
-        in_memory = isinstance(self._session.store, MemoryStore)
-        return work() if in_memory else off_loop(work)
 
     def newest(self, tokens: int) -> Sequence[Message]:
         """Return at least the newest messages of so many tokens, if there are as many."""
@@ -129,7 +127,7 @@ class TimelineMessages(Sequence[Message]):
             messages = self._shown(self._ahead)
             if self._ahead.after <= self._since or self._weigh(messages) > tokens:
                 return messages
-        return self._shown(self._in_store(lambda: self.read_newest(tokens)))
+        return self._shown(look(self._session, lambda: self.read_newest(tokens)))
 
     def read_newest(self, tokens: int) -> Read:
         """Read the items of at least the newest messages of so many tokens."""
@@ -192,3 +190,8 @@ class TimelineMessages(Sequence[Message]):
             counter=self._session.counter,
             session=self._session.id,
         )
+
+
+def look(session: Session, read: Callable[[], T]) -> T:
+    """Read from a session's store, never in the thread of an event loop."""
+    return read() if isinstance(session.store, MemoryStore) else aside(read)
