@@ -164,3 +164,44 @@ def test_no_door_uses_the_store_on_the_event_loop(door: Door, off_loop: Any) -> 
             await door(app, ScriptedModel(steps(1), name="openai/gpt-4o"), "And now?", [look])
 
     run(twice())
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("projection", [None, lambda item: None])
+def test_the_whole_timeline_is_not_read_on_the_event_loop(
+    off_loop: Any, projection: Any, awaited: bool
+) -> None:
+    """In an async handler, an async source and an async strategy."""
+    seen: list[int] = []
+    model = ScriptedModel(lambda window: "ok", name="openai/gpt-4o")
+
+    async def whole(ctx: Ctx) -> list[Message]:
+        messages = ctx.timeline_messages(projection=projection)
+        if awaited:
+            await messages.load()
+        seen.append(len(messages))
+        return list(messages)
+
+    class Listing:
+        async def on_context_build(self, ctx: Ctx) -> Any:
+            return await whole(ctx)
+
+    async def work() -> None:
+        async with App(off_loop, budget=2_000) as app:
+
+            @app.entity("e")
+            async def handler(ctx: Ctx, wake: Any) -> None:
+                async def source() -> list[Message]:
+                    return await whole(ctx)
+
+                await whole(ctx)
+                ctx.use_context(source_budget=500, sources={"chat": source})
+                ctx.use_agent(model=model)
+                await ctx.agent.run()
+
+            for payload in ("one", "two"):
+                await app.ask("e/1", payload)
+            await app.conversation("c", model=model, strategy=Listing()).send("hello")
+
+    run(work())
+    assert seen == [1, 1, 3, 3, 1]

@@ -72,7 +72,7 @@ SUBJECTS = {
     "runtime/test_many_processes.py": "wakes turn_queue in_store",
     "runtime/test_stepped_doors.py": "reports recorded_run",
     "runtime/test_strategies.py": "conversation app",
-    "runtime/test_use_context.py": "sources entity_agent",
+    "runtime/test_use_context.py": "sources source_slots entity_agent",
     "runtime/test_visits.py": "active_turn recorded_run reports in_store",
     "simulator/test_picture.py": "result",
     "testing/test_scripted_model.py": "../testing",

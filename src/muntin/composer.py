@@ -7,7 +7,7 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,9 @@ from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
-from muntin.core.parts import Text
+from muntin.core.parts import Attachment, Text
 from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.slot import EXACT, MessageLike, Slot, Stepped, Tier, Trimming
+from muntin.core.planning.slot import EXACT, Marker, MessageLike, Slot, Stepped, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
@@ -28,6 +28,8 @@ from muntin.timeline.past import TimelineMessages
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
+# What stands in the place of an input that a projection hides.
+HIDDEN = "(this message is not shown)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,27 +130,31 @@ class Composer:
         tier: Tier | None = None,
         most: int | None = None,
         required: bool = False,
+        marker: Marker | None = None,
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
         `priority` is that of the input, `tier` that of the input and of the run, `most` the
-        ceiling of the run. With `required` the run cannot be trimmed.
+        ceiling of the run. With `required` the run cannot be trimmed. `marker` says what is
+        missing of an input that is cut.
         """
         slots = self.slots()
-        stands = asked is None or not asked.messages
+        stands = asked is None
+        if asked is not None:
+            declared, asked = self._taken_out(declared, asked)
+            stands = not asked.messages
         for slot in declared:
-            if asked is not None:
-                slot = self._without(slot, asked)
-                if asked.fills(slot):
-                    if stands:
-                        slots.exclude(
-                            slot.name, reason="duplicate", detail="the input is there already"
-                        )
-                        continue
-                    stands = True
+            if asked is not None and asked.fills(slot):
+                if stands:
+                    slots.exclude(
+                        slot.name, reason="duplicate", detail="the input is there already"
+                    )
+                    continue
+                slot, stands = asked.told_in(slot), True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), priority=priority, tier=tier)
+            messages = list(asked.messages)
+            slots.add("input", messages, priority=priority, tier=tier, marker=marker)
         if run:
             slots.add(
                 "run",
@@ -161,18 +167,26 @@ class Composer:
             )
         return slots
 
-    def _without(self, slot: Slot, asked: Asked) -> Slot:
-        """Return a slot without the input of the turn, unless the input is all it holds."""
-        messages = slot.messages
-        if isinstance(messages, TimelineMessages):
-            messages = messages.newest(self.budget.remaining_input_tokens)
-        elif slot.is_input or len(messages) < 2:
-            return slot
-        near = max(0, len(messages) - _NEAR)
-        kept = [each for each in messages[near:] if not asked.holds(each)]
-        if len(kept) < len(messages) - near:
-            messages = [*messages[:near], *kept]
-        return replace(slot, messages=messages)
+    def _taken_out(self, declared: Sequence[Slot], asked: Asked) -> tuple[list[Slot], Asked]:
+        """Return the slots without the input, and the input in the words in which it is shown.
+
+        A slot that holds nothing but the input keeps it.
+        """
+        left, versions = [], []
+        for slot in declared:
+            messages = slot.messages
+            if isinstance(messages, TimelineMessages):
+                messages = messages.newest(self.budget.remaining_input_tokens)
+            elif slot.is_input or len(messages) < 2:
+                left.append(slot)
+                continue
+            near = max(0, len(messages) - _NEAR - len(asked.messages))
+            kept, version = asked.split(messages[near:])
+            if len(kept) < len(messages) - near:
+                messages = [*messages[:near], *kept]
+            versions.append(version)
+            left.append(replace(slot, messages=messages))
+        return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
         """Return the tokens of a window that holds these messages whole, and nothing else.
@@ -233,24 +247,118 @@ def _rank(slot: Slot) -> int:
 class Asked:
     """What a turn was asked: it stands in the window exactly once.
 
-    `positions` are where the messages stand on the timeline.
+    `positions` are where its items stand on the timeline of `session`, `since` is what the turn
+    did before this window. `projected` returns what the projections in force make of the input,
+    None if there are none. `said` is the input as it was recorded, where `messages` say it in
+    other words.
     """
 
     messages: tuple[Message, ...] = ()
     positions: Collection[float] = frozenset()
+    session: str | None = None
+    since: tuple[Message, ...] = ()
+    projected: Callable[[], Sequence[Message] | None] | None = None
+    said: tuple[Message, ...] = ()
+
+    def split(
+        self, messages: Sequence[MessageLike]
+    ) -> tuple[list[MessageLike], tuple[Message, ...]]:
+        """Return a list without what belongs to this turn, and the input as the list shows it."""
+        found = self.found(messages)
+        ours = {each.item for each in self.since if each.item is not None}
+        later = {_key(each) for each in self.since}
+        kept: list[MessageLike] = []
+        for number, each in enumerate(messages):
+            item = each.item if isinstance(each, Message) else None
+            repeats = bool(found) and number > min(found) and item is None
+            if number in found or (item is not None and item in ours):
+                continue
+            if repeats and later and _key(as_message(each)) in later:
+                continue
+            kept.append(each)
+        shown = [messages[number] for number in sorted(found)]
+        return kept, tuple(each for each in shown if isinstance(each, Message) and each.item)
+
+    def found(self, messages: Sequence[MessageLike]) -> set[int]:
+        """Return which messages of a list are the input.
+
+        A message of the timeline is known by its item. A copy without one, such as a dict that
+        somebody made of it, is a user's message in the same words behind the last answer.
+        """
+        found = {
+            number
+            for number, each in enumerate(messages)
+            if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
+        }
+        later = {_key(each) for each in self.since}
+        said = self._said()
+        for number in range(len(messages) - 1, -1, -1):
+            each = messages[number]
+            role = role_of(each)
+            if role == "user":
+                copy = as_message(each)
+                if copy.item is None and _content(copy) in said:
+                    found.add(number)
+            elif role != "system" and _key(as_message(each)) not in later:
+                break
+        return found
+
+    def _said(self) -> set[Any]:
+        """Return what the input says, as it was recorded and as it may be shown."""
+        projected = (self.projected() if self.projected is not None else None) or ()
+        return {_content(each) for each in (*self.messages, *self.said, *projected)}
+
+    def _is_mine(self, item: tuple[str, int]) -> bool:
+        session, position = item
+        return session == self.session and position in self.positions
 
     def holds(self, message: MessageLike) -> bool:
-        """Say whether a message is part of the input: by its position, without one by its text."""
+        """Say whether a message is part of the input: by its item, without one by its text."""
         if role_of(message) != "user":
             return False
         try:
             each = as_message(message)
         except NeedsConversation:  # it means several, of tools too: no input does
             return False
-        if each.at is not None:
-            return each.at in self.positions
-        return any(each.text == mine.text for mine in self.messages)
+        if each.item is not None:
+            return self._is_mine(each.item)
+        return _content(each) in self._said()
 
     def fills(self, slot: Slot) -> bool:
         """Say whether a slot holds the input and nothing else."""
         return slot.is_input or (len(slot.messages) == 1 and self.holds(slot.messages[0]))
+
+    def shown_as(self, versions: Iterable[Sequence[Message]]) -> Asked:
+        """Return the input in the words in which it is shown.
+
+        The lists that show it decide: as it was recorded if one of them does so, else as the first
+        does. If none shows it, the projections decide.
+        """
+        said = self.said or self.messages
+        lists = [each for each in versions if each]
+        if any(_words(each) == _words(said) for each in lists):
+            return self
+        shown = lists[0] if lists else self.projected() if self.projected is not None else None
+        return self if shown is None else replace(self, messages=tuple(shown), said=said)
+
+    def told_in(self, slot: Slot) -> Slot:
+        """Return the slot of the input with the words in which it is shown.
+
+        What somebody put there in words of their own stays, and so does what a projection hides.
+        """
+        shown = _words(self.messages)
+        if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):
+            return slot
+        return replace(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
+
+
+def _words(messages: Iterable[MessageLike]) -> list[str]:
+    return [as_message(each).text for each in messages]
+
+
+def _content(message: Message) -> str | tuple[Attachment, ...]:
+    return message.text or message.attachments
+
+
+def _key(message: Message) -> tuple[Any, ...]:
+    return message.role, message.text, tuple(call.id for call in message.tool_calls)

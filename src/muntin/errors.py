@@ -123,13 +123,19 @@ class MissingExtra(MuntinError, ImportError):
 class BudgetExceeded(MuntinError):
     """What may not be dropped does not fit into the budget.
 
-    `needed` and `available` are tokens; `report` is the plan so far.
+    `needed` and `available` are tokens; `report` is the plan so far; `why` says it in other words.
     """
 
-    def __init__(self, needed: int, available: int, report: ReportLike) -> None:
+    def __init__(
+        self, needed: int, available: int, report: ReportLike, why: str | None = None
+    ) -> None:
         self.needed = needed
         self.available = available
         self.report = report
+        self.why = why
+        if why is not None:
+            super().__init__(why)
+            return
         names = [repr(slot.name) for slot in report.slots if slot.tokens_kept]
         stuck = ", ".join([*names, "the tools"] if report.tools_tokens else names)
         super().__init__(
@@ -138,8 +144,8 @@ class BudgetExceeded(MuntinError):
             "Raise the budget, shorten these, or pass strict=False to encode it anyway."
         )
 
-    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[int, int, ReportLike]]:
-        return type(self), (self.needed, self.available, self.report)
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[Any, ...]]:
+        return type(self), (self.needed, self.available, self.report, self.why)
 
 
 class StoreError(MuntinError):

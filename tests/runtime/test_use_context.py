@@ -17,7 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import InvalidInput, Message, Window, assistant, context, system, tool, user
+from muntin import (
+    BudgetExceeded,
+    InvalidInput,
+    Message,
+    Window,
+    assistant,
+    context,
+    system,
+    tool,
+    user,
+)
 from muntin.core.counting.counter import Counter
 from muntin.errors import MuntinError
 from muntin.runtime.app import App
@@ -651,18 +661,18 @@ def test_the_total_is_never_over_source_budget(given, payload, past, entry, chat
         ctx.use_agent(model=model)
         await ctx.agent.run()
 
-    # Entries are never cut: where they alone are too large there is nothing to send.
-    whole = entry and entry + len('<context-entry id="i" name="n"></context-entry>')
-    may_fail = pytest.raises(MuntinError) if whole >= budget else nullcontext()
-    with may_fail:
+    # At least so much of the waking message is shown; all else gives.
+    too_small = min(256, len(payload)) > budget
+    with pytest.raises(BudgetExceeded) if too_small else nullcontext():
         run(wakes(app, handler, payload))
-    if whole >= budget:
+    if too_small:
+        assert model.windows == []
         return
     (window,) = model.windows
     assert messages_tokens(window) <= budget
     asked = [m for m in window.messages if m.role == "user" and m.text[:1] == "w"]
     assert len(asked) == 1
-    if len(payload) + whole <= budget:
+    if len(payload) <= budget:
         assert asked[0].text == payload
 
 
@@ -1074,7 +1084,7 @@ def test_since_and_projection_narrow_the_conversation():
     def of_ctx(ctx: Ctx) -> Source:
         return Source(lambda: ctx.timeline_messages(since=2, projection=upper), max=1_000)
 
-    assert texts(shown(app, chat=of_ctx)) == ["Q 2", "Q 3", "a 3", "wake"]
+    assert texts(shown(app, chat=of_ctx)) == ["Q 2", "Q 3", "a 3", "WAKE"]
 
 
 def test_a_projection_is_asked_once_for_each_top_level_item():

@@ -311,10 +311,15 @@ def test_no_message_stands_at_or_before_since(session):
         assert all(message.at is not None and message.at > since for message in found), since
 
 
-@pytest.mark.parametrize("since", [-1, 1.5, "1", True])
+@pytest.mark.parametrize("since", [1.5, "1", True])
 def test_since_is_a_position(session, since):
     with pytest.raises(ValueError):
         session.timeline_messages(since=since)
+
+
+@pytest.mark.parametrize("since", [None, 0, -1, -(10**20)])
+def test_since_below_the_beginning_is_the_beginning(session, since):
+    assert session.timeline_messages(since=since) == session.timeline_messages()
 
 
 def test_the_timeline_reaches_beyond_the_window():

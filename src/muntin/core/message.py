@@ -56,7 +56,8 @@ class Message:
     """One message of a conversation.
 
     `at` is its position on the timeline's scale. `extra` holds the fields Muntin does not know
-    (signatures, provider metadata) and comes back unchanged from `to_dict`.
+    (signatures, provider metadata) and comes back unchanged from `to_dict`. `item` is set by a
+    timeline: the session and the position of the item that the message shows.
     """
 
     role: Role
@@ -67,6 +68,7 @@ class Message:
     name: str | None = field(default=None, kw_only=True)
     at: float | None = field(default=None, kw_only=True)
     extra: Extra | None = field(default=None, kw_only=True, hash=False)
+    item: tuple[str, int] | None = field(default=None, kw_only=True, repr=False, compare=False)
     # The text of the message, its text parts put together.
     text: str = field(init=False, repr=False, compare=False)
     # What `counted` noted; a changed copy does not inherit it.
@@ -104,9 +106,9 @@ class Message:
 
     def __repr__(self) -> str:
         shown = [repr(self.role), repr(self.content)]
-        for each in fields(self)[2:-2]:
+        for each in fields(self)[2:]:
             value = getattr(self, each.name)
-            if value != each.default:
+            if each.repr and value != each.default:
                 shown.append(f"{each.name}={value!r}")
         return f"Message({', '.join(shown)})"
 
@@ -242,20 +244,27 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
-def at_position(message: Message, at: int, known: tuple[str, int] | None = None) -> Message:
+def at_position(
+    message: Message,
+    at: int,
+    known: tuple[str, int] | None = None,
+    item: tuple[str, int] | None = None,
+) -> Message:
     """Return the message at a position; what `replace` does, without checking all of it again.
 
-    `known` is what `counted` would note.
+    `known` is what `counted` would note, `item` the item of a timeline that the message shows.
     """
     copy = object.__new__(Message)
     for name in _COPIED:
         object.__setattr__(copy, name, getattr(message, name))
     object.__setattr__(copy, "at", at)
     object.__setattr__(copy, "known_tokens", known)
+    object.__setattr__(copy, "item", item)
     return copy
 
 
-_COPIED = tuple(each.name for each in fields(Message) if each.name not in ("at", "known_tokens"))
+_SET = ("at", "known_tokens", "item")
+_COPIED = tuple(each.name for each in fields(Message) if each.name not in _SET)
 
 
 def _check_at(value: object) -> None:

@@ -116,7 +116,7 @@ class Conversation:
         )
         await turn.begin(message, lambda: self._load(own()))
         ctx = own()
-        asked = Asked((message,), (turn.first,))
+        asked = Asked((message,), (turn.first,), self.session.id, projected=ctx.projected)
         try:
             async with turn.held():
                 await turn.wait()
@@ -219,7 +219,7 @@ def _meant(
         if given is slots.rendered:
             return slots.declared, given
         # A window of slots of its own.
-        if isinstance(given.explained, Plan) and sum(map(asked.holds, given.messages)) == 1:
+        if isinstance(given.explained, Plan) and len(asked.found(given.messages)) == 1:
             return given.explained.declared.slots, given
         messages = given.messages
     elif isinstance(given, Mapping):
@@ -231,10 +231,13 @@ def _meant(
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
     shown = messages_from(messages)
-    last = max((n for n, each in enumerate(shown) if asked.holds(each)), default=len(shown))
-    before = [each for each in shown[:last] if not asked.holds(each)]
+    # Behind an answer, such as the beginning of the next one, only the newest can be meant.
+    found = asked.found(shown) or {n for n, each in enumerate(shown) if asked.holds(each)}
+    last = max(found, default=len(shown))
+    others = asked.found(shown) - {last}
+    said = asked.shown_as([shown[last : last + 1] if last < len(shown) else []])
     own = composer.slots()
-    own.add("messages", before)
-    own.add("input", list(asked.messages))
+    own.add("messages", [each for n, each in enumerate(shown[:last]) if n not in others])
+    own.add("input", list(said.messages))
     own.add("messages", shown[last + 1 :])
     return own.declared, None

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
+from muntin.composer import HIDDEN
 from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_optional_text
-from muntin.core.message import Input
+from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
 from muntin.errors import MuntinError
@@ -24,7 +25,7 @@ from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item
 from muntin.timeline.past import PastHistory, Read, TimelineMessages
-from muntin.timeline.project import Projection
+from muntin.timeline.project import Projection, Projections
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -96,6 +97,10 @@ class Ctx:
         self.looked = False
         self._history = PastHistory(turn.session, turn.number)
         self._ahead: Read | None = None
+        # The items that the turn was asked, and the projections that its code gave.
+        self._asked: Sequence[Item] = tuple(events)
+        positions = {turn.first, *(item.position for item in events)}
+        self.projections = Projections(positions)
 
     def __getattr__(self, name: str) -> Any:
         has = self.__dict__.get("_has", {})
@@ -120,6 +125,8 @@ class Ctx:
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number)
             self._ahead = past.read_newest(timeline, self.turn.alone)
+            first = self.turn.first
+            self._asked = [item for item in self._ahead.items if item.position == first]
         if history:
             self.turn.entries.load()
             self._history.read_page()
@@ -137,12 +144,33 @@ class Ctx:
         """The built-in tools: reading what the window does not show."""
         from muntin.runtime.recovery import recovery_tools
 
-        return recovery_tools(self.session)
+        return recovery_tools(self.session, self.projections, lambda: self.sources)
+
+    def projected(self) -> list[Message] | None:
+        """Return what the turn was asked as its projections show it; None if it has none."""
+        if not self.projections:
+            return None
+        shown: list[Message] = []
+        for item in self._asked:
+            found = self.session.project([item], self.projections)
+            hidden = Message(
+                "user", HIDDEN, at=item.position, item=(self.session.id, item.position)
+            )
+            shown += found or [hidden]
+        return shown
 
     def timeline_messages(
         self, *, since: int | None = None, projection: Projection | None = None
     ) -> TimelineMessages:
-        """Return the timeline as messages; it is read when it is looked at."""
+        """Return the timeline as messages; it is read when it is looked at.
+
+        `since` begins behind a position. `projection` is asked once for each item: a list replaces
+        the default, [] hides the item, None means the default. It also applies to what the turn
+        was asked, and to the tools that read the timeline. Async code that wants the whole list
+        reads it by `await ctx.timeline_messages().load()`.
+        """
+        if projection is not None:
+            projection = self.projections.add(projection)
         return TimelineMessages(
             self.session,
             self.turn.number,

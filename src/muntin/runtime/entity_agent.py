@@ -10,14 +10,16 @@ from muntin.agent.tools import ToolLike, as_tools, tool_name
 from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
-from muntin.core.planning.slot import HISTORY, INPUT, SYSTEM
+from muntin.core.planning.markers import InputRest
+from muntin.core.planning.slot import HISTORY, INPUT, INPUT_LEAST, SYSTEM
 from muntin.core.planning.slots import Slots
-from muntin.errors import InvalidInput
+from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
-from muntin.runtime.recovery import keep_originals, recovery_tools
-from muntin.runtime.sources import Loaded, Sources, declare_sources, load_sources
+from muntin.runtime.recovery import keep_input, keep_originals
+from muntin.runtime.source_slots import declare_sources, without_input
+from muntin.runtime.sources import Loaded, Sources, load_sources
 from muntin.settings import check_settings
 from muntin.timeline.entries import ContextEntry
 
@@ -64,29 +66,27 @@ class Agent:
     async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         ctx, sources, tools = self._ctx, self._ctx.sources, self._tools
         loaded: list[Loaded] = []
+        rest: InputRest | None = None
         self._turn.check()
         await self._turn.flush()
         if sources is not None:
             known = {tool_name(tool) for tool in tools}
-            tools += tuple(t for t in recovery_tools(ctx.session) if tool_name(t) not in known)
+            tools += tuple(tool for tool in ctx.tools if tool_name(tool) not in known)
             loaded = await load_sources(sources, ctx.input, ctx)
+            ctx.projections.plain = any(each.plain for each in loaded)
             keep_originals(self._turn, loaded)
-        timeline = await in_store(ctx.session, self._timeline)
-        woken = ctx.session.project(ctx.events)
-        asked = Asked(tuple(woken), [message.at or 0 for message in woken])
-        first, last = min(asked.positions, default=0), max(asked.positions, default=0)
-        past = [message for message in timeline if (message.at or 0) < first]
-        # What this turn did before, in other runs, stands behind what it was asked. A run that
-        # an earlier attempt has begun goes on, and tells of itself.
-        resuming = self._turn.resuming
-        later = [m for m in timeline if (m.at or 0) > last and m.at not in resuming]
+        past, later = await in_store(ctx.session, self._read)
+        asked = self._asked(later)
+        if sources is not None:
+            loaded, asked = without_input(loaded, asked)
+            rest = keep_input(self._turn, asked, sources, self._composer.counter)
 
         async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)
             if sources is None:
                 return self._whole(composer, past, asked, since)
             entries = await in_store(ctx.session, ctx.session.list_context)
-            return self._chosen(composer, sources, loaded, entries, asked, since)
+            return self._chosen(composer, sources, loaded, entries, asked, since, rest)
 
         events = recorded_run(
             self._turn,
@@ -101,14 +101,32 @@ class Agent:
         async for event in events:
             yield event
 
-    def _timeline(self) -> Sequence[Message]:
-        """Read as much of the timeline as fits; with sources, only what this turn did."""
-        ctx = self._ctx
+    def _read(self) -> tuple[Sequence[Message], list[Message]]:
+        """Read as much of the past as fits (with sources, none), and what this turn did already.
+
+        What it did in other runs stands behind what it was asked. A run that an earlier attempt
+        has begun goes on, and tells of itself.
+        """
+        ctx, turn = self._ctx, self._turn
+        items = ctx.session.store.read(
+            ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
+        )
+        live = ctx.session.live(items) if ctx.sources is None else ()
+        woken = {item.position for item in ctx.events}
+        done = [m for m in ctx.session.project(items, live=live) if m.at not in woken]
+        past: Sequence[Message] = ()
         if ctx.sources is None:
-            return ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
-        read, turn = ctx.session.store.read, self._turn.number
-        items = read(ctx.session.id, view="history", first_turn=turn, last_turn=turn)
-        return ctx.session.project(items)
+            whole = ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
+            ours = {item.position for item in items}
+            past = [message for message in whole if message.at not in ours]
+        return past, [message for message in done if message.at not in turn.resuming]
+
+    def _asked(self, later: Sequence[Message]) -> Asked:
+        ctx = self._ctx
+        woken = ctx.session.project(ctx.events)
+        positions = frozenset(item.position for item in ctx.events)
+        projected = None if ctx.sources is None else ctx.projected
+        return Asked(tuple(woken), positions, ctx.session.id, tuple(later), projected)
 
     def _base(self, composer: Composer) -> Slots:
         slots = composer.slots()
@@ -136,6 +154,7 @@ class Agent:
         entries: Sequence[ContextEntry],
         asked: Asked,
         since: Sequence[Message],
+        rest: InputRest | None,
     ) -> Slots:
         """The sources within their budget; system prompt, tools and the run come on top."""
         counter = composer.counter
@@ -149,15 +168,26 @@ class Agent:
                 f"do not fit the model's {whole:,}"
             )
         run = min(room, sum(counter.message(message) for message in since))
+        self._check_wake(composer, sources, asked)
         composer = composer.within(sources.budget + fixed + run)
         slots = self._base(composer)
-        declare_sources(
-            slots,
-            loaded,
-            "\n".join(entry.render() for entry in entries),
-            before=min(asked.positions, default=2.0**53),
-            trimming=sources.trimming or composer.history_trimming,
-        )
+        trimming = sources.trimming or composer.history_trimming
+        declare_sources(slots, loaded, entries, trimming=trimming)
         return composer.declared(
-            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run
+            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run, marker=rest
         )
+
+    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:
+        """Refuse a source_budget that cannot hold what is never cut of the waking message."""
+        size = sum(composer.counter.message(message) for message in asked.messages)
+        needed = min(INPUT_LEAST, size)
+        if needed > sources.budget:
+            report = composer.within(sources.budget).declared((), asked).render().report
+            raise BudgetExceeded(
+                needed,
+                sources.budget,
+                report,
+                f"source_budget is {sources.budget:,} tokens, but of the {size:,} tokens of the "
+                f"message that woke {self._ctx.session.id!r} at least {needed:,} must be shown; "
+                "raise source_budget.",
+            )

@@ -1,14 +1,14 @@
-"""Sources: what `use_context` declares, how it is resolved, and the slots it becomes.
+"""Sources: what `use_context` may declare, and how it is resolved.
 
 Resolving runs users' functions beside each other, each with a timeout: one that fails costs only
-itself. Trimming, sharing and ordering are the engine's; here only slots are declared.
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
@@ -18,9 +18,9 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.markers import Earlier, Rest
-from muntin.core.planning.slot import CONTEXT, HISTORY, TIERS, Group, Tier, Trimming
-from muntin.core.planning.slots import Slots
+from muntin.core.planning.slot import TIERS, Tier, Trimming
+from muntin.core.tags import validate_tag_name
+from muntin.core.tags.xml import escape_text
 from muntin.errors import InvalidInput, InvalidType, NeedsConversation
 from muntin.prompts.contexts import Context
 from muntin.prompts.definition import text_of
@@ -35,8 +35,10 @@ TIMEOUT = 30.0
 LONGEST_TOKEN = 128
 # Of a longer list only the newest are looked at, and no snapshot is kept.
 MOST_MESSAGES = 10_000
-
-_VOLATILE = Group("volatile", interleave=True, share=True)
+# No snapshot of more characters is kept.
+MOST_KEPT = 5_000_000
+# Names of slots that the window of an entity has besides its sources.
+RESERVED = ("system", "input", "run", "entries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Source:
     (input, ctx), sync or async, that gives one of these. `max` is in tokens. `cache` says how
     often it changes, and so where it stands. `keep` is the end of a text that survives a cut.
     Undated content stands before the message that woke the entity; `place="before"` puts it in
-    front of the conversation, where it breaks the cache whenever it changes.
+    front of the conversation, where it breaks the cache whenever it changes. `tag` is for text
+    from outside: it is put between tags of this name, and can imitate no tag.
     """
 
     content: Any
@@ -56,6 +59,10 @@ class Source:
     keep: Keep = field(default="head", kw_only=True)
     place: Place = field(default="wake", kw_only=True)
     timeout: float = field(default=TIMEOUT, kw_only=True)
+    tag: str | None = field(default=None, kw_only=True)
+
+
+_OPTIONS = tuple(each.name for each in fields(Source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,9 @@ def check_sources(source_budget: object, sources: object) -> Sources:
     checked = {}
     for name, source in sources.items():
         what = f"source {check_text(name, 'the name of a source')!r}"
-        checked[name] = _check(source if isinstance(source, Source) else Source(source), what)
+        if name in RESERVED:
+            raise InvalidInput(f"{what}: the window has a {name!r} of its own; choose another name")
+        checked[name] = _check(_source(source, what), what)
     fixed = {n: s.max or 0 for n, s in checked.items() if s.cache != "volatile"}
     if sum(fixed.values()) > source_budget:
         each = ", ".join(f"{name!r} {most:,}" for name, most in fixed.items())
@@ -85,6 +94,21 @@ def check_sources(source_budget: object, sources: object) -> Sources:
             f"but source_budget is {source_budget:,}"
         )
     return Sources(source_budget, checked)
+
+
+def _source(given: object, what: str) -> Source:
+    """Return a source: as it is, as a mapping of its options, or content without options."""
+    if isinstance(given, Source):
+        return given
+    # A mapping with a role and no option of ours is a message.
+    if not isinstance(given, Mapping) or ("role" in given and not {*_OPTIONS[1:]} & {*given}):
+        return Source(given)
+    for key in given:
+        if key not in _OPTIONS:
+            raise InvalidInput(f"{what}: unknown key {key!r}; known are {', '.join(_OPTIONS)}")
+    if "content" not in given:
+        raise InvalidInput(f"{what}: 'content' is missing")
+    return Source(**given)
 
 
 def _check(source: Source, what: str) -> Source:
@@ -101,17 +125,45 @@ def _check(source: Source, what: str) -> Source:
         raise InvalidInput(f"{what}: place must be 'wake' or 'before', not {source.place!r}")
     if not isinstance(source.timeout, int | float) or not 0 < source.timeout < float("inf"):
         raise InvalidInput(f"{what}: timeout must be a number of seconds, not {source.timeout!r}")
-    if callable(source.content) and not isinstance(source.content, Context):
-        arity(source.content, what)
-    return source
+    try:
+        tag = None if source.tag is None else validate_tag_name(source.tag)
+        _check_content(source.content, what)
+    except InvalidInput as error:
+        told = str(error)
+        raise error if told.startswith(what) else type(error)(f"{what}: {told}") from error
+    return source if tag == source.tag else replace(source, tag=tag)
+
+
+def _check_content(content: object, what: str) -> None:
+    """Refuse what can never be read; a timeline is not looked at."""
+    if content is None or isinstance(content, Context | TimelineMessages | Message):
+        return
+    if isinstance(content, str):
+        check_text(content, "its text")
+    elif callable(content):
+        arity(content, what)
+    elif isinstance(content, Mapping):
+        as_message(content)
+    elif not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
+        raise InvalidType(
+            "content must be a text, a list of messages, a context or a function that gives one "
+            f"of these, not {type(content).__name__}"
+        )
+    elif len(content) <= MOST_MESSAGES:
+        for number, each in enumerate(content):
+            try:
+                as_message(each)
+            except InvalidInput as error:
+                raise type(error)(f"message {number}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a source gave: a text, messages, or why it gave nothing.
 
-    `size` is how many characters the whole content has, `snapshot` names it, `first` is where a
-    timeline begins.
+    `size` is how many characters the whole content has, `snapshot` names it if it can be kept.
+    `first` is where a timeline begins, `plain` says that it has no projection, `beyond` how many
+    older messages were not looked at.
     """
 
     name: str
@@ -123,6 +175,8 @@ class Loaded:
     snapshot: str = ""
     original: str | None = None
     first: int | None = None
+    plain: bool = False
+    beyond: int = 0
 
 
 async def load_sources(sources: Sources, input: object, ctx: Any) -> list[Loaded]:
@@ -138,8 +192,11 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
     try:
         async with asyncio.timeout(source.timeout) as limit:
             most = source.max or sources.budget
-            given, first = await _resolve(name, source, most, input, ctx)
-        return replace(_loaded(name, source, given, most), first=first)
+            given, timeline = await _resolve(name, source, most, input, ctx)
+        loaded = _loaded(name, source, given, most)
+        if timeline is not None:
+            loaded = replace(loaded, first=timeline.first, plain=timeline.plain)
+        return loaded
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
@@ -152,8 +209,8 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
 
 async def _resolve(
     name: str, source: Source, most: int, input: object, ctx: Any
-) -> tuple[Any, int | None]:
-    """Return what a source gives, and where it begins if it is a timeline."""
+) -> tuple[Any, TimelineMessages | None]:
+    """Return what a source gives, and the timeline if it is one."""
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
@@ -167,9 +224,9 @@ async def _resolve(
         given = await content(*values)
     else:
         # In a thread of its own: one that hangs holds up nobody.
-        given, first = await in_thread(lambda: _read(content(*values), most))
+        given, timeline = await in_thread(lambda: _read(content(*values), most))
         if not isawaitable(given):
-            return given, first
+            return given, timeline
         given = await given
     return (
         await in_thread(lambda: _read(given, most))
@@ -178,11 +235,9 @@ async def _resolve(
     )
 
 
-def _read(given: Any, most: int) -> tuple[Any, int | None]:
+def _read(given: Any, most: int) -> tuple[Any, TimelineMessages | None]:
     """Read a timeline, only as far back as could be shown; anything else is there already."""
-    return (
-        (given.newest(most), given.first) if isinstance(given, TimelineMessages) else (given, None)
-    )
+    return (given.newest(most), given) if isinstance(given, TimelineMessages) else (given, None)
 
 
 def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
@@ -190,32 +245,35 @@ def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
         return Loaded(name, source)
     if isinstance(given, str):
         check_text(given, f"source {name!r}")
-        key = _hash(given)
+        # What is shown between tags is escaped, and so is what can be read of it later.
+        text = given if source.tag is None else escape_text(given)
         bound = most * LONGEST_TOKEN + 1
-        cut = given[:bound] if source.keep == "head" else given[max(0, len(given) - bound) :]
-        return Loaded(name, source, cut, size=len(given), snapshot=key, original=given)
+        cut = text[:bound] if source.keep == "head" else text[max(0, len(text) - bound) :]
+        return _kept(Loaded(name, source, cut), text)
     if isinstance(given, Mapping | Message) or hasattr(given, "model_dump"):
         given = [given]
-    if isinstance(given, Sequence) and not isinstance(given, bytes):
-        if len(given) > MOST_MESSAGES:
-            try:
-                newest = _newest(given, most * LONGEST_TOKEN)
-            except NeedsConversation:
-                newest = _newest(messages_from(given), most * LONGEST_TOKEN)
-            return Loaded(name, source, messages=newest)
-        messages = tuple(messages_from(given))
-        if any(message.at is not None for message in messages):
-            return Loaded(name, source, messages=messages)
-        whole = compact_json([message.to_dict() for message in messages])
-        return Loaded(
-            name,
-            source,
-            messages=messages,
-            size=len(whole),
-            snapshot=_hash(whole),
-            original=whole,
-        )
-    raise InvalidType(f"it gave a {type(given).__name__}, not a text or a list of messages")
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
+        raise InvalidType(f"it gave a {type(given).__name__}, not a text or a list of messages")
+    if len(given) > MOST_MESSAGES:
+        try:
+            newest = _newest(given, most * LONGEST_TOKEN)
+        except NeedsConversation:
+            given = messages_from(given)
+            newest = _newest(given, most * LONGEST_TOKEN)
+        return Loaded(name, source, messages=newest, beyond=len(given) - len(newest))
+    messages = tuple(messages_from(given))
+    loaded = Loaded(name, source, messages=messages)
+    if messages and all(each.item and each.item[1] == each.at for each in messages):
+        return loaded  # the timeline's own: they are read there
+    whole = compact_json([message.to_dict() for message in messages])
+    return _kept(loaded, whole if source.tag is None else escape_text(whole))
+
+
+def _kept(loaded: Loaded, whole: str) -> Loaded:
+    """Name the whole content, if it is kept."""
+    if len(whole) > MOST_KEPT:
+        return replace(loaded, size=len(whole))
+    return replace(loaded, size=len(whole), snapshot=digest(whole, 8), original=whole)
 
 
 def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
@@ -227,65 +285,3 @@ def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
         if characters < 0:
             break
     return tuple(reversed(newest))
-
-
-def _hash(text: str) -> str:
-    return digest(text, 8)
-
-
-def declare_sources(
-    slots: Slots, loaded: Sequence[Loaded], entries: str, *, before: float, trimming: Trimming
-) -> None:
-    """Declare the slots of the sources and of the entries.
-
-    `before` is the position of the waking message: dated messages from there on are not the
-    sources' to show. `trimming` is that of timelines.
-    """
-    for each in loaded:
-        if each.source.cache != "volatile":
-            _declare(slots, each, before, trimming)
-    if entries:
-        slots.add(
-            "entries", entries, role="system", tier="slow-changing", required=True, priority=CONTEXT
-        )
-    for each in loaded:
-        if each.source.cache == "volatile":
-            _declare(slots, each, before, trimming)
-
-
-def _declare(slots: Slots, each: Loaded, before: float, trimming: Trimming) -> None:
-    source = each.source
-    volatile = source.cache == "volatile"
-    options: dict[str, Any] = {
-        "tier": source.cache,
-        "priority": HISTORY if volatile else CONTEXT,
-        "max_tokens": source.max,
-        "group": _VOLATILE if volatile else None,
-    }
-    if volatile and source.place == "before":
-        options["detail"] = "stands before the conversation: when it changes, the cache is lost"
-    at = -1.0 if source.place == "before" else before - 0.5
-    if each.error is not None:
-        slots.exclude(each.name, reason="source_failed", detail=each.error)
-        text = f"[source {each.name!r} could not be read]"
-        note = [Message("system", text, at=at)] if volatile else text
-        role: Any = None if volatile else "system"
-        slots.add(each.name, note, role=role, trim_behavior="slot", **options)
-        return
-    if each.messages:
-        messages: Sequence[Message] = each.messages
-        if volatile:
-            messages = [m for m in messages if m.at is None or m.at < before]
-        if volatile and not any(message.at is not None for message in messages):
-            messages = [replace(message, at=at) for message in messages]
-        marker = Earlier(each.name, each.size, each.snapshot, each.first)
-        if each.first is not None and volatile:
-            options["trimming"] = trimming
-        slots.add(each.name, messages, marker=marker, **options)
-    elif each.text:
-        rest = Rest(each.name, each.size, len(each.text), source.keep, each.snapshot)
-        options.update(trim_behavior="char", keep=source.keep, marker=rest)
-        # Dated, so that it finds its place among the others.
-        slots.add(each.name, each.text, role="system", at=at if volatile else None, **options)
-    else:
-        slots.add(each.name, None, **options)

@@ -8,7 +8,8 @@ from typing import Any
 
 from muntin.core.checks import check_text
 from muntin.core.tags.tree import validate_tag_name
-from muntin.core.tags.xml import element
+from muntin.core.tags.xml import escape_text
+from muntin.core.tags.xml import opening as opening_tag
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.items import Draft, Item, check_id
 
@@ -40,8 +41,13 @@ class ContextEntry:
 
     def render(self) -> str:
         """Return the entry as one element, escaped: its content cannot close its own tag."""
+        opening, closing = self.frame()
+        return f"{opening}{escape_text(self.content)}{closing}"
+
+    def frame(self) -> tuple[str, str]:
+        """Return the tags around the content."""
         attributes = {"id": self.id, "name": self.name, **self.attrs}
-        return element("context-entry", attributes, self.content)
+        return opening_tag("context-entry", attributes), "</context-entry>"
 
 
 def inserted(

@@ -13,7 +13,7 @@ from muntin.core.message import Message
 from muntin.threads import aside, in_thread
 from muntin.timeline.history import History
 from muntin.timeline.items import Item
-from muntin.timeline.project import Projection, lasting, project
+from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -54,7 +54,11 @@ class Read:
 
 
 class TimelineMessages(Sequence[Message]):
-    """The messages of a session up to a turn, like a list."""
+    """The messages of a session up to a turn, like a list.
+
+    In async code what is not read ahead is read in a thread, while the event loop waits;
+    `await messages.load()` reads all of it, and nobody waits.
+    """
 
     def __init__(
         self,
@@ -68,14 +72,22 @@ class TimelineMessages(Sequence[Message]):
     ) -> None:
         self._session = session
         self._turn = turn
-        self._since = since or 0
+        self._since = check_since(since)
         self._projection = projection
         self._entries = entries
         self._ahead = ahead
         self._whole: list[Message] | None = None
+        # What `newest` read last: for so many tokens, these messages.
+        self._near: tuple[int, Sequence[Message]] = (-1, ())
 
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
+
+    async def load(self) -> TimelineMessages:
+        """Read all of it, without holding up the event loop, and return it."""
+        if not isinstance(self._session.store, MemoryStore):
+            await in_thread(self._all)
+        return self
 
     def __len__(self) -> int:
         return len(self._all())
@@ -110,6 +122,11 @@ class TimelineMessages(Sequence[Message]):
         """Return at least the newest messages of so many tokens, if there are as many."""
         if self._whole is not None:
             return self._whole
+        if self._near[0] < tokens:
+            self._near = tokens, self._newest(tokens)
+        return self._near[1]
+
+    def _newest(self, tokens: int) -> Sequence[Message]:
         if self._ahead is not None:
             messages = self._shown(self._ahead)
             if self._ahead.after <= self._since or self._weigh(messages) > tokens:
@@ -148,6 +165,11 @@ class TimelineMessages(Sequence[Message]):
         return total
 
     @property
+    def plain(self) -> bool:
+        """Whether no projection was given."""
+        return self._projection is None
+
+    @property
     def first(self) -> int:
         """The first position that may be shown."""
         return self._since + 1
@@ -174,6 +196,7 @@ class TimelineMessages(Sequence[Message]):
             projection=self._projection,
             live=read.live if self._entries else (),
             counter=self._session.counter,
+            session=self._session.id,
         )
 
 

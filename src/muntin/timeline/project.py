@@ -1,14 +1,15 @@
 """Projection: the items of a timeline as the messages a model sees.
 
 Pure. Knows what each kind of item looks like by default; a caller's projection may replace it
-item by item.
+item by item, and several of one turn act as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from muntin.core.checks import replace_surrogates
 from muntin.core.counting.counter import Counter
@@ -31,24 +32,94 @@ def project(
     projection: Projection | None = None,
     live: Collection[int] = (),
     counter: Counter | None = None,
+    session: str | None = None,
 ) -> list[Message]:
     """Return the messages of the items after `since`, each with the position of its item.
 
     A run stands with all its items at its own position. `projection` is asked once for each
     item that is not part of a run: a list replaces the default, None means the default. Of the
     context entries those at the positions `live` are shown. What `counter` once counted and the
-    items remember is not counted again.
+    items remember is not counted again. With the id of their `session` the messages tell which
+    item they show.
     """
     messages: list[Message] = []
     for item in top_level(items):
-        if item.position <= since:
+        position = item.position
+        if position <= since:
             continue
+        place = _Place(position, None if session is None else (session, position), counter)
         given = None if projection is None else projection(item)
         if given is None:
-            messages += _default(item, live, counter)
+            messages += _default(item, live, place)
         else:
-            messages += [at_position(each, item.position) for each in _checked(given, item)]
+            messages += [place.put(each, {}) for each in _checked(given, item)]
     return messages
+
+
+class _Place(NamedTuple):
+    """Where the messages of one item stand."""
+
+    position: int
+    item: tuple[str, int] | None
+    counter: Counter | None
+
+    def put(self, message: Message, tokens: Mapping[str, int]) -> Message:
+        counter = self.counter
+        key = counter.key(message) if counter is not None and tokens else None
+        known = (key, tokens[key]) if key is not None and key in tokens else None
+        return at_position(message, self.position, known, self.item)
+
+
+class Projections:
+    """The projections that were given in a turn, as one: what is in force.
+
+    A list replaces the default, [] hides the item, None means the default: of several projections
+    the first that gives messages counts, then one that means the default. The items at
+    `positions` are shown to each of them once, however often they are looked at. `plain` says that
+    the timeline is shown without a projection too: then nothing is in force.
+    """
+
+    def __init__(self, positions: Collection[int] = ()) -> None:
+        self.plain = False
+        self._positions = positions
+        self._given: list[Projection] = []
+        self._known: dict[tuple[int, int], Sequence[MessageLike] | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._given) and not self.plain
+
+    def add(self, projection: Projection) -> Projection:
+        """Put a projection into force, and return it as it is to be asked."""
+        if not callable(projection):
+            raise InvalidType(f"projection must be a function of an item, not {projection!r}")
+        if projection not in self._given:
+            self._given.append(projection)
+        return partial(self._ask, self._given.index(projection))
+
+    def _ask(self, number: int, item: Item) -> Sequence[MessageLike] | None:
+        if item.position not in self._positions:
+            return self._given[number](item)
+        key = number, item.position
+        if key not in self._known:
+            self._known[key] = self._given[number](item)
+        return self._known[key]
+
+    def __call__(self, item: Item) -> Sequence[MessageLike] | None:
+        """Return what is shown of an item."""
+        if self.plain:
+            return None
+        answers = [self._ask(number, item) for number in range(len(self._given))]
+        shown = (each for each in answers if each is not None and each != [] and each != ())
+        return next(shown, None if None in answers or not answers else [])
+
+
+def check_since(since: object) -> int:
+    """Return the position after which to begin; what lies before the beginning is the beginning."""
+    if since is None:
+        return 0
+    if not isinstance(since, int) or isinstance(since, bool):
+        raise InvalidType(f"since must be a position (an int) or None, not {since!r}")
+    return max(0, since)
 
 
 def lasting(items: Sequence[Item], last: int) -> list[Item]:
@@ -99,7 +170,7 @@ def _with_items(run: Item, items: Sequence[Item]) -> Item:
     )
 
 
-def _default(item: Item, live: Collection[int], counter: Counter | None) -> list[Message]:
+def _default(item: Item, live: Collection[int], place: _Place) -> list[Message]:
     children = item.items if item.kind == "run" else (item,)
     messages: list[Message] = []
     thoughts: list[Item] = []
@@ -109,29 +180,30 @@ def _default(item: Item, live: Collection[int], counter: Counter | None) -> list
             continue
         for message in default_messages(child, live):
             if message.role == "assistant":
-                messages.append(_told([*thoughts, child], item.position, counter))
+                messages.append(_told([*thoughts, child], place))
                 thoughts = []
             else:
-                messages.append(_placed(message, item.position, child.tokens, counter))
+                messages.append(place.put(message, child.tokens))
     if thoughts:
-        messages.append(_told(thoughts, item.position, counter))
+        messages.append(_told(thoughts, place))
     return messages
 
 
-def _told(items: Sequence[Item], position: int, counter: Counter | None) -> Message:
+def _told(items: Sequence[Item], place: _Place) -> Message:
     """Return an answer with the reasoning that led to it in front, as it goes back to the model."""
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:
-        return _placed(last, position, items[-1].tokens, counter)
+        return place.put(last, items[-1].tokens)
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
     told = replace(last, content=content)
     tokens: dict[str, int] = {}
+    counter = place.counter
     key = counter.key(told) if counter is not None else None
     if counter is not None and key is not None and all(key in item.tokens for item in items):
         # One message now, so the overhead is counted once.
         spared = counter.overhead * (len(items) - 1)
         tokens = {key: sum(item.tokens[key] for item in items) - spared}
-    return _placed(told, position, tokens, counter)
+    return place.put(told, tokens)
 
 
 def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
@@ -173,14 +245,6 @@ def _parts(message: Message) -> tuple[Part, ...]:
     if isinstance(message.content, tuple):
         return message.content
     return (Text(message.content),) if message.content else ()
-
-
-def _placed(
-    message: Message, position: int, tokens: Mapping[str, int], counter: Counter | None
-) -> Message:
-    key = counter.key(message) if counter is not None and tokens else None
-    known = (key, tokens[key]) if key is not None and key in tokens else None
-    return at_position(message, position, known)
 
 
 def _checked(given: object, item: Item) -> list[Message]:

@@ -15,7 +15,6 @@ from itertools import groupby
 from threading import Lock
 from typing import Any, TypeAlias, cast
 
-from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
@@ -26,7 +25,13 @@ from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Beside, Draft, Item, Opens, Status, check_session_id, draft_of
 from muntin.timeline.owner import abandoned, done, new_owner
-from muntin.timeline.project import Projection, default_messages, lasting, project
+from muntin.timeline.project import (
+    Projection,
+    check_since,
+    default_messages,
+    lasting,
+    project,
+)
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import Items, Limit
 
@@ -192,7 +197,7 @@ class Session:
         entries: bool = True,
     ) -> list[Message]:
         """Return the whole timeline as messages, or what came after the position `since`."""
-        after = 0 if since is None else check_size(since, "since")
+        after = check_since(since)
         items = self.opened().read(self.id, view="history", after=after)
         if any(item.transient for item in items):
             items = lasting(items, self.last())
@@ -208,7 +213,14 @@ class Session:
         live: Collection[int] = (),
     ) -> list[Message]:
         """Return the messages of items; of entries those that stand at the positions `live`."""
-        return project(items, since=since, projection=projection, live=live, counter=self.counter)
+        return project(
+            items,
+            since=since,
+            projection=projection,
+            live=live,
+            counter=self.counter,
+            session=self.id,
+        )
 
     def live(self, items: Sequence[Item]) -> Collection[int]:
         """Return where the live entries stand, if any of these items could be one."""

@@ -430,8 +430,8 @@ def _told(message: Message) -> str:
 
 
 def file_hint(name: str) -> str:
-    """Return the line that tells the model the name of a file."""
-    return f"File: {name}"
+    """Return the line that tells the model the name of a file: one line, whatever is in it."""
+    return f"File: {' '.join(name.splitlines())}"
 
 
 def check_attachment_tokens(

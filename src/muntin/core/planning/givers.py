@@ -16,6 +16,9 @@ from muntin.core.planning.read import Reading
 from muntin.core.planning.slot import Group
 from muntin.core.planning.trim import shrink
 
+# What is cut off a joined text is counted apart from it: so many rounds are tried.
+_CUT_ROUNDS = 8
+
 
 class Giver(Protocol):
     """A slot, or several that act together."""
@@ -75,7 +78,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Texts of one message that are dropped whole, in order."""
+    """Texts of one message that are dropped whole, in order.
+
+    The last that goes is cut instead, where its slot may be cut.
+    """
 
     group: Group
     readings: list[Reading]
@@ -95,10 +101,28 @@ class Joined:
                     enough = middle
                 else:
                     few = middle
+        last = free[enough - 1] if enough else None
+        if last is not None and last.slot.trim_behavior == "char":
+            enough -= 1
         for each in free[:enough]:
             for unit in each.units:
                 books.drop(unit)
         books.recount(self.group)
+        if last is not None and enough < len(free) and free[enough] is last:
+            self._cut(books, last)
+
+    def _cut(self, books: Books, reading: Reading) -> None:
+        """Cut one text until the joined one fits, else drop it."""
+        for attempt in range(_CUT_ROUNDS):
+            over = books.total - books.goal
+            if over <= 0:
+                return
+            if attempt < _CUT_ROUNDS - 1:
+                shrink(books, reading, books.sizes[reading.slot.index] - over)
+            else:
+                for unit in reading.units:
+                    books.drop(unit)
+            books.recount(self.group)
 
 
 def in_order(books: Books) -> Iterator[Giver]:

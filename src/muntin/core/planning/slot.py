@@ -31,6 +31,9 @@ CONTEXT = 50
 INPUT = 90
 SYSTEM = 100
 
+# An input of so many tokens is never cut, and a longer one not to less.
+INPUT_LEAST = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Exact:
@@ -109,7 +112,8 @@ class Slot:
 
     `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
     that what it holds now is expected to stand in the next turn's window too. A slot with
-    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end.
+    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end. `frame`
+    is how a text begins and ends, however much of what stands between is cut.
     """
 
     name: str
@@ -130,6 +134,7 @@ class Slot:
     required: bool = False
     group: Group | None = None
     marker: Marker | None = None
+    frame: tuple[str, str] | None = None
     trimming: Trimming = EXACT
     lasting: bool = False
     breakpoint: bool = False
@@ -242,9 +247,11 @@ def _wrong_choice(slot: Slot, option: str, choices: tuple[object, ...]) -> Inval
 
 
 def _check_joined(slot: Slot) -> None:
-    """A joined slot is one text, kept or dropped: floors and markers have no meaning there."""
+    """A joined slot is one text without a floor; one that is never cut has no marker either."""
     if slot.messages and not slot.made:
         raise InvalidInput(f"slot {slot.name!r}: only a text can be joined (group={slot.group!r})")
     for option, unset in (("min_tokens", 0), ("min_ratio", 0), ("marker", None)):
+        if option == "marker" and slot.trim_behavior == "char":
+            continue
         if getattr(slot, option) != unset:
             raise InvalidInput(f"slot {slot.name!r}: {option} does not apply to a joined slot")

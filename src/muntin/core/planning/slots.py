@@ -100,6 +100,7 @@ class Slots:
         required: bool = False,
         group: Group | None = None,
         marker: Marker | None = None,
+        frame: tuple[str, str] | None = None,
         trimming: Trimming | None = None,
         breakpoint: bool = False,
         detail: str | None = None,
@@ -111,7 +112,8 @@ class Slots:
         that of all slots if it is not given; `Stepped` then applies to lists of messages without a
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
-        `detail` is a remark for the report. `at` is where a text stands among dated messages.
+        `detail` is a remark for the report. `at` is where a text stands among dated messages;
+        `frame` is how it begins and ends (its tags), which is never cut.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -138,6 +140,7 @@ class Slots:
             required=required,
             group=group,
             marker=marker,
+            frame=_check_frame(name, frame, content),
             trimming=EXACT if trimming is None else trimming,
             lasting=breakpoint
             or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
@@ -234,6 +237,18 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
         f"{where} must be a str, Message, list of messages, Input, Attachment or None, "
         f"not {type(content).__name__}"
     )
+
+
+def _check_frame(
+    name: str, frame: tuple[str, str] | None, content: Content
+) -> tuple[str, str] | None:
+    if frame is None:
+        return None
+    opening, closing = frame
+    whole = isinstance(content, str) and len(content) >= len(opening) + len(closing)
+    if not (whole and str(content).startswith(opening) and str(content).endswith(closing)):
+        raise InvalidInput(f"slot {name!r}: content must be a text that has its frame around it")
+    return opening, closing
 
 
 def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:

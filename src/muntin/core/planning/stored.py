@@ -86,6 +86,8 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
         rules["group"] = [group.name, group.join, group.interleave, group.share]
     if isinstance(slot.trimming, Stepped):
         rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
+    if slot.frame is not None:
+        rules["frame"] = list(slot.frame)
     marker = None if slot.marker is None else write_marker(slot.marker)
     if marker is not None:
         rules["marker"] = marker
@@ -169,6 +171,9 @@ def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]
     if "stepped" in written:
         low, retain = written["stepped"]
         rules["trimming"] = Stepped(low=low, retain=retain)
+    if "frame" in written:
+        opening, closing = written["frame"]
+        rules["frame"] = opening, closing
     if "marker" in written:
         rules["marker"] = read_marker(written["marker"])
     messages = tuple(Message.from_dict(get(key)) for key in written["messages"])

@@ -159,7 +159,7 @@ class _Trim(NamedTuple):
         """Cut one text so that its slot fits; False if nothing of it would stay."""
         messages, costs = self.books.now(unit)
         original = self.original(messages[number])
-        text = original.text
+        text = self.inner(original)
         base = costs[number] - self.text_tokens(messages[number])
         room = self.aim() - (self.size - costs[number]) - base
         if not text or room < 0:
@@ -178,25 +178,32 @@ class _Trim(NamedTuple):
     def original(self, message: Message) -> Message:
         """Return the message to cut: for a marked text the one first given, without a marker."""
         slot = self.slot
-        if slot.marker is not None and slot.made and isinstance(slot.messages[0], Message):
+        marked = slot.marker is not None or slot.frame is not None
+        if marked and slot.made and isinstance(slot.messages[0], Message):
             return slot.messages[0]
         return message
+
+    def inner(self, message: Message) -> str:
+        """Return the text that may be cut: what stands inside its frame."""
+        opening, closing = self.slot.frame or ("", "")
+        return message.text[len(opening) : len(message.text) - len(closing)]
 
     def measure(self, message: Message, marked: bool) -> Callable[[str], int]:
         """Return what a piece of the message's text would cost."""
         count = self.books.counter.text_once
-        if isinstance(message.content, str) and not marked:
+        if isinstance(message.content, str) and not marked and self.slot.frame is None:
             return count
         return lambda kept: sum(
             count(text) for text in _texts_of(self.cut_message(message, kept, marked))
         )
 
     def cut_message(self, message: Message, kept: str, marked: bool) -> Message:
-        keep = self.slot.keep
+        keep, (opening, closing) = self.slot.keep, self.slot.frame or ("", "")
+        text = f"{opening}{kept}{closing}"
         if not marked:
-            return _with_text(message, kept, keep)
-        line = self.marker_text(len(message.text) - len(kept))
-        return _with_text(message, f"{line}\n{kept}" if keep == "tail" else f"{kept}\n{line}", keep)
+            return _with_text(message, text, keep)
+        line = self.marker_text(len(self.inner(message)) - len(kept))
+        return _with_text(message, f"{line}\n{text}" if keep == "tail" else f"{text}\n{line}", keep)
 
     def set_text(self, unit: Unit, number: int, text: str) -> None:
         messages, costs = self.books.now(unit)
@@ -215,7 +222,8 @@ class _Trim(NamedTuple):
         """Put the marker in front of what is left, making room for it; without room, leave it."""
         books, slot = self.books, self.slot
         body, target = self.size, self.aim()
-        if (slot.made and body) or not books.is_cut(self.reading):
+        joined = slot.group is not None and slot.group.join is not None
+        if joined or (slot.made and body) or not books.is_cut(self.reading):
             return  # the marker is a line inside the text, or nothing is missing
         role: Role = role_of(slot.messages[0]) if slot.made else "system"
         with books.trial() as keep:
@@ -255,7 +263,7 @@ class _Trim(NamedTuple):
         at_last = at_of(slot.messages[max(ends)]) if ends else None
         if slot.made and gone:
             messages, _ = self.books.now(reading.units[0])
-            characters = len(self.original(messages[0]).text)
+            characters = len(self.inner(self.original(messages[0])))
         return Cut(slot.name, reading.beyond + len(gone), characters, at_first, at_last)
 
     def characters_cut(self) -> int:

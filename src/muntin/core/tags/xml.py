@@ -74,15 +74,25 @@ def _block(tag: Tag, indent: int, escape: bool) -> str:
 def inner_text(tag: Tag, escape: bool) -> str:
     """Return the texts of a leaf as they are rendered, one below the other."""
     return "\n".join(
-        _escape(share.text) if escape and not isinstance(share.text, Raw) else share.text
+        escape_text(share.text) if escape and not isinstance(share.text, Raw) else share.text
         for share in tag.shares
     )
 
 
+def block(name: str) -> tuple[str, str]:
+    """Return what stands before and behind an escaped text of its own lines."""
+    return f"<{name}>\n", f"\n</{name}>"
+
+
 def element(name: str, attributes: Mapping[str, str], text: str) -> str:
     """Render one element with attributes, inline; nothing in it can end it early."""
+    return f"{opening(name, attributes)}{escape_text(text)}</{name}>"
+
+
+def opening(name: str, attributes: Mapping[str, str]) -> str:
+    """Render the opening tag of an element."""
     given = "".join(f' {key}="{_quote(value)}"' for key, value in attributes.items())
-    return f"<{name}{given}>{_escape(text)}</{name}>"
+    return f"<{name}{given}>"
 
 
 # Characters that end a line: between quotes a reader would take them for spaces.
@@ -91,10 +101,10 @@ _LINE_ENDS = {ord(each): f"&#{ord(each)};" for each in "\n\r\x85\u2028\u2029"}
 
 def _quote(text: str) -> str:
     """Escape a value between quotes."""
-    return _escape(text).replace('"', "&quot;").translate(_LINE_ENDS)
+    return escape_text(text).replace('"', "&quot;").translate(_LINE_ENDS)
 
 
-def _escape(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape what could open or close a tag, and replace what XML cannot carry."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _NOT_XML.sub("\ufffd", text)

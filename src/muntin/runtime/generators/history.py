@@ -48,7 +48,8 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
         limit = await call_async(limit, what, ctx.input, ctx, timeout=ctx.timeout)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = messages_from(limit)
-            given = [message for message in messages if message.at not in asked.positions]
+            ours = {(ctx.session.id, position) for position in asked.positions}
+            given = [message for message in messages if message.item not in ours]
             spans = reversed(list(History(given).turns()))
             return [(None, given[begin:end]) for begin, end in spans]
         limit = as_history(limit, made.what)

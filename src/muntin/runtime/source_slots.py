@@ -1,0 +1,141 @@
+"""The slots of an entity's window: its sources and entries, declared for the engine.
+
+Trimming, sharing and ordering are the engine's. Here stands who gives first, and that the message
+which woke the entity is shown by no source.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from muntin.composer import Asked
+from muntin.core.message import Message, as_message
+from muntin.core.parts import Text
+from muntin.core.planning.markers import Earlier, EntryRest, Rest
+from muntin.core.planning.slot import Group, Tier, Trimming
+from muntin.core.planning.slots import Slots
+from muntin.core.tags.xml import block, escape_text
+from muntin.runtime.sources import Loaded
+from muntin.timeline.entries import ContextEntry
+
+# Who gives first when room is short: the lowest.
+PRIORITIES: dict[Tier, int] = {"volatile": 10, "slow-changing": 30, "stable": 40, "pinned": 50}
+ENTRIES = 20
+
+_VOLATILE = Group("volatile", interleave=True, share=True)
+_ENTRIES = Group("entries", join="\n")
+# Before and behind every date.
+_FIRST, _LAST = -sys.float_info.max, sys.float_info.max
+
+
+def without_input(loaded: Sequence[Loaded], asked: Asked) -> tuple[list[Loaded], Asked]:
+    """Return the sources without what this turn was asked and did, and the input as it is shown."""
+    left, versions = [], []
+    for each in loaded:
+        kept, version = asked.split(each.messages)
+        versions.append(version)
+        left.append(replace(each, messages=tuple(map(as_message, kept))))
+    return left, asked.shown_as(versions)
+
+
+def declare_sources(
+    slots: Slots,
+    loaded: Sequence[Loaded],
+    entries: Sequence[ContextEntry],
+    *,
+    trimming: Trimming,
+) -> None:
+    """Declare the slots of the sources and of the entries; `trimming` is that of timelines."""
+    for each in loaded:
+        if each.source.cache != "volatile":
+            _declare(slots, each, trimming)
+    for entry in entries:
+        _declare_entry(slots, entry)
+    for each in loaded:
+        if each.source.cache == "volatile":
+            _declare(slots, each, trimming)
+
+
+def _declare_entry(slots: Slots, entry: ContextEntry) -> None:
+    """One text of the message of all entries: under pressure the oldest is cut, then dropped."""
+    opening, closing = entry.frame()
+    slots.add(
+        f"entries/{entry.id}",
+        entry.render(),
+        role="system",
+        tier="slow-changing",
+        priority=ENTRIES,
+        group=_ENTRIES,
+        trim_behavior="char",
+        keep="head",
+        frame=(opening, closing),
+        marker=EntryRest(entry.id, len(escape_text(entry.content)), entry.inserted_at),
+    )
+
+
+def _declare(slots: Slots, each: Loaded, trimming: Trimming) -> None:
+    source = each.source
+    volatile = source.cache == "volatile"
+    options: dict[str, Any] = {
+        "tier": source.cache,
+        "priority": PRIORITIES[source.cache],
+        "max_tokens": source.max,
+        "group": _VOLATILE if volatile else None,
+    }
+    before = volatile and source.place == "before"
+    if before and not any(message.at is not None for message in each.messages):
+        options["detail"] = "stands before the conversation: when it changes, the cache is lost"
+    at = None if not volatile else _FIRST if before else _LAST
+    if each.error is not None:
+        slots.exclude(each.name, reason="source_failed", detail=each.error)
+        text = f"[source {each.name!r} could not be read]"
+        slots.add(each.name, text, role="system", trim_behavior="slot", at=at, **options)
+    elif each.messages:
+        _declare_list(slots, each, at, trimming, options)
+    elif each.text:
+        rest = Rest(each.name, each.size, len(each.text), source.keep, each.snapshot)
+        options.update(trim_behavior="char", keep=source.keep, marker=rest)
+        text = each.text
+        if source.tag is not None:
+            options["frame"] = opening, closing = block(source.tag)
+            text = f"{opening}{text}{closing}"
+        slots.add(each.name, text, role="system", at=at, **options)
+    else:
+        slots.add(each.name, None, **options)
+
+
+def _declare_list(
+    slots: Slots, each: Loaded, at: float | None, trimming: Trimming, options: dict[str, Any]
+) -> None:
+    """Declare a list of messages; one without any date stands where texts stand."""
+    messages, first = list(each.messages), each.first
+    if first is None and not each.size and not each.beyond and messages[0].item is not None:
+        first = messages[0].item[1]
+    if at is not None and not any(message.at is not None for message in messages):
+        messages = [replace(message, at=at) for message in messages]
+    if each.source.tag is not None:
+        messages = [_tagged(message, each.source.tag) for message in messages]
+    if each.first is not None and at is not None:
+        options["trimming"] = trimming
+    marker = Earlier(each.name, each.size, each.snapshot, first, each.beyond)
+    slots.add(each.name, messages, marker=marker, **options)
+
+
+def _tagged(message: Message, tag: str) -> Message:
+    """Return a message whose texts stand between tags."""
+    opening, closing = block(tag)
+    content = message.content
+    if isinstance(content, str):
+        return replace(
+            message, content=f"{opening}{escape_text(content)}{closing}" if content else ""
+        )
+    parts = [
+        replace(part, text=f"{opening}{escape_text(part.text)}{closing}")
+        if isinstance(part, Text) and part.text
+        else part
+        for part in content or ()
+    ]
+    return replace(message, content=tuple(parts)) if parts else message
