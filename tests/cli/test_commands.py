@@ -39,7 +39,7 @@ def test_without_the_extra_it_says_what_to_install():
 
 def test_every_command_has_help():
     listed = said("--help")
-    for name in ("demo", "render", "count", "chat", "sessions", "inspect", "doctor"):
+    for name in ("demo", "render", "count", "chat", "work", "sessions", "inspect", "doctor"):
         assert re.search(rf"\b{name}\b", listed)
         assert "Usage: muntin" in said(name, "-h")
 

@@ -1,0 +1,75 @@
+"""`muntin work`: takes up what waits for entities, and keeps doing so until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from muntin import user
+from muntin.timeline.items import Draft
+from muntin.timeline.store import open_store
+from tests.cli.command import MUNTIN, environment, run
+
+SUPPORT = """
+from muntin import App
+
+app = App("sqlite:///store.db")
+other = 5
+
+
+@app.entity("e")
+async def handler(ctx, wake):
+    await ctx.insert_context("seen", name="Seen", content=wake.payload)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "support.py").write_text(SUPPORT, encoding="utf-8")
+    return tmp_path
+
+
+def test_it_takes_up_what_was_left_and_what_comes(folder):
+    store = open_store(f"sqlite:///{folder / 'store.db'}")
+    store.append("e/1", [Draft("message", message=user("left"), opens="inbox")])
+    with subprocess.Popen(
+        [MUNTIN, "work", "support:app"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as working:
+        assert working.stderr is not None
+        lines = [working.stderr.readline(), working.stderr.readline()]
+        assert "took up unfinished work: turn 1 of 'e/1'" in lines[0]
+        assert lines[1] == "Unfinished work was done: 1 session. Ctrl-C ends this.\n"
+        store.append("e/2", [Draft("message", message=user("new"), opens="inbox")])
+        end = time.monotonic() + 20
+        while not store.entries("e/2") and time.monotonic() < end:
+            time.sleep(0.05)
+        working.send_signal(signal.SIGINT)
+        assert working.wait(20) == 0
+    assert [item.payload["content"] for item in store.entries("e/1")] == ["left"]
+    assert [item.payload["content"] for item in store.entries("e/2")] == ["new"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("support", "an app is named like 'support:app', not 'support'"),
+        (":app", "an app is named like"),
+        ("nowhere:app", "there is no module 'nowhere' here"),
+        ("support:other", "'support:other' is not an App, but 5"),
+        ("support:missing", "'support:missing' is not an App, but None"),
+    ],
+)
+def test_what_is_no_app_is_named(folder, name, told):
+    ended = run("work", name, cwd=folder)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
