@@ -129,6 +129,7 @@ def test_keys_are_seen_and_never_shown():
     assert found("keys", env=environment) == {
         "openai": ("ok", "OPENAI_API_KEY is set"),
         "anthropic": ("missing", "ANTHROPIC_API_KEY is not set"),
+        "openrouter": ("missing", "OPENROUTER_API_KEY is not set"),
         "google": ("ok", "GEMINI_API_KEY is set"),
     }
     assert "secret" not in said("doctor", env=environment)

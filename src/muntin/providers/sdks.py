@@ -105,15 +105,15 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     """Return the API of `provider/model`, and the model's own name."""
     named = ModelName.parse(name)
     meant = "" if named.suggestion is None else f"; did you mean {named.suggestion!r}?"
+    providers = ", ".join(sorted({each for each, _ in APIS}))
     if named.provider is None and name not in {each for each, _ in APIS}:
+        meant = meant or f"; write provider/model, or 'openai/{name}' with a base_url."
         raise UnknownModel(
-            f"the model name {name!r} names no provider"
-            + (meant or f"; write provider/model, or 'openai/{name}' with a base_url")
+            f"the model name {name!r} names no provider{meant} Known are: {providers}"
         )
     provider, model = (name, "") if named.provider is None else (named.provider, named.model)
     known = [spec for spec in APIS if spec[0] == provider]
     if not known:
-        providers = ", ".join(sorted({each for each, _ in APIS}))
         raise UnknownModel(
             f"no provider {provider!r} is known (in the model name {name!r}); known are: "
             f"{providers}. A compatible server is 'openai/<model>' with a base_url{meant}"
