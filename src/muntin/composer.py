@@ -129,8 +129,9 @@ class Composer:
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
-        `priority` is that of the input, `tier` that of the input and of the run, `most` the
-        ceiling of the run. With `required` the run cannot be trimmed.
+        `priority` is that of the run, at least (the input has none: it goes last), `tier` that of
+        the input and of the run, `most` the ceiling of the run. With `required` the run cannot be
+        trimmed.
         """
         slots = self.slots()
         stands = asked is None or not asked.messages
@@ -146,13 +147,13 @@ class Composer:
                     stands = True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), priority=priority, tier=tier)
+            slots.add("input", list(asked.messages), tier=tier)
         if run:
             slots.add(
                 "run",
                 list(run),
                 # As well protected as anything but the system's: or it would be the first to go.
-                priority=max((_rank(slot) for slot in slots.declared), default=0),
+                priority=max([priority, *(_rank(slot) for slot in slots.declared)]),
                 tier=tier,
                 max_tokens=most,
                 required=required,

@@ -15,7 +15,7 @@ from muntin.agent.tools import ToolLike
 from muntin.calls import arity, call, note, refuse_awaitable, together
 from muntin.core.checks import check_text
 from muntin.core.message import Message, as_message
-from muntin.core.planning.slot import INPUT, SYSTEM, Group
+from muntin.core.planning.slot import RUN, SYSTEM, Group
 from muntin.core.planning.slots import Slots
 from muntin.core.report import Status
 from muntin.errors import InvalidInput, InvalidType
@@ -300,8 +300,8 @@ def declare(slots: Slots, gathered: Gathered) -> None:
     """Declare the slots of a prompt; only contexts can be dropped."""
     declare_parts(slots, gathered.parts)
     declare_excluded(slots, gathered.excluded)
-    slots.add("user", gathered.user or None, role="user", required=True, priority=INPUT)
-    slots.add("messages", gathered.messages, required=True, priority=INPUT)
+    slots.add("user", gathered.user or None, role="user", required=True, priority=RUN)
+    slots.add("messages", gathered.messages, required=True, priority=RUN)
 
 
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:

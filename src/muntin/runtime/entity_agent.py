@@ -10,7 +10,7 @@ from muntin.agent.tools import ToolLike, as_tools, tool_name
 from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
-from muntin.core.planning.slot import HISTORY, INPUT, SYSTEM
+from muntin.core.planning.slot import HISTORY, RUN, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
@@ -125,7 +125,7 @@ class Agent:
         """The default: the whole timeline, the newest kept."""
         slots = self._base(composer)
         slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
-        return composer.declared(slots.declared, asked, since, priority=INPUT)
+        return composer.declared(slots.declared, asked, since, priority=RUN)
 
     def _chosen(
         self,
@@ -158,5 +158,5 @@ class Agent:
             trimming=sources.trimming or composer.history_trimming,
         )
         return composer.declared(
-            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run
+            slots.declared, asked, since, priority=RUN, tier="volatile", most=run
         )

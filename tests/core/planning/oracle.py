@@ -28,7 +28,6 @@ from tests.core.planning.oracle_slots import (
     legal,
     may_die,
     places,
-    protect,
     set_limits,
     set_priorities,
     shortened,
@@ -92,7 +91,8 @@ def _judge(
     if died:
         return _judge(slots, budget, goal, overhead, dead | died)
     for gone in _in_vain(window, order, taken, fallback=fallback):
-        left = [slot for slot in slots if not any(slot is window[n].given for n in gone)]
+        names = [id(window[n].given) for n in gone]  # a group stands where its first slot stands
+        left = [replace(s, content=None) if id(s) in names else s for s in slots]
         return _judge(left, budget, goal, overhead, dead)
     if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
         taken |= {n: window[n].capped for n in numbers if window[n].given.is_input}
@@ -129,7 +129,7 @@ def _take(
             best = max(fitting, key=lambda each: (amount(each[0]), -len(each[1])))
         else:
             best = min(found, key=lambda each: (amount(each[0]), -len(each[1])))
-        state, died, then = best
+        _, died, then = best
         if any(then[m] != taken[m] for m in taken):
             return taken, died  # others had made room for a group that has no place
         for m in waiting:
@@ -164,12 +164,21 @@ def _joined_turn(
     if fits({**taken, **whole}):
         return whole
     large = [n for n in free if _size(window, {**pinned, n: whole[n]}, overhead) > spare]
-    for count in range(len(free) + 1):
-        small = [n for n in free if n not in large]
-        gone = {n: (None,) for n in (*large, *small[:count])}
-        if count == len(small) or fits({**taken, **whole, **gone}):
-            return {**whole, **gone}
-    raise AssertionError
+    large = [n for n in large if not window[n].by_char]
+    small = [n for n in free if n not in large]
+    left: Taken = {**whole, **dict.fromkeys(large, (None,))}
+    for last in (None, *small):
+        if last is not None:
+            pieces = (
+                range(window[last].size(whole[last]) - 1, 0, -1) if window[last].by_char else ()
+            )
+            for kept in pieces:  # by characters, the last that goes is cut
+                if fits({**taken, **left, last: (kept,)}):
+                    return {**left, last: (kept,)}
+            left[last] = (None,)
+        if fits({**taken, **left}):
+            return left
+    return left
 
 
 def _pinned(place: Place) -> State:
@@ -202,10 +211,10 @@ def _choices(
         options.append(fates)
     states = set(all_states(place))
     for picked in product(*options):
-        fates = dict(zip(groups, picked, strict=True))
-        died = frozenset(g for g, fate in fates.items() if fate.ours and not fate.alive)
+        chosen = dict(zip(groups, picked, strict=True))
+        died = frozenset(g for g, fate in chosen.items() if fate.ours and not fate.alive)
         for state in states:
-            if legal(place, state, fates, place.capped):
+            if legal(place, state, chosen, place.capped):
                 yield state, died
 
 
@@ -226,9 +235,9 @@ def _in_vain(
     gone = [n for n in order if window[n].messages and not window[n].size(taken[n])]
     gone = [n for n in gone if all(kept is None for kept in taken[n])]
     eager = [n for n in order if window[n].messages and window[n].given.priority]
-    if eager and all(n in gone for n in eager):
-        if any(m.role == "system" for place in window for m in place.messages):
-            yield eager
+    spoken = any(m.role == "system" for place in window for m in place.messages)
+    if eager and spoken and all(n in gone for n in eager):
+        yield eager
     for n in gone:
         capped_away = all(kept is None for kept in window[n].capped)
         if window[n].floor and not fallback and not capped_away:

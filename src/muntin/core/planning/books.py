@@ -15,7 +15,7 @@ from muntin.core.message import Message
 from muntin.core.planning.intake import Intake
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Key, Reading, Unit
-from muntin.core.planning.slot import Group, Slot
+from muntin.core.planning.slot import Group
 from muntin.core.planning.step import SteppedSlot, advance
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Status
@@ -146,7 +146,7 @@ class Books:
         """Say whether nothing of a slot stands in the window, although it had something."""
         if not reading.units or self.sizes[reading.slot.index]:
             return False
-        return all([self.is_dropped(unit) for unit in reading.units])
+        return all(map(self.is_dropped, reading.units))
 
     def protects(self, reading: Reading, unit: Unit) -> bool:
         """Say whether a unit is protected by its own slot: required slots, the current input,

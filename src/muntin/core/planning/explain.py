@@ -146,9 +146,7 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
     return ("trimmed" if kept else "dropped"), reason
 
 
-def _decisions(
-    plan: SlotPlan, ranks: Mapping[Cut, int], before: Before
-) -> tuple[Decision, ...]:
+def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tuple[Decision, ...]:
     reading, index = plan.reading, plan.slot.index
     over = OVER_CAP if plan.is_over_cap() else None
     decisions = []
@@ -163,9 +161,7 @@ def _decisions(
             more = before.needed(more)
         status, reason, kept = verdict.status, verdict.reason, verdict.tokens
         rank = ranks[index, first]
-        decisions.append(
-            Decision(first, count, status, reason, asked, kept, rank, more or None)
-        )
+        decisions.append(Decision(first, count, status, reason, asked, kept, rank, more or None))
     for first, reason, tokens in reading.left_out:
         gone: Status = "empty" if reason == "empty" else "dropped"
         decisions.append(Decision(first, 1, gone, reason, 0 if reason == "empty" else tokens))

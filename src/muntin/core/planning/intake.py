@@ -122,7 +122,7 @@ def _certain(each: Reading, least: int) -> int:
     if slot.trim_behavior != "message" or slot.marker is not None:
         return 0
     kept = 0
-    for unit in sorted(each.units[::-1], key=lambda unit: not unit.system):  # the last to go first
+    for unit in sorted(each.units, key=lambda unit: (not unit.system, -unit.indices[0])):
         if kept + unit.tokens > room:
             break
         kept += unit.tokens

@@ -47,22 +47,30 @@ def ask_less(books: Books, reading: Reading, target: int, over: int) -> None:
         size = books.sizes[reading.slot.index]
         if size <= target:
             return
-        count = books.counter.text_once
-        text, slot = _text(message), reading.slot
-        whole = books.counter.text(text)
+        whole = books.counter.text(_text(message))
         base = unit.costs[number] - whole
         room = target - (size - books.now(unit)[1][number]) - base
-
-        def measure(kept: str, text: str = text, message: Message = message) -> int:
-            return count(_shortened(slot, message, text, len(kept)))
-
-        found = longest(text, whole, room, measure, "ends")
-        if found is None and len(texts) > 1 and len(text) > _STUB:
-            stub = text[:_STUB]
-            found = stub, measure(stub)
+        found = _shorter(books, reading.slot, message, room, whole, stub=len(texts) > 1)
         if found is not None and found[1] < whole:
-            shorter = _shortened(slot, message, text, len(found[0]))
-            books.cut(unit, number, _with_text(message, shorter), base + found[1], over)
+            text, tokens = found
+            books.cut(unit, number, _with_text(message, text), base + tokens, over)
+
+
+def _shorter(
+    books: Books, slot: Slot, message: Message, room: int, whole: int, *, stub: bool
+) -> tuple[str, int] | None:
+    """Return the most of a text that fits, and its tokens; with `stub`, at least a little of it."""
+    text = _text(message)
+
+    def measure(kept: str) -> int:
+        return books.counter.text_once(_shortened(slot, message, text, len(kept)))
+
+    found = longest(text, whole, room, measure, "ends")
+    if found is None and stub and len(text) > _STUB:
+        found = text[:_STUB], measure(text[:_STUB])
+    if found is None:
+        return None
+    return _shortened(slot, message, text, len(found[0])), found[1]
 
 
 def _shortened(slot: Slot, message: Message, text: str, length: int) -> str:

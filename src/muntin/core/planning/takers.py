@@ -16,8 +16,11 @@ from muntin.core.planning.read import Reading
 from muntin.core.planning.slot import Group
 from muntin.core.planning.trim import least_of, shrink
 
-# So far from the limit, the count of a joined text is taken to be the sum of its parts'.
+# A joined text may have so many tokens more or less than its parts; nearer to the limit it is
+# really counted.
 _SEAM = 16
+# What is cut off a text frees a little more or less in the joined one: so many rounds are tried.
+_CUT_ROUNDS = 8
 
 
 class Taker(Protocol):
@@ -110,7 +113,10 @@ def _shares(
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Texts of one message that are dropped whole, in order."""
+    """Texts of one message that are dropped whole, in order.
+
+    The last that goes is cut instead, where its slot is cut by characters.
+    """
 
     group: Group
     readings: list[Reading]
@@ -134,20 +140,37 @@ class Joined:
         if whole > space:
             large = [each for each in free if self._is_too_large(books, each)]
             others = [each for each in free if each not in large]
-            for each in (*large, *self._fewest(books, others, [*later, *large], space)):
+            few = self._fewest(books, others, [*later, *large], space)
+            cut = few.pop() if few and few[-1].slot.trim_behavior == "char" else None
+            for each in (*large, *few):
                 for unit in each.units:
                     books.drop(unit, whole - space)
+            if cut is not None:
+                self._cut(books, cut, later, space)
             whole = books.measure(group, later)
         books.seat_joined(group, free, whole)
 
     def _is_too_large(self, books: Books, part: Reading) -> bool:
         """Say whether a text would not fit even if only what is pinned stood beside it."""
         group = self.group
-        space = books.spare + books.pinned[group]
-        if part.tokens + books.pinned[group] + _SEAM < space:
+        if part.slot.trim_behavior == "char":
             return False
+        space = books.spare + books.pinned[group]
+        tokens = part.tokens + books.pinned[group]
+        if tokens + _SEAM <= space or tokens > space + _SEAM:
+            return tokens > space
         others = [each for each in books.parts(group) if each is not part and not books.held(each)]
         return books.measure(group, others) > space
+
+    def _cut(self, books: Books, part: Reading, later: Sequence[Reading], space: int) -> None:
+        """Cut one text until the joined one fits, else drop it; it is counted apart from it."""
+        for _ in range(_CUT_ROUNDS):
+            over = books.measure(self.group, later) - space
+            if over <= 0:
+                return
+            shrink(books, part, books.sizes[part.slot.index] - over, over=over)
+        for unit in part.units:
+            books.drop(unit, books.measure(self.group, later) - space)
 
     def _fewest(
         self, books: Books, free: list[Reading], without: list[Reading], space: int
@@ -177,8 +200,10 @@ def in_order(books: Books) -> list[Taker]:
     takers: list[Taker] = []
     shared: dict[Group, Shared] = {}
     for each in sorted((each for each in books.readings if each.units), key=rank):
-        alone = OneSlot(each) if each.start is None else Stepping(each)
         books.order[each.slot.index] = len(takers)
+        if books.is_empty(each):
+            continue
+        alone = OneSlot(each) if each.start is None else Stepping(each)
         group = each.slot.group
         last = takers[-1] if takers else None
         if group is not None and group.join is not None:
