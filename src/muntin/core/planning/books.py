@@ -103,6 +103,7 @@ class Books:
                     self.reason = verdict.reason
                     self.drop(unit, verdict.fits_with)
             if whole is not None:
+                self.asks[reading.slot.index] = reading.tokens
                 self.pass_beyond(reading)
         self.reason = OVER_CAP
 

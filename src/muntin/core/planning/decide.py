@@ -96,9 +96,12 @@ def decide(declared: Declaration) -> Plan:
             if books.stepped:
                 steps = books.steps
                 continue
-            lessons = learn(books, lessons or Lessons())
-            if lessons is None:
+            learnt = learn(books, lessons or Lessons())
+            if learnt is None:
+                if lessons is not None:
+                    in_order(books)  # what was left out went in some order too
                 return books
+            lessons = learnt
 
     books = balance(steps, room)
     lead = 0
@@ -148,7 +151,7 @@ def fall_back(books: Books) -> None:
     """Ignore floors if what must stay does not fit together; then begin to take room."""
     if books.total <= books.goal:
         return
-    books.asked, books.asks = books.total, dict(books.sizes)
+    books.asked, books.asks = books.total, {**books.sizes, **books.asks}
     books.begin_taking()
     if books.taken + sum([taker.need(books) for taker in in_order(books)]) > books.goal:
         books.ignore_floors()

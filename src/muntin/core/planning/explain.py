@@ -103,9 +103,10 @@ def _taken_first(plans: Sequence[SlotPlan]) -> dict[int, Before]:
         for plan in together:
             short = [each for each in plan.verdicts.values() if each.reason != OVER_CAP]
             if short or plan.reading.beyond:
-                at_once = plan.reading.beyond or any(v.status == "trimmed" for v in short)
-                nearest = min(nearest, 1 if at_once else min(v.fits_with for v in short))
-                lost += max(0, plan.asked - plan.tokens)
+                cut = plan.slot.trim_behavior == "char" or plan.slot.is_input or plan.limits.floor
+                least = 1 if cut or not short else min(each.fits_with for each in short)
+                nearest = min(nearest, least)
+                lost += max(0, plan.asked - plan.tokens) + _estimate(plan)
     return found
 
 
@@ -170,12 +171,20 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tupl
     return tuple(sorted(decisions, key=lambda decision: decision.first))
 
 
-def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:
-    """The messages too old to fit, never looked at: their size is the average of those read."""
+def _estimate(plan: SlotPlan) -> int:
+    """Return about how many tokens the messages have that were not read."""
     reading = plan.reading
+    if not reading.beyond:
+        return 0
     read = [unit for unit in reading.units if not unit.system] or reading.units
     counted = sum(len(unit.indices) for unit in read)
-    estimate = -(-sum(unit.tokens for unit in read) * reading.beyond // counted) if counted else 0
+    return -(-sum(unit.tokens for unit in read) * reading.beyond // counted) if counted else 0
+
+
+def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:
+    """The messages too old to fit, never looked at: their size is the average of those read."""
+    reading, estimate = plan.reading, _estimate(plan)
+    read = [unit for unit in reading.units if not unit.system] or reading.units
     taken = {index for unit in reading.units for index in unit.indices}
     taken.update(index for index, _, _ in reading.left_out)
     verdicts = [plan.verdicts.get(unit.indices[0]) for unit in read]
