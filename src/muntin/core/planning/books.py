@@ -26,9 +26,11 @@ OVER_CAP, OVER_BUDGET, FALLBACK = "over_cap", "over_budget", "fallback"
 @dataclass(frozen=True, slots=True)
 class Lessons:
     """What earlier attempts at a window have shown: slots and groups of several slots that have no
-    place in it and are left out from the start, and inputs that cannot be cut."""
+    place in it and are left out from the start, and inputs that cannot be cut. With `short` tokens
+    more, everything would have had its place."""
 
     slots: Mapping[int, Verdict] = field(default_factory=dict)
+    short: Mapping[int, int] = field(default_factory=dict)
     units: Mapping[Key, Verdict] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
 
@@ -63,6 +65,7 @@ class Books:
         self.torn: list[Unit] = []
         # Inputs that cannot be cut as far as they may be.
         self.stuck: frozenset[int] = frozenset()
+        self._short: Mapping[int, int] = {}
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
         self.sizes = {each.slot.index: each.tokens for each in self.readings}
@@ -94,7 +97,7 @@ class Books:
             self.recount(group)
 
     def _leave_out(self, gone: Lessons) -> None:
-        self.stuck = gone.stuck
+        self.stuck, self._short = gone.stuck, gone.short
         for reading in self.readings:
             whole = gone.slots.get(reading.slot.index)
             for unit in reading.units:
@@ -386,6 +389,7 @@ class Books:
                     self.steps.get(index),
                     self.order.get(index, 0),
                     self.asks.get(index, 0),
+                    self._short.get(index, 0),
                 )
                 for each in self.readings
                 for index in [each.slot.index]

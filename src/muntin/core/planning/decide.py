@@ -201,7 +201,9 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
     costly = _in_vain(books, [each for each in gone if each.slot.index not in known.slots])
     if costly:
         slots = {each.slot.index: _last_word(books, each) for each in costly}
-        return replace(known, slots={**known.slots, **slots})
+        all_of_it = sum(books.asks.values()) - books.goal
+        short = {index: all_of_it for index, last in slots.items() if last.reason != OVER_CAP}
+        return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
     return None
 
 
@@ -240,6 +242,4 @@ def _last_word(books: Books, reading: Reading) -> Verdict:
     """Return the verdict that stands for all of a dropped slot."""
     verdict = books.verdict(reading.units[-1])
     assert verdict is not None
-    if verdict.reason == OVER_CAP:
-        return verdict
-    return verdict._replace(fits_with=max(verdict.fits_with, books.asked - books.goal))
+    return verdict

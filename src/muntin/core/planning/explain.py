@@ -159,7 +159,7 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tupl
             continue
         more = max(0, verdict.fits_with)  # below 0 where a marker came after it
         if verdict.reason == "over_budget":
-            more = before.needed(more)
+            more = max(before.needed(more), plan.short)
         status, reason, kept = verdict.status, verdict.reason, verdict.tokens
         rank = ranks[index, first]
         decisions.append(Decision(first, count, status, reason, asked, kept, rank, more or None))

@@ -198,9 +198,10 @@ def in_order(books: Books) -> list[Taker]:
         return stays, slot.is_input and slot.priority == 0, slot.priority
 
     takers: list[Taker] = []
-    shared: dict[Group, Shared] = {}
-    for each in sorted((each for each in books.readings if each.units), key=rank):
-        books.order[each.slot.index] = len(takers)
+    shared: dict[Group, tuple[int, Shared]] = {}
+    present = [each for each in books.readings if each.units]
+    for turn, each in enumerate(sorted(present, key=rank)):
+        books.order[each.slot.index] = turn
         if books.is_empty(each):
             continue
         alone = OneSlot(each) if each.start is None else Stepping(each)
@@ -208,14 +209,16 @@ def in_order(books: Books) -> list[Taker]:
         last = takers[-1] if takers else None
         if group is not None and group.join is not None:
             if isinstance(last, Joined) and last.group == group:
+                books.order[each.slot.index] = books.order[last.readings[0].slot.index]
                 last.readings.append(each)
             else:
                 takers.append(Joined(group, [each]))
         elif group is not None and group.share:
             if group not in shared:
-                shared[group] = Shared([])
-                takers.append(shared[group])
-            shared[group].members.append(alone)
+                shared[group] = turn, Shared([])
+                takers.append(shared[group][1])
+            books.order[each.slot.index], together = shared[group]
+            together.members.append(alone)
         else:
             takers.append(alone)
     return takers

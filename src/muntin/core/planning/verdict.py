@@ -47,7 +47,8 @@ class SlotPlan(NamedTuple):
 
     `verdicts` are by the first message of a unit; units without one are kept whole. `limits` are
     what was in force, `marker` is the line that says what is missing. `turn` is the place of the
-    slot in the order they go, `asked` its size once ceilings were applied, if any had to go.
+    slot in the order they go, `asked` its size once ceilings were applied, if any had to go; with
+    `short` tokens more a slot that cost others something would surely have been kept.
     """
 
     slot: Slot
@@ -60,6 +61,7 @@ class SlotPlan(NamedTuple):
     step: SteppedSlot | None = None
     turn: int = 0
     asked: int = 0
+    short: int = 0
 
     def is_over_cap(self) -> bool:
         """Say whether the slot stays although it is over its ceiling."""
