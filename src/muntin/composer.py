@@ -134,9 +134,9 @@ class Composer:
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
-        `priority` is that of the input, `tier` that of the input and of the run, `most` the
-        ceiling of the run. With `required` the run cannot be trimmed. `marker` says what is
-        missing of an input that is cut.
+        `priority` is that of the run, at least (the input has none: it goes last), `tier` that of
+        the input and of the run, `most` the ceiling of the run. With `required` the run cannot be
+        trimmed. `marker` says what is missing of an input that is cut.
         """
         slots = self.slots()
         stands = asked is None
@@ -153,14 +153,13 @@ class Composer:
                 slot, stands = asked.told_in(slot), True
             slots.take(slot)
         if asked is not None and not stands:
-            messages = list(asked.messages)
-            slots.add("input", messages, priority=priority, tier=tier, marker=marker)
+            slots.add("input", list(asked.messages), tier=tier, marker=marker)
         if run:
             slots.add(
                 "run",
                 list(run),
                 # As well protected as anything but the system's: or it would be the first to go.
-                priority=max((_rank(slot) for slot in slots.declared), default=0),
+                priority=max([priority, *(_rank(slot) for slot in slots.declared)]),
                 tier=tier,
                 max_tokens=most,
                 required=required,

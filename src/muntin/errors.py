@@ -46,6 +46,10 @@ class ReportLike(Protocol):
     def budget(self) -> int: ...
     @property
     def tools_tokens(self) -> int: ...
+    @property
+    def joined_tokens(self) -> int: ...
+    @property
+    def lead_tokens(self) -> int: ...
     def __getitem__(self, name: str, /) -> Any: ...
     def to_dict(self) -> Mapping[str, Any]: ...
 
@@ -120,6 +124,18 @@ class MissingExtra(MuntinError, ImportError):
     """An optional dependency is missing; the message says what to install."""
 
 
+def _parts(needed: int, report: ReportLike) -> str:
+    """Name what a window is made of, with tokens that add up to what it needs."""
+    parts = [(repr(slot.name), slot.tokens_kept) for slot in report.slots]
+    parts += [
+        ("the tools", report.tools_tokens),
+        ("what joins texts", report.joined_tokens),
+        ("the user message that must come first", report.lead_tokens),
+    ]
+    parts.append(("the rest of the request", needed - sum(tokens for _, tokens in parts)))
+    return ", ".join(f"{name} {tokens:,}" for name, tokens in parts if tokens)
+
+
 class BudgetExceeded(MuntinError):
     """What may not be dropped does not fit into the budget.
 
@@ -134,15 +150,22 @@ class BudgetExceeded(MuntinError):
         self.report = report
         self.why = why
         if why is not None:
-            super().__init__(why)
-            return
-        names = [repr(slot.name) for slot in report.slots if slot.tokens_kept]
-        stuck = ", ".join([*names, "the tools"] if report.tools_tokens else names)
-        super().__init__(
-            f"the window needs {needed:,} tokens but only {available:,} are available; "
-            f"what could not shrink further: {stuck or 'nothing was left'}. "
-            "Raise the budget, shorten these, or pass strict=False to encode it anyway."
-        )
+            told = why
+        elif needed > available:
+            told = (
+                f"the window needs {needed:,} tokens but only {available:,} are available; "
+                f"what could not shrink further: {_parts(needed, report)}. "
+                "Raise the budget, shorten these, or pass strict=False to encode it anyway."
+            )
+        else:
+            asked = ", ".join(
+                f"{slot.name!r} {slot.tokens_asked:,}" for slot in report.slots if slot.tokens_asked
+            )
+            told = (
+                f"a window of {available:,} tokens has room for nothing; "
+                f"the slots ask for: {asked}. Raise the budget."
+            )
+        super().__init__(told)
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[Any, ...]]:
         return type(self), (self.needed, self.available, self.report, self.why)

@@ -28,7 +28,7 @@ from muntin.calls import (
 from muntin.core.checks import check_text
 from muntin.core.forms import messages_from
 from muntin.core.message import Message
-from muntin.core.planning.slot import INPUT, SYSTEM, Group
+from muntin.core.planning.slot import RUN, SYSTEM, Group
 from muntin.core.planning.slots import Slots
 from muntin.core.report import Status
 from muntin.errors import InvalidInput, InvalidType
@@ -370,8 +370,8 @@ def declare(slots: Slots, gathered: Gathered) -> None:
     """Declare the slots of a prompt; only contexts can be dropped."""
     declare_parts(slots, gathered.parts)
     declare_excluded(slots, gathered.excluded)
-    slots.add("user", gathered.user or None, role="user", required=True, priority=INPUT)
-    slots.add("messages", gathered.messages, required=True, priority=INPUT)
+    slots.add("user", gathered.user or None, role="user", required=True, priority=RUN)
+    slots.add("messages", gathered.messages, required=True, priority=RUN)
 
 
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:

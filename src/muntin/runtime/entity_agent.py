@@ -11,7 +11,7 @@ from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
 from muntin.core.planning.markers import InputRest
-from muntin.core.planning.slot import HISTORY, INPUT, INPUT_LEAST, SYSTEM
+from muntin.core.planning.slot import HISTORY, INPUT_LEAST, RUN, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
@@ -144,7 +144,7 @@ class Agent:
         """The default: the whole timeline, the newest kept."""
         slots = self._base(composer)
         slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
-        return composer.declared(slots.declared, asked, since, priority=INPUT)
+        return composer.declared(slots.declared, asked, since, priority=RUN)
 
     def _chosen(
         self,
@@ -174,7 +174,7 @@ class Agent:
         trimming = sources.trimming or composer.history_trimming
         declare_sources(slots, loaded, entries, trimming=trimming)
         return composer.declared(
-            slots.declared, asked, since, priority=INPUT, tier="volatile", most=run, marker=rest
+            slots.declared, asked, since, priority=RUN, tier="volatile", most=run, marker=rest
         )
 
     def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:

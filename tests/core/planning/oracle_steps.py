@@ -78,13 +78,9 @@ def play(stage: Stage, history: Sequence[Message], first: int) -> Outcome:
         if later == first:
             break
         first = later
-    asked = stage.asked
-    if 0 < over < len(asked):
-        asked = asked[over:]
-        over = 0
     found = [system(stage.rules)] if stage.rules else []
     found += history[first:]
     if docs - given:
         found.append(user(stage.docs[len(stage.docs) - (docs - given) :]))
-    found.append(user(asked))
+    found.append(user(stage.asked))  # so short a question is never cut
     return Outcome(first, tuple(found), over > 0)

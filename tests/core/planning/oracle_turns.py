@@ -1,8 +1,8 @@
 """A second oracle, for what depends on whose turn it is: fair shares, and markers.
 
-It shares no code with the planner. Slots give in turn; what a slot gives is found by listing all
-its legal states and taking the largest that is small enough. It knows neither floors nor tool
-groups across slots: those are the first oracle's.
+It shares no code with the planner. Slots take room in turn; what a slot keeps is found by listing
+all its legal states and taking the largest that is small enough. It knows neither floors, nor tool
+groups across slots, nor inputs that are cut: those are the first oracle's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.core.planning.oracle_slots import (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class Turn:
     """A slot as it stands: its state, the line in front of it, or the line inside its text."""
 
@@ -37,6 +37,7 @@ class Turn:
     overhead: int
     state: State
     front: bool = False
+    capping: bool = True
     inside: int | None = None  # how many characters of the text are left beside the line
 
     @property
@@ -70,10 +71,10 @@ class Turn:
 
     def fit(self, target: int) -> None:
         """Give until the slot has at most `target` tokens, or nothing more to give."""
-        if self.size <= target:
+        if self.size <= target or self.place.given.is_input:
             return
         self.front = False
-        if self.place.given.required and self.place.protected:
+        if self.place.given.required and not self.capping:
             return
         if self.made and self.place.given.marker is not None and self.place.by_char:
             self._cut_text(target)
@@ -97,13 +98,34 @@ class Turn:
                 self.state, self.front = smaller, True
 
     def _largest(self, top: State, target: float) -> State:
-        states = [
+        protected = self.place.protected
+        loose = self.capping and self.place.by_char and bool(protected)
+        if loose:  # rule 8: what is protected is cut to its ceiling, but does not vanish
+            self.place.protected = set()
+        fitting = [s for s in self._states(top) if self.place.size(s) <= target]
+        self.place.protected = protected
+        if loose:
+            fitting = [s for s in fitting if any(kept is not None for kept in s)]
+        return max(fitting, key=amount) if fitting else min(self._states(top), key=amount)
+
+    def _states(self, top: State) -> list[State]:
+        return [
             state
             for state in set(all_states(self.place))
             if within(state, top) and legal(self.place, state, {}, top)
         ]
-        fitting = [state for state in states if self.place.size(state) <= target]
-        return max(fitting, key=amount) if fitting else min(states, key=amount)
+
+    @property
+    def firm(self) -> int:
+        """What nothing may drop of the slot as it stands."""
+        if self.place.given.is_input:
+            return self.place.size(self.state)
+        safe = (k if i in self.place.protected else None for i, k in enumerate(self.state))
+        return self.place.size(tuple(safe))
+
+    @property
+    def gone(self) -> bool:
+        return bool(self.place.messages) and not self.size and set(self.state) == {None}
 
     def _cut_text(self, target: int) -> None:
         """Cut one text with its line inside; without a line if there is no room for both."""
@@ -120,61 +142,85 @@ class Turn:
 
 
 def judge_in_turn(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> Verdict:
-    """Return what the rules demand when slots give in turn."""
+    """Return what the rules demand when slots take room in turn."""
     window = places(slots, overhead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
+    protect(window)
     turns = [Turn(place, overhead, place.full) for place in window]
-    for turn in turns:  # ceilings are hard: nothing is protected yet
+    for turn in turns:
         if turn.place.cap != inf:
             turn.fit(int(turn.place.cap))
-    protect(window)
-    held = [
-        sum(
-            turn.place.fixed[i] + (turn.state[i] or 0)
-            for i in turn.place.protected
-            if turn.state[i] is not None
-        )
-        for turn in turns
-    ]
-    for turn in turns:
-        turn.place.capped = turn.state
-    before = [(turn.state, turn.front) for turn in turns]
-    for _ in range(2):
-        _give(turns, budget)
-    size = sum(turn.size for turn in turns)
-    if size > budget:
-        for turn, (state, front) in zip(turns, before, strict=True):
-            if turn.place.given.is_input:  # rule 8: the input stays whole
-                turn.state, turn.front = state, front
-        size = sum(turn.size for turn in turns)
+        turn.place.capped, turn.capping = turn.state, False
+    fallback = sum(turn.firm for turn in turns) > budget
+    capped_away = [turn for turn in turns if set(turn.state) == {None}]
+    if sum(turn.size for turn in turns) > budget:
+        _take(turns, budget)
+    gone = [turn for turn in turns if turn.gone]
+    costly = _costly(turns, gone, capped_away)
+    if costly:
+        names = [id(turn.place.given) for turn in costly]
+        left = [replace(s, content=None) if id(s) in names else s for s in slots]
+        verdict = judge_in_turn(left, budget, overhead=overhead)
+        return replace(verdict, over_budget=verdict.over_budget or budget == 0)
     found = tuple(message for turn in turns for message in turn.messages())
     empty = budget == 0 and any(place.messages for place in window)
-    return Verdict(found, size > budget or empty, sum(held) > budget)
+    size = sum(turn.size for turn in turns)
+    return Verdict(found, size > budget or empty, fallback)
 
 
-def _give(turns: list[Turn], budget: int) -> None:
-    order = sorted(
-        (turn for turn in turns if turn.place.messages),
-        key=lambda turn: (turn.place.priority, turn.place.given.is_input),
-    )
-    done = set()
-    for turn in order:
-        over = sum(each.size for each in turns) - budget
-        if over <= 0:
-            return
+def _order(turns: list[Turn]) -> list[Turn]:
+    return sorted((t for t in turns if t.place.messages), key=lambda turn: turn.place.priority)
+
+
+def _costly(turns: list[Turn], gone: list[Turn], capped_away: list[Turn]) -> list[Turn]:
+    """Return dropped slots that cost others something: the protection of system messages, or a
+    share of what a group had (of those, the one that goes first)."""
+    left = [turn for turn in turns if turn.place.messages and turn not in gone]
+    eager = [turn for turn in gone if turn.place.given.priority]
+    spoken = any(m.role == "system" for turn in turns for m in turn.place.messages)
+    if eager and spoken and not any(turn.place.given.priority for turn in left):
+        return eager
+    shared = [t for t in _order(turns) if t in gone and t not in capped_away]
+    return [turn for turn in shared if turn.place.given.group is not None][:1]
+
+
+def _take(turns: list[Turn], budget: int) -> None:
+    order = _order(turns)
+    rounds: list[list[Turn]] = []
+    for turn in order:  # all of a group take when the first of them would
         group = turn.place.given.group
-        if group is None:
-            turn.fit(turn.size - over)
-        elif group not in done:  # all of a group give when the first of them does
-            done.add(group)
-            members = [each for each in order if each.place.given.group == group]
-            asks = [each.size for each in members]
-            pot = max(0, sum(asks) - over)
-            caps = [each.place.given.max_tokens for each in members]
-            weights = [pot if cap is None else cap for cap in caps]
-            for each, share in zip(members, fair_shares(pot, asks, weights), strict=True):
-                each.fit(share)
+        if group is None or not any(each[0].place.given.group == group for each in rounds):
+            together = [each for each in order if each.place.given.group == group]
+            rounds.append([turn] if group is None else together)
+    waiting, taken = list(turns), 0
+    for members in reversed(rounds):
+        waiting = [turn for turn in waiting if turn not in members]
+        room = budget - taken - sum(turn.firm for turn in waiting)
+        if len(members) == 1 and members[0].place.given.group is None:
+            members[0].fit(room)
+        else:
+            _share(members, max(0, room))
+        taken += sum(turn.size for turn in members)
+
+
+def _share(members: list[Turn], pot: int) -> None:
+    asks, needs = [turn.size for turn in members], [turn.firm for turn in members]
+    caps = [turn.place.given.max_tokens for turn in members]
+    weights = [pot if cap is None else cap for cap in caps]
+    firm: set[int] = set()  # those whose fair share is less than they need
+    while True:
+        free = [n for n in range(len(members)) if n not in firm]
+        left = max(0, pot - sum(needs[n] for n in firm))
+        shares = fair_shares(left, [asks[n] for n in free], [weights[n] for n in free])
+        short = {n for n, share in zip(free, shares, strict=True) if share < needs[n]}
+        if not short:
+            break
+        firm |= short
+    for n in firm:
+        members[n].fit(needs[n])
+    for n, share in zip(free, shares, strict=True):
+        members[n].fit(share)
 
 
 def fair_shares(pot: int, asks: Sequence[int], weights: Sequence[int]) -> list[int]:

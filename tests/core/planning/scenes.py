@@ -28,6 +28,7 @@ from muntin import (
     user,
 )
 from muntin.core.message import Role
+from muntin.core.report import SlotReport
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "200"))
 FILE_TOKENS = {"document": 7, "image": 5, "audio": 3, "video": 2}
@@ -271,3 +272,14 @@ def by_slot(window: Window) -> Iterator[tuple[int, list[Message]]]:
                 if origin == index
             ],
         )
+
+
+def may_exceed(scene: Scene, slot: SlotReport) -> bool:
+    """Say whether a slot over its ceiling holds something that may not vanish, and says so."""
+    name, content, options = scene.adds[slot.index]
+    firm = options.get("required") or name == "input" or isinstance(content, Input)
+    given = scene.given(slot.index)
+    tied = any(message.tool_calls or message.tool_call_id for message in given)
+    system = any(message.role == "system" for message in given)
+    over = slot.status != "kept" or slot.reason == "over_cap"
+    return over and bool(firm or tied or system)

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -218,17 +219,17 @@ def test_a_report_is_made_once_and_only_when_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[object] = []
-    tell = explain.tell_slot
+    tell = explain.tell_slots
 
-    def telling(each: SlotPlan) -> SlotReport:
-        made.append(each)
-        return tell(each)
+    def telling(plans: Sequence[SlotPlan]) -> tuple[SlotReport, ...]:
+        made.append(plans)
+        return tell(plans)
 
-    monkeypatch.setattr("muntin.core.planning.plan.tell_slot", telling)
+    monkeypatch.setattr("muntin.core.planning.plan.tell_slots", telling)
     window = declared().render()
     assert not made
     assert window.report is window.report
-    assert len(made) == 6
+    assert len(made) == 1
 
 
 def test_what_a_request_could_not_carry_is_in_the_report_of_its_window_alone() -> None:

@@ -20,6 +20,7 @@ from tests.core.planning.scenes import (
     Scene,
     by_slot,
     many,
+    may_exceed,
     number,
     recount,
     scenes,
@@ -42,9 +43,8 @@ def test_only_what_may_not_be_dropped_is_left_in_a_window_over_budget(scene: Sce
     window = scene.window()
     assume(window.over_budget)
     calm = all(
-        # Empty messages and orphans are nothing that could be sent: they have no say.
-        not options.get("priority")
-        or all(decision.reason in ("empty", "orphaned") for decision in report.decisions)
+        # Slots of which nothing is in the window have no say.
+        not options.get("priority") or report.status in ("empty", "dropped")
         for report, (_, _, options) in zip(
             sorted(window.report.slots, key=lambda report: report.index), scene.adds, strict=True
         )
@@ -68,32 +68,26 @@ def test_only_what_may_not_be_dropped_is_left_in_a_window_over_budget(scene: Sce
 
 @many
 @given(scenes())
-def test_a_required_slot_without_a_ceiling_loses_nothing(scene: Scene) -> None:
+def test_a_required_slot_loses_nothing_unless_its_characters_have_a_ceiling(scene: Scene) -> None:
     window = scene.window()
     left = dict(by_slot(window))
     called: set[str] = set()
-    excused: set[str] = set()  # calls with a part in a slot that has a ceiling
-    for index, (_, _, options) in enumerate(scene.adds):
-        if "max_tokens" in options or "max_ratio" in options:
-            for message in scene.given(index):
-                excused |= {call.id for call in message.tool_calls} | {message.tool_call_id or ""}
-    for index in range(len(scene.adds)):  # and with them all calls of the same message
-        for message in scene.given(index):
-            calls = {call.id for call in message.tool_calls}
-            excused |= calls if calls & excused else set()
     for report in window.report.slots:  # in window order
         options = scene.adds[report.index][2]
-        firm = options.get("required") and not {"max_tokens", "max_ratio"} & options.keys()
+        capped = bool({"max_tokens", "max_ratio"} & options.keys())
+        firm = options.get("required") and not (capped and options["trim_behavior"] == "char")
         for message in scene.given(report.index):
             calls = {call.id for call in message.tool_calls}
             called |= calls
             result = message.tool_call_id
             if result is None and not (message.text or calls or message.attachments):
                 continue  # nothing to lose
-            if result is not None and (result not in called or result in excused):
-                continue  # an orphan, or gone with its call
-            if firm and not calls & excused:
+            if result is not None and result not in called:
+                continue  # an orphan
+            if firm:
                 assert message in left[report.index]
+        if options.get("required") and report.status != "empty":
+            assert report.status != "dropped"
 
 
 @many
@@ -181,9 +175,10 @@ def test_the_report_says_for_every_message_what_became_of_it(scene: Scene) -> No
         assert len(set(covered)) == len(covered)
         for decision in slot.decisions:
             assert decision.status in ("kept", "trimmed", "dropped", "empty")
-            assert (decision.reason is None) == (decision.status == "kept") or (
-                decision.status == "empty"
-            )
+            if decision.status == "kept":
+                assert decision.reason in (None, "over_cap")
+            elif decision.status != "empty":
+                assert decision.reason is not None
             assert decision.fits_with is None or decision.fits_with > 0
             if decision.status == "kept":
                 assert decision.tokens_kept == decision.tokens_asked
@@ -211,7 +206,14 @@ def test_nothing_that_was_given_is_changed(scene: Scene) -> None:
 
 @many
 @given(scenes(limits=False, tokenizers=STEADY), st.integers(1, 40))
-def test_a_larger_budget_never_keeps_less(scene: Scene, more: int) -> None:
+def test_with_a_larger_budget_the_slot_that_goes_last_never_keeps_less(
+    scene: Scene, more: int
+) -> None:
+    # A slot that goes before others may: one of them may have found room for more.
+    _, content, options = scene.adds[-1]
+    scene.adds[-1] = ("last", content, {**options, "priority": 9, "position": 9, "tier": None})
+    scene.adds = [a for a in scene.adds if a[0] != "input" and not isinstance(a[1], Input)]
+    assume(scene.adds[-1:] and scene.adds[-1][0] == "last" and not _tied(scene))
     small, large = scene.window(), scene.window(scene.budget + more)
     assume(not small.over_budget and not large.over_budget)
     lengths = {
@@ -219,14 +221,23 @@ def test_a_larger_budget_never_keeps_less(scene: Scene, more: int) -> None:
         for message, origin in zip(large.messages, large.origins, strict=True)
     }
     for message, origin in zip(small.messages, small.origins, strict=True):
-        assert len(message.text) <= lengths[origin, number(message)]
+        if origin == len(scene.adds) - 1:
+            assert len(message.text) <= lengths[origin, number(message)]
+
+
+def _tied(scene: Scene) -> bool:
+    """Say whether tool groups reach into several slots."""
+    owners: dict[str, set[int]] = {}
+    for index in range(len(scene.adds)):
+        for message in scene.given(index):
+            for call_id in (*(c.id for c in message.tool_calls), message.tool_call_id or ""):
+                owners.setdefault(call_id, set()).add(index)
+    return any(len(places) > 1 for call_id, places in owners.items() if call_id)
 
 
 @many
 @given(scenes())
-def test_no_slot_is_larger_than_its_ceiling(scene: Scene) -> None:
-    window = scene.window()
-    for slot in window.report.slots:
-        name, content, _ = scene.adds[slot.index]
-        if not (name == "input" or isinstance(content, Input)) and slot.cap is not None:
-            assert slot.tokens_kept <= slot.cap
+def test_no_slot_is_larger_than_its_ceiling_but_what_may_not_vanish(scene: Scene) -> None:
+    for slot in scene.window().report.slots:
+        if slot.cap is not None and slot.tokens_kept > slot.cap:
+            assert may_exceed(scene, slot)

@@ -52,6 +52,17 @@ SHORT = [user("a" * 30), assistant("b" * 30), user("c" * 30)]
 D = slot("D", "D" * 80, min_tokens=40, max_ratio=0.3, trim_behavior="char")
 E = slot("E", "E" * 20, max_ratio=0.1, trim_behavior="char")
 F = slot("F", "F" * 80, min_tokens=70, trim_behavior="char", priority=1)
+
+
+def middle(text: str, size: int) -> str:
+    """Return beginning and end of a text with a line between them, so large in all."""
+    for kept in range(size, 0, -1):
+        line = f"\n[{len(text) - kept:,} characters of this message are left out here]\n"
+        if kept + len(line) == size:
+            return text[: kept - kept // 2] + line + text[len(text) - kept // 2 :]
+    raise AssertionError(size)
+
+
 NOTE = "".join(chr(0x4E00 + n) for n in range(60))  # every character another one
 
 CASES: dict[str, tuple[int, Sequence[Add], list[str], bool]] = {
@@ -85,12 +96,62 @@ CASES: dict[str, tuple[int, Sequence[Add], list[str], bool]] = {
         False,
     ),
     "a floor lifts a ceiling": (100, [D, E], ["D" * 40, "E" * 10], False),
-    "in fallback the ceiling holds": (100, [D, F], ["D" * 30, "F" * 70], True),
-    "the input is cut, not the system text": (
-        50,
-        [slot("system", "S" * 20), slot("input", NOTE + "I" * 20)],
-        ["S" * 20, (NOTE + "I" * 20)[-30:]],
+    "in fallback floors are ignored": (100, [D, F], ["D" * 20, "F" * 80], True),
+    "in fallback priority alone decides": (
+        100,
+        [
+            slot("S", "S" * 60, min_tokens=60, trim_behavior="char", priority=3),
+            slot("M", "M" * 60, min_tokens=60, trim_behavior="char", priority=1),
+            slot("input", "I" * 20, priority=2),
+        ],
+        ["S" * 60, "M" * 20, "I" * 20],
+        True,
+    ),
+    "a document too large for the window leaves the history alone": (
+        1_000,
+        [slot("history", [user("u" * 30)] * 20), slot("doc", "D" * 1_001, priority=3)],
+        ["u" * 30] * 20,
         False,
+    ),
+    "a small slot stays where a larger one could not": (
+        100,
+        [slot("A", "A" * 10), slot("B", "B" * 80, priority=1), slot("C", "C" * 90, priority=2)],
+        ["A" * 10, "C" * 90],
+        False,
+    ),
+    "a small slot stays where an older message could not": (
+        100,
+        [
+            slot("A", "A" * 8),
+            slot("list", [user("x" * 80), user("y" * 30)], priority=1),
+            slot("C", "C" * 60, priority=2),
+        ],
+        ["A" * 8, "y" * 30, "C" * 60],
+        False,
+    ),
+    "an input with a priority of its own goes by it": (
+        1_000,
+        [slot("input", "I" * 2_000, priority=1), slot("D", "D" * 500, priority=5)],
+        [middle("I" * 2_000, 500), "D" * 500],
+        False,
+    ),
+    "a system text that cannot fit beside the input takes nothing with it": (
+        60,
+        [slot("system", "S" * 68, priority=100), slot("input", "I" * 30)],
+        ["I" * 30],
+        False,
+    ),
+    "a long input loses its middle": (
+        1_000,
+        [slot("system", "S" * 100), slot("input", "I" * 2_000)],
+        ["S" * 100, middle("I" * 2_000, 900)],
+        False,
+    ),
+    "a slot that had a floor is cut, not dropped": (
+        59,
+        [slot("low", "l" * 60, min_tokens=60), slot("high", "h" * 50, priority=9)],
+        ["l" * 9, "h" * 50],
+        True,
     ),
 }
 
@@ -121,10 +182,16 @@ def test_empty_content_adds_nothing(content: Any) -> None:
 
 
 def test_the_priority_of_an_empty_slot_does_not_unprotect_the_system_message() -> None:
-    adds = [slot("system", "S" * 10), slot("input", "I" * 10)]
+    adds = [slot("system", "S" * 10), slot("y", "y" * 10)]
     for content in (None, "", [], [user("")]):
         window = compose(15, slot("x", content, priority=1), *adds)
-        assert texts(window) == ["S" * 10, "I" * 5]
+        assert texts(window) == ["S" * 10]
+
+
+def test_an_input_of_at_most_256_tokens_is_not_cut() -> None:
+    window = compose(50, slot("system", "S" * 20), slot("input", "I" * 80))
+    assert texts(window) == ["S" * 20, "I" * 80]
+    assert window.over_budget
 
 
 def test_once_a_priority_is_given_system_messages_take_part() -> None:
@@ -216,32 +283,15 @@ def test_what_may_not_be_dropped_makes_the_window_over_budget_and_the_input_stay
     assert window.tokens == 13
 
 
-def test_the_input_is_cut_down_to_one_character_before_the_window_is_over_budget() -> None:
-    adds = [slot("rules", "R" * 10, required=True), slot("input", "abc")]
-    assert texts(compose(11, *adds)) == ["R" * 10, "c"]
-    assert not compose(11, *adds).over_budget
-
-
-def test_a_floor_yields_to_the_last_character_of_the_input() -> None:
-    window = compose(
-        46,
-        slot("rules", "R" * 40, required=True),
-        slot("notes", "n" * 9, min_tokens=6, trim_behavior="char"),
-        slot("input", "abc"),
-    )
-    assert texts(window) == ["R" * 40, "n" * 5, "c"]
-    assert not window.over_budget
-
-
-def test_an_input_of_priority_0_rises_to_the_highest_of_the_others() -> None:
+def test_an_input_of_priority_0_goes_last() -> None:
     adds = [slot("input", "iii"), slot("x", "xxx", priority=7), slot("y", "yyy", priority=2)]
     assert texts(compose(6, *adds)) == ["iii", "xxx"]
     assert texts(compose(3, *adds)) == ["iii"]
 
 
-def test_an_input_with_a_priority_of_its_own_keeps_it() -> None:
+def test_a_short_input_is_whole_whatever_its_priority() -> None:
     adds = [slot("input", "iii", priority=1), slot("x", "xxx", priority=7)]
-    assert texts(compose(4, *adds)) == ["i", "xxx"]
+    assert texts(compose(4, *adds)) == ["iii"]
 
 
 def test_of_equal_slots_the_earliest_in_the_window_gives_first() -> None:
@@ -354,7 +404,7 @@ def test_what_a_dying_group_frees_in_another_slot_is_used() -> None:
 
 
 def test_a_slot_dropped_whole_for_its_ceiling_is_so_at_every_budget() -> None:
-    talk = [user("a"), system("cdef")]
+    talk = [user("a"), user("cdef")]
     for budget in range(1, 9):
         window = compose(budget, slot("x", talk, trim_behavior="slot", max_tokens=4))
         assert window.messages == ()
@@ -377,9 +427,11 @@ def test_attachments_count_with_their_name() -> None:
 
 def test_an_input_with_an_attachment_keeps_it_when_its_text_is_cut() -> None:
     file = Attachment("1", "a", 10, "image")
-    window = compose(15, slot("input", Input("text", (file,))), attachment_tokens={"image": 5})
-    assert texts(window) == ["ext"]  # and 5 for the image, 7 for `File: a`
+    asked = Input("t" * 2_000, (file,))
+    window = compose(512, slot("input", asked), attachment_tokens={"image": 5})
+    assert len(texts(window)[0]) == 500  # and 5 for the image, 7 for `File: a`
     assert window.messages[0].attachments == (file,)
+    assert window.input_cut
 
 
 def test_adding_after_a_render_is_allowed() -> None:

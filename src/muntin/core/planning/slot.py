@@ -25,10 +25,11 @@ Tier: TypeAlias = Literal["pinned", "stable", "slow-changing", "volatile"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 VOLATILE: Tier = "volatile"
 
-# The priorities that the doors give. When room is short the lowest gives first.
+# The priorities that the doors give. When room is short the lowest goes first; the current input
+# has none and goes last.
 HISTORY = 10
 CONTEXT = 50
-INPUT = 90
+RUN = 90
 SYSTEM = 100
 
 # An input of so many tokens is never cut, and a longer one not to less.

@@ -120,7 +120,9 @@ class Slots:
         messages, made = _messages(name, content, role)
         if at is not None and made:
             messages = [replace(as_message(each), at=at) for each in messages]
-        listed = not made and content is not None and not isinstance(content, Message | Mapping)
+        # By its kind, not by what it holds: an empty text is no conversation.
+        single = isinstance(content, str | Input | Attachment | Message | Mapping)
+        listed = not made and content is not None and not single
         slot = Slot(
             name=name,
             index=len(self._slots),

@@ -17,7 +17,7 @@ from muntin.calls import call_async
 from muntin.composer import Asked, Composer
 from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
-from muntin.core.planning.slot import CONTEXT, HISTORY, INPUT, Stepped
+from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.tags.tree import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType
@@ -203,9 +203,9 @@ class Call:
                 detail=f"from {each.author}",
             )
         self._declare_history(slots)
-        slots.add("user", list(self.asked.messages), priority=INPUT, required=True)
+        slots.add("input", list(self.asked.messages))
         if run:
-            slots = composer.declared(slots.declared, run=run)
+            slots = composer.declared(slots.declared, run=run, priority=RUN)
         declare_excluded(slots, step.context.excluded)
         return slots
 

@@ -1,0 +1,146 @@
+"""What is dropped whole costs nobody anything: the window is the one without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from muntin import Group, Stepped, ToolCall, assistant, tool, user
+from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
+
+
+def test_a_document_too_large_for_the_window_leaves_the_history_alone() -> None:
+    history = [user("u" * 30)] * 20
+    window = compose(1_000, slot("history", history), slot("doc", "D" * 1_001, priority=3))
+    assert texts(window) == ["u" * 30] * 20
+    assert window.report["doc"].status == "dropped"
+    assert window.report["doc"].decisions[0].fits_with == 1
+
+
+@pytest.mark.parametrize(
+    ("adds", "expected"),
+    [
+        (
+            [slot("A", "A" * 10), slot("B", "B" * 80, priority=1), slot("C", "C" * 90, priority=2)],
+            ["A" * 10, "C" * 90],
+        ),
+        (
+            [
+                slot("A", "A" * 8),
+                slot("list", [user("x" * 80), user("y" * 30)], priority=1),
+                slot("C", "C" * 60, priority=2),
+            ],
+            ["A" * 8, "y" * 30, "C" * 60],
+        ),
+    ],
+)
+def test_a_small_slot_stays_where_a_larger_could_not(adds: list[Add], expected: list[str]) -> None:
+    assert texts(compose(100, *adds)) == expected
+
+
+def test_a_floor_that_cannot_be_met_keeps_no_room() -> None:
+    call = [
+        assistant(None, tool_calls=[ToolCall("1", "look", "x" * 120)]),
+        tool("1", ""),
+    ]
+    adds = [slot("log", call, min_tokens=50), slot("docs", "D" * 80, priority=1)]
+    assert texts(compose(100, *adds)) == ["D" * 80]
+
+
+def test_a_message_too_large_for_its_share_leaves_it_to_the_others() -> None:
+    group = Group("sources", share=True)
+    adds = [slot("a", "a" * 100, group=group), slot("b", "b" * 100, group=group)]
+    assert texts(compose(120, *adds)) == ["b" * 100]
+
+
+def test_a_group_that_one_slot_cannot_hold_takes_no_room_in_another() -> None:
+    call = assistant("c" * 60, tool_calls=[ToolCall("1", "t", "")])
+    adds = [
+        slot("calls", [call]),
+        slot("results", [user("o" * 80), tool("1", "r" * 50)], priority=1),
+    ]
+    assert texts(compose(100, *adds)) == ["o" * 80]
+
+
+def test_a_stable_text_that_is_dropped_does_not_empty_a_history_that_steps() -> None:
+    history = [user("u" * 30), assistant("a" * 30)] * 8
+    adds = [
+        slot("history", history, trimming=Stepped()),
+        slot("doc", "D" * 1_001, tier="stable", priority=3),
+        slot("input", "what now?"),
+    ]
+    without = compose(1_000, *[each for each in adds if each[0] != "doc"])
+    assert compose(1_000, *adds).messages == without.messages
+    assert len(without.messages) == 17
+
+
+def test_of_contexts_of_a_prompt_one_that_fits_with_nothing_goes_first() -> None:
+    parts = Group("system text", join="--")
+    adds = [
+        slot("small", "s" * 20, role="system", group=parts, priority=1),
+        slot("large", "l" * 101, role="system", group=parts, priority=50),
+        slot("rules", "r" * 30, role="system", group=parts, required=True),
+    ]
+    assert texts(compose(100, *adds)) == ["s" * 20 + "--" + "r" * 30]
+    # One that would fit alone stays, and the lowest goes first, as ever.
+    adds[1] = slot("large", "l" * 68, role="system", group=parts, priority=50)
+    assert texts(compose(100, *adds)) == ["l" * 68 + "--" + "r" * 30]
+
+
+@many
+@given(plain_slots(floors=True, question=60), st.integers(1, 200), st.data())
+def test_the_window_is_the_one_without_what_was_dropped(
+    adds: list[Add], budget: int, data: st.DataObject
+) -> None:
+    window = compose(budget, *adds)
+    # In fallback all floors are ignored together, also those of slots that are dropped.
+    assume(not window.report.fallback)
+    gone = [each.index for each in window.report.slots if each.status == "dropped"]
+    assume(gone)
+    chosen = data.draw(st.sampled_from(gone))
+    without = compose(budget, *[each for n, each in enumerate(adds) if n != chosen])
+    assert without.messages == window.messages
+    assert without.tokens == window.tokens
+
+
+@many
+@given(plain_slots(question=60), st.integers(1, 200))
+def test_with_the_tokens_that_a_report_names_a_message_is_kept_whole(
+    adds: list[Add], budget: int
+) -> None:
+    plan = compose(budget, *adds)
+    # What was not even read is an estimate.
+    assume(not any(each.asked_is_estimate for each in plan.report.slots))
+    for report in plan.report.slots:
+        for decision in report.decisions:
+            if decision.reason in ("over_budget", "fallback"):
+                assert decision.fits_with is not None
+                again = compose(budget + decision.fits_with, *adds).report
+                (slot_then,) = [each for each in again.slots if each.index == report.index]
+                (then,) = [each for each in slot_then.decisions if each.first == decision.first]
+                assert then.tokens_kept == min(
+                    decision.tokens_asked, report.cap or decision.tokens_asked
+                ) or (then.reason == "over_cap")
+
+
+@many
+@given(plain_slots(), st.integers(1, 200))
+def test_ranks_say_in_which_order_things_went(adds: list[Add], budget: int) -> None:
+    report = compose(budget, *adds).report
+    cuts: list[Any] = [
+        (decision.rank, each)
+        for each in report.slots
+        for decision in each.decisions
+        if decision.rank is not None
+    ]
+    assert sorted(rank for rank, _ in cuts) == list(range(1, len(cuts) + 1))
+    late = sorted(
+        ((rank, each) for rank, each in cuts if each.reason == "over_budget"),
+        key=lambda cut: cut[0],
+    )
+    priorities = [each.priority for _, each in late]
+    if not any(each.reason == "over_cap" for _, each in cuts):
+        assert priorities == sorted(priorities)

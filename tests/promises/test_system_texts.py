@@ -1,0 +1,59 @@
+"""System messages are not trimmed unless a slot that is in the window has a priority."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin import Message, tool, user
+from tests.promises.composing import compose, many, slot, texts
+
+BLANK: dict[str, Any] = {
+    "none": None,
+    "empty text": "",
+    "empty list": [],
+    "empty message": [user("")],
+    "a result without a call": [tool("0", "lost")],
+}
+
+
+@pytest.mark.parametrize("content", BLANK.values(), ids=BLANK)
+def test_a_slot_that_holds_nothing_has_no_say(content: Any) -> None:
+    adds = [slot("system", "S" * 40), slot("history", [user("u" * 30)])]
+    window = compose(60, *adds, slot("extra", content, priority=7))
+    assert texts(window) == ["S" * 40]
+
+
+def test_a_slot_that_its_ceiling_took_away_has_no_say() -> None:
+    adds = [slot("system", "S" * 40), slot("history", [user("u" * 30)])]
+    window = compose(60, *adds, slot("docs", "D" * 30, priority=7, max_tokens=10))
+    assert texts(window) == ["S" * 40]
+
+
+def test_a_slot_that_is_too_large_for_the_window_has_no_say() -> None:
+    adds = [slot("system", "S" * 40), slot("history", [user("u" * 30)])]
+    window = compose(60, *adds, slot("docs", "D" * 100, priority=7))
+    assert texts(window) == ["S" * 40]
+
+
+def test_a_slot_with_a_priority_that_is_in_the_window_has() -> None:
+    adds = [slot("system", "S" * 40), slot("docs", "D" * 30, priority=7)]
+    assert texts(compose(60, *adds)) == ["D" * 30]
+
+
+@many
+@given(st.integers(1, 60), st.integers(1, 90), st.integers(1, 9), st.integers(1, 100))
+def test_system_texts_stay_unless_a_priority_is_at_work(
+    rules: int, docs: int, priority: int, budget: int
+) -> None:
+    window = compose(
+        budget,
+        slot("system", "S" * rules),
+        slot("talk", [Message("system", "T" * 5), user("u" * 20)]),
+        slot("docs", "D" * docs, priority=priority),
+    )
+    if "D" * docs not in texts(window):
+        assert {"S" * rules, "T" * 5} <= set(texts(window))
