@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from muntin import Message, Slots, Window, assistant, system, user
+from muntin import Message, Slots, Window
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 many = settings(
@@ -57,8 +57,9 @@ def plain_slots(draw: st.DrawFn, *, floors: bool = False, question: int = 0) -> 
             options["required"] = True
         kind = draw(st.sampled_from(("text", "list", "system")))
         if kind == "list":
-            made: list[Message] = [
-                draw(st.sampled_from((user, assistant, system)))(text())
+            roles = ("user", "assistant", "system")
+            made = [
+                Message(draw(st.sampled_from(roles)), text())
                 for _ in range(draw(st.integers(1, 4)))
             ]
             adds.append((f"list{number}", made, options))
