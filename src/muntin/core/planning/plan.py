@@ -112,7 +112,7 @@ class Plan:
             self.declared.before,
             starts=tuple(starts),
             tools=self.declared.tools,
-            tokens=self.tokens - self.lead,
+            tokens=self.tokens,
             counter=self.declared.counter,
         )
         return rendered, frontier, breakpoints

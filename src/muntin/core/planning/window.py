@@ -15,7 +15,7 @@ from muntin.core.message import Message, as_message
 from muntin.core.parts import File
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
-from muntin.core.report import NotCarried, Report, Status
+from muntin.core.report import NotCarried, Report, Reported, Status
 from muntin.errors import InvalidInput
 
 
@@ -87,19 +87,23 @@ class Window:
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     explained: Explained = field(repr=False, compare=False)
     lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
-    # What requests made of the window could not carry, by provider: the only part that changes.
+    # What requests made of the window could not carry, by provider.
     _ledger: dict[str, tuple[NotCarried, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    # What the provider said of the request, once it has answered.
+    _reported: list[Reported] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most windows are sent, and no report is read.
         report = self.explained.report()
-        if not self._ledger:
-            return report
-        return replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._ledger:
+            report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._reported and report.prefix is not None:
+            report = replace(report, prefix=replace(report.prefix, reported=self._reported[-1]))
+        return report
 
     @property
     def frontier(self) -> Frontier:
@@ -155,6 +159,10 @@ class Window:
         if entries:
             self._ledger[provider] = entries
 
+    def enter_reported(self, reported: Reported) -> None:
+        """Put what the provider said of the request beside the report's own claim."""
+        self._reported[:] = [reported]
+
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the window as one HTML file: the bar, the table of slots, what was left out."""
         from muntin.view.html import page
@@ -178,4 +186,5 @@ class Window:
             _Told(self.explained.report()),
             self.frontier,
             dict(self._ledger),
+            list(self._reported),
         )

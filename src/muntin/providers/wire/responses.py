@@ -11,14 +11,13 @@ from typing import Any
 
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.window import Window
+from muntin.core.planning.wire import Answer, arrange
 from muntin.providers.wire.chat import MARK, MARKS, NAME_LIMIT, NAME_REFUSED, mark
 from muntin.providers.wire.common import (
-    Answer,
     Files,
     Ledger,
     Names,
-    arrange,
     check,
     ends,
     function_of,
@@ -113,7 +112,7 @@ class _Encoder:
         if tools:
             request["tools"] = tools
         if window.breakpoints:
-            self._mark(window.breakpoints)
+            self._mark(window)
         self.ledger.enter(window)
         return request
 
@@ -315,7 +314,7 @@ class _Encoder:
         flat.setdefault("strict", False)
         return flat
 
-    def _mark(self, breakpoints: Sequence[Breakpoint]) -> None:
+    def _mark(self, window: Window) -> None:
         trail, taken = [], 0
         for at, item in zip(self.order, self.items, strict=True):
             key = "output" if "output" in item else "content"
@@ -324,7 +323,7 @@ class _Encoder:
                     trail.append((at, item))
                 if isinstance(item.get(key), list):
                     taken += sum(MARK in part for part in item[key])
-        for item, point in ends(trail, breakpoints, MARKS - taken):
+        for item, point in ends(trail, window, MARKS - taken):
             key = "output" if "output" in item else "content"
             if isinstance(item[key], str):
                 item[key] = [{"type": "input_text", "text": item[key]}]
