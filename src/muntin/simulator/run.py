@@ -198,7 +198,9 @@ class Replay:
         # Whole turns cannot always keep as much as single messages, and a policy of the user's own
         # may keep more than the history's budget.
         equal = best.retained >= _NEAR * run.retained
-        return PolicyRun(run.policy, run.steps, best=best.cost if equal else None)
+        # The optimum writes every request; a policy that knows that nothing will be read does not.
+        cost = min(best.cost, run.cost)
+        return PolicyRun(run.policy, run.steps, best=cost if equal else None)
 
     def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
         """Return the offline optimum that retains as many tokens on average.

@@ -71,7 +71,7 @@ def place_breakpoints(
         counter=counter,
         tools=tools,
         previous=before,
-        trunk=past.trunk,
+        settled=past.settled,
     )
     past.breakpoints = tuple(places)
     lives = ttls(places, messages, caching)
@@ -106,11 +106,11 @@ def choose_breakpoints(
     counter: Counter,
     tools: Sequence[Mapping[str, Any]] = (),
     previous: LazyFrontier | Frontier | None = None,
-    trunk: int,
+    settled: int,
 ) -> list[int]:
     """Return after how many messages breakpoints stand, in order.
 
-    None stands behind the first `trunk` messages, which stay, but for the end of everything
+    None stands behind the first `settled` messages, which stay, but for the end of everything
     between the steps of a turn. When there are more candidates than the provider takes, the most
     saving come first: the tail; what the user asked for; the latest of the turn before, where a
     read could not look back that far; the frontier; the last stable tier; earlier tiers.
@@ -119,7 +119,7 @@ def choose_breakpoints(
     left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
     if left <= 0 or not messages:
         return []
-    tails = _tails(messages, trunk)
+    tails = _tails(messages, settled)
     stays = [
         *_asked(slots),
         *tails[1:],
@@ -127,7 +127,7 @@ def choose_breakpoints(
         _conversation(messages, slots),
         *_tier_ends(slots),
     ]
-    places = [tails[0], *(place for place in stays if place <= trunk or place in tails)]
+    places = [tails[0], *(place for place in stays if place <= settled or place in tails)]
     enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
     chosen: list[int] = []
     for place in places:
@@ -181,11 +181,11 @@ def _carries_one(schema: Mapping[str, Any]) -> bool:
     return any(schema.get(key) for key in USER_BREAKPOINTS)
 
 
-def _tails(messages: Sequence[Message], trunk: int) -> list[int]:
+def _tails(messages: Sequence[Message], settled: int) -> list[int]:
     """Return where the next request will read: the end of what stays, and between the steps of
     one turn the end of everything, even of what the next turn will not have."""
-    looping = trunk < len(messages) and messages[-1].role == "tool"
-    return [len(messages), trunk] if looping else [trunk]
+    looping = settled < len(messages) and messages[-1].role == "tool"
+    return [len(messages), settled] if looping else [settled]
 
 
 def _asked(slots: Sequence[Slot]) -> list[int]:

@@ -58,9 +58,8 @@ class Frontier:
     `breakpoints` are places, in pieces of the request. `digests` are of these pieces in the order
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
     count. The first `lasting` of them, which have `lasting_tokens` with the tools, were expected
-    to stay; the first `trunk` also if the input becomes history, and going by what happened since
-    the window before, where the slots `blamed` did not stay. `chunks` are digests of the
-    beginnings of long texts.
+    to stay; the first `trunk` if the input becomes history. The slots `blamed` did not stay as they
+    were in the window before. `chunks` are digests of the beginnings of long texts.
     """
 
     starts: tuple[Start, ...] = ()
@@ -250,16 +249,17 @@ class LazyFrontier:
         return self._counter.overhead + self._counter.text_once(text) if text else 0
 
     @property
-    def trunk(self) -> int:
-        """How many messages the next turn will find again, if the input becomes history."""
+    def settled(self) -> int:
+        """How many messages the next turn will find again, if the input becomes history and what
+        did not stay once does not stay."""
         if TOOLS in self.restless:
             return 0
         return lasting_count(self._slots, self.messages, inputs=True, restless=self.restless)
 
     @property
-    def trunk_tokens(self) -> int:
+    def settled_tokens(self) -> int:
         """The tokens that the next turn will find again."""
-        return 0 if TOOLS in self.restless else self._tokens_before(self.trunk)
+        return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
         gone = sum(self._counter.message(each) for each in self.messages[place:])
@@ -278,7 +278,7 @@ class LazyFrontier:
             lasting=lasting,
             lasting_tokens=self._tokens_before(lasting),
             schemas=self.schemas,
-            trunk=self.trunk,
+            trunk=lasting_count(self._slots, self.messages, inputs=True),
             blamed=self.blamed,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
         )

@@ -71,7 +71,7 @@ def track(
     stepped = {each.slot.name for each in plans if each.step and each.step.moved}
     lost = {each.slot.name for each in plans if each.step and each.step.lost}
     frontier = now.frontier
-    shared, expected = 0, now.trunk_tokens
+    shared, expected = 0, now.settled_tokens
     warnings = [
         f"slot {name!r}: the message at which the history began was not found; it begins anew"
         for name in sorted(lost)
