@@ -14,7 +14,7 @@ from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import BudgetExceeded, MuntinError
-from muntin.providers.model import Event, Model
+from muntin.providers.model import Event, Finished, Model
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.in_store import in_store
 from muntin.timeline.items import VISIBLE, Draft, Item, Visibility, draft_of
@@ -79,6 +79,8 @@ async def recorded_run(
     try:
         async with aclosing(run.events(streaming=streaming)) as events:
             async for event in events:
+                if isinstance(event, Finished):
+                    await turn.receipts.answered()
                 yield event
     except Exception as error:
         told = error_text(error)

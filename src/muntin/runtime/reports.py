@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeAlias
 
 from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import Frontier
@@ -19,6 +21,10 @@ from muntin.timeline.items import Record
 from muntin.timeline.session import Session
 
 
+# A kept report, and the names of the contents that its plan needs.
+Kept: TypeAlias = tuple[Record, tuple[str, ...]]
+
+
 class Receipts:
     """The windows of a turn: the newest of each line, and the reports that are kept."""
 
@@ -28,6 +34,8 @@ class Receipts:
         self._turn = turn
         self._keep = keep
         self._newest: dict[str, Window | Frontier | None] = {}
+        # Kept before the provider has answered; what it reports is added when it has.
+        self._unanswered: tuple[Window, Kept] | None = None
 
     def load(self, line: str) -> Window | Frontier | None:
         """Return the newest window of a line, or what the store knows of it."""
@@ -55,12 +63,33 @@ class Receipts:
         if self._keep or frontiers:
             await in_store(self._session, partial(self._write, window, frontiers))
 
+    async def answered(self) -> None:
+        """Keep what the provider reported of the newest window beside its report."""
+        if self._unanswered is not None and is_reported(self._unanswered[0]):
+            await in_store(self._session, self._write_reported)
+
     def _write(self, window: Window, frontiers: Mapping[str, str]) -> None:
         session = self._session
+        self._write_reported()
         if self._keep:
-            keep_report(session, self._turn, self.step, window, self._keep, frontiers)
+            kept = keep_report(session, self._turn, self.step, window, self._keep, frontiers)
+            self._unanswered = window, kept
         else:
             session.store.put_frontiers(session.id, frontiers)
+
+    def _write_reported(self) -> None:
+        unanswered, self._unanswered = self._unanswered, None
+        if unanswered is None or not is_reported(unanswered[0]):
+            return
+        window, (record, names) = unanswered
+        again = replace(record, report=compact_json(window.report.to_dict()))
+        self._session.store.put_report(self._session.id, again, {}, names=names, keep=self._keep)
+
+
+def is_reported(window: Window) -> bool:
+    """Say whether a provider's word stands beside the claim of a report."""
+    prefix = window.report.prefix
+    return prefix is not None and prefix.reported is not None
 
 
 def keep_report(
@@ -70,8 +99,8 @@ def keep_report(
     window: Window,
     keep: int,
     frontiers: Mapping[str, str] | None = None,
-) -> None:
-    """Write the report of a window, its plan, and frontiers."""
+) -> Kept:
+    """Write the report of a window, its plan, and frontiers; return what was written."""
     plan = window.explained
     if not isinstance(plan, Plan):
         raise InvalidInput("a window that was pickled has forgotten its plan; compose it again")
@@ -82,3 +111,4 @@ def keep_report(
     session.store.put_report(
         session.id, record, contents, names=contents.keys(), keep=keep, frontiers=frontiers
     )
+    return record, tuple(contents)
