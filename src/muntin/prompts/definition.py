@@ -33,7 +33,16 @@ from muntin.prompts.contexts import (
     reach,
     validate,
 )
-from muntin.prompts.texts import Gathered, SystemPart, activate, declare, resolve_texts
+from muntin.prompts.texts import (
+    SEPARATOR,
+    Gathered,
+    SystemPart,
+    activate,
+    declare,
+    is_divided,
+    resolve_texts,
+    staying_first,
+)
 from muntin.settings import check_settings, defaults, merge_settings
 
 if TYPE_CHECKING:
@@ -259,7 +268,8 @@ class Prompt:
         )
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
         made = Gathered(parts, said, messages, chosen, merge_settings(*layers), tuple(excluded))
-        return adaptation.apply(f"adaptation:{key}", made)
+        made = adaptation.apply(f"adaptation:{key}", made)
+        return replace(made, parts=staying_first(made.parts))
 
 
 def prompt(
@@ -334,10 +344,13 @@ def _compose(
     """Compose a window. The budget is for the system text alone: the rest, which may not be
     dropped, gets the room it needs beside it."""
     counter, text = composer.counter, gathered.system
+    caching = composer.profile.caching if composer.profile is not None else None
+    # A second message for what changes, and what dividing a text may add to its count.
+    apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
     if token_budget is None:
-        own = counter.overhead + counter.text(text) if text else 0
+        own = counter.overhead + counter.text(text) + apart if text else 0
     else:
-        own = counter.overhead + token_budget
+        own = counter.overhead + token_budget + apart
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
     composer = composer.within(own + beside + counter.tools(composer.tools))
@@ -348,12 +361,14 @@ def _compose(
     return slots.render()
 
 
+# Tokens by which a text that is divided may be larger than in one piece.
+_SEAM = 2
+
+
 def _system_text(window: Window) -> str:
     """Return the joined system text of a window, or nothing."""
-    for message, origin in zip(window.messages, window.origins, strict=True):
-        if origin is None:
-            return message.text
-    return ""
+    both = zip(window.messages, window.origins, strict=True)
+    return SEPARATOR.join(message.text for message, origin in both if origin is None)
 
 
 _FIELDS = tuple(each.name for each in fields(Adaptation))

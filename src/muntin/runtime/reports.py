@@ -20,7 +20,6 @@ from muntin.runtime.in_store import in_store
 from muntin.timeline.items import Record
 from muntin.timeline.session import Session
 
-
 # A kept report, and the names of the contents that its plan needs.
 Kept: TypeAlias = tuple[Record, tuple[str, ...]]
 

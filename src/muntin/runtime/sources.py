@@ -265,7 +265,7 @@ def _declare(slots: Slots, each: Loaded, before: float, trimming: Trimming) -> N
         text = f"[source {each.name!r} could not be read]"
         note = [Message("system", text, at=at)] if volatile else text
         role: Any = None if volatile else "system"
-        slots.add(each.name, note, role=role, trim_behavior="slot", **options)
+        slots.add(each.name, note, role=role, trim_behavior="slot", changes=True, **options)
         return
     if each.messages:
         messages: Sequence[Message] = each.messages
@@ -273,6 +273,7 @@ def _declare(slots: Slots, each: Loaded, before: float, trimming: Trimming) -> N
             messages = [m for m in messages if m.at is None or m.at < before]
         if volatile and not any(message.at is not None for message in messages):
             messages = [replace(message, at=at) for message in messages]
+            options["changes"] = True  # no conversation: it was found for this turn
         marker = Earlier(each.name, each.size, each.snapshot, each.first)
         if each.first is not None and volatile:
             options["trimming"] = trimming

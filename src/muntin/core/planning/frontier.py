@@ -298,7 +298,8 @@ def lasting_count(
     """
     talked = False
     for place, (slot, message) in enumerate(zip(slots, messages, strict=True)):
-        if not (inputs if slot.is_input else slot.lasting) or slot.name in restless:
+        stays = inputs if slot.is_input else slot.lasting
+        if not stays or slot.changes or slot.name in restless:
             return place
         if slot.made or (slot.group is not None and slot.group.join is not None):
             if talked and not slot.is_input:
