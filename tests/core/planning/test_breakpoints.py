@@ -240,7 +240,7 @@ def test_no_mark_stands_on_or_behind_text_that_changed() -> None:
         turn: int, text: str, previous: Window | Frontier | None, tier: str | None = None
     ) -> Window:
         contents = [("rules", "s" * 60), ("found", text), ("history", talk(turn)), ("input", "x")]
-        options = {"rules": {"role": "system"}, "found": {"role": "system"}}
+        options: dict[str, Any] = {"rules": {"role": "system"}, "found": {"role": "system"}}
         tiers = {"rules": "pinned", "found": tier} if tier else None
         return render(*contents, previous=previous, tiers=tiers, **options)
 

@@ -112,7 +112,8 @@ class Slots:
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
         `changes` says that it will be another text in the next window, so that nothing is cached
-        from there on. `detail` is a remark for the report. `at` is where a text stands among dated messages.
+        from there on. `detail` is a remark for the report. `at` is where a text stands among dated
+        messages.
         """
         check_text(name, "a slot's name")
         messages, made = _messages(name, content, role)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 HIDDEN = Visibility(client=False, history=False)
 
 
+# Where context stands that is made anew at every step.
+Place: TypeAlias = Literal["front", "behind"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Generator:
     """A model call with everything it is given; made by `generator()`."""
@@ -65,6 +69,7 @@ class Generator:
     budget: Budget | None
     max_steps: int
     trimming: Trimming | None
+    place: Place = "front"
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -175,6 +180,7 @@ def generator(
     budget: Budget | int | None = None,
     max_steps: int | None = None,
     trimming: Trimming | None = None,
+    place: Place = "front",
 ) -> Generator:
     """Define a generator.
 
@@ -183,7 +189,8 @@ def generator(
     `history` is True, a number of turns, `Turns`, `Tokens`, or a function. `user` is a text, a
     message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
     `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
-    steps, else turn by turn.
+    steps, else turn by turn. `place` is where context stands that functions make anew at every
+    step: in front of the history, where it ends what a provider can cache, or `behind` it.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -200,6 +207,8 @@ def generator(
     check_settings(settings, what)
     if max_steps is not None and check_size(max_steps, f"{what}: max_steps") == 0:
         raise InvalidInput(f"{what}: max_steps must be at least 1")
+    if place not in ("front", "behind"):
+        raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {place!r}")
     made = Generator(
         name=called,
         model=model,
@@ -216,6 +225,7 @@ def generator(
         budget=_as_budget(budget, what),
         max_steps=MAX_STEPS if max_steps is None else max_steps,
         trimming=trimming,
+        place=place,
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())
