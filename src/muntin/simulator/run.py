@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import TokenizerLike
+from muntin.core.planning.plan import Plan
 from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
@@ -55,15 +56,18 @@ def simulate(
     """Tell what the provider would have read from its cache and charged for these windows.
 
     They are sent one after another, `pause` seconds apart (several are taken in turn). `history`
-    names the slots that hold the conversation. Windows without breakpoints are marked as by
-    automatic caching.
+    names the slots that hold the conversation. Windows that were planned without breakpoints are
+    marked as by automatic caching; where the planner could have set some and set none, there are
+    none.
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
     sender = _Sender(rules, pause)
     for turn, window in enumerate(windows):
         made = blocks.of_window(window)
-        marks = marks_of(window, made) or usual_marks(made, rules)
+        marks = marks_of(window, made)
+        if not marks and not _takes_marks(window):
+            marks = usual_marks(made, rules)
         retained = sum(block.tokens for block in made.blocks if block.source in history)
         sender.send(turn, made, marks, retained)
     run = PolicyRun("windows", tuple(sender.steps))
@@ -233,7 +237,7 @@ class Replay:
         return [self._ends[turn] if number else 0 for number, turn in enumerate(self.trace.turns)]
 
     def _marks(self, sent: Sent, made: Made, stable: int) -> tuple[int, ...]:
-        if sent.window is not None and sent.window.breakpoints:
+        if sent.window is not None and (sent.window.breakpoints or _takes_marks(sent.window)):
             return marks_of(sent.window, made)
         return usual_marks(made, self.rules, stable)
 
@@ -268,6 +272,12 @@ class _Sender:
         paid = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
         self.steps.append(RequestCost(turn, *paid, retained, share, diverged, cause))
         self._before = _pieces(made, stable)
+
+
+def _takes_marks(window: Window) -> bool:
+    """Say whether a window was planned for a provider that takes breakpoints."""
+    profile = window.explained.declared.profile if isinstance(window.explained, Plan) else None
+    return profile is not None and profile.caching is not None and profile.caching.breakpoints > 0
 
 
 def _checked(pause: Pause) -> Pause:
