@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import TokenizerLike
-from muntin.core.planning.plan import Plan
 from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
@@ -276,8 +275,7 @@ class _Sender:
 
 def _takes_marks(window: Window) -> bool:
     """Say whether a window was planned for a provider that takes breakpoints."""
-    profile = window.explained.declared.profile if isinstance(window.explained, Plan) else None
-    return profile is not None and profile.caching is not None and profile.caching.breakpoints > 0
+    return window.caching is not None and window.caching.breakpoints > 0
 
 
 def _checked(pause: Pause) -> Pause:

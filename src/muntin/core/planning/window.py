@@ -15,6 +15,7 @@ from muntin.core.message import Message, as_message
 from muntin.core.parts import File
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
+from muntin.core.profile import Caching
 from muntin.core.report import NotCarried, Report, Reported, Status
 from muntin.errors import InvalidInput
 
@@ -56,12 +57,17 @@ class Explained(Protocol):
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message."""
 
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the model has."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Told:
     """What is left of a plan whose window was pickled: the report."""
 
     told: Report
+    caching: Caching | None = None
 
     def report(self) -> Report:
         return self.told
@@ -115,6 +121,11 @@ class Window:
     def fates(self) -> tuple[Fate, ...]:
         """What became of every declared message, slot by slot; nothing if it was pickled."""
         return self.explained.fates()
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that it was planned for, if there are any."""
+        return self.explained.caching
 
     def openai(
         self,
@@ -183,7 +194,7 @@ class Window:
             self.over_budget,
             self.origins,
             self.breakpoints,
-            _Told(self.explained.report()),
+            _Told(self.explained.report(), self.caching),
             self.frontier,
             dict(self._ledger),
             list(self._reported),

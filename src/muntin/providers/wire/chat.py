@@ -76,7 +76,7 @@ class _Encoder:
                 order.append(index)
             else:
                 self._message(index, message, answers)
-        request: dict[str, Any] = {"messages": sent}
+        request: dict[str, Any] = {"messages": sent, **cache_options(window)}
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
         if tools:
             request["tools"] = tools
@@ -219,6 +219,17 @@ class _Encoder:
             if isinstance(data["content"], str):
                 data["content"] = [{"type": "text", "text": data["content"]}]
             data["content"][-1].setdefault(MARK, mark(point))
+
+
+def cache_options(window: Window) -> dict[str, Any]:
+    """Return what keeps OpenAI from setting a breakpoint of its own at the newest message, where it
+    would pay for text that changes: https://developers.openai.com/api/docs/guides/prompt-caching
+
+    Only models that match exactly at a breakpoint know it.
+    """
+    rules = window.caching
+    exact = rules is not None and rules.breakpoints > 0 and rules.lookback is None
+    return {"prompt_cache_options": {"mode": "explicit"}} if exact else {}
 
 
 def mark(point: Breakpoint) -> dict[str, Any]:

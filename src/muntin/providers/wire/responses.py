@@ -13,7 +13,14 @@ from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import Answer, arrange
-from muntin.providers.wire.chat import MARK, MARKS, NAME_LIMIT, NAME_REFUSED, mark
+from muntin.providers.wire.chat import (
+    MARK,
+    MARKS,
+    NAME_LIMIT,
+    NAME_REFUSED,
+    cache_options,
+    mark,
+)
 from muntin.providers.wire.common import (
     Files,
     Ledger,
@@ -107,7 +114,7 @@ class _Encoder:
                 self._message(index, message)
         if any(item.get("type") == "reasoning" for item in items):
             self._drop_loose_reasoning()
-        request: dict[str, Any] = {"input": self.items}
+        request: dict[str, Any] = {"input": self.items, **cache_options(window)}
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
         if tools:
             request["tools"] = tools
