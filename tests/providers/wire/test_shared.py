@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from muntin import Exact, Message, Profile, Slots, Stepped, ToolCall, Window, assistant, tool, user
 from muntin.core.message import system
+from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import CHUNK, Frontier
 from muntin.core.planning.slot import Group
 from muntin.core.profile import Caching
@@ -47,7 +48,7 @@ def check(window: Window, previous: Window, provider: str, caching: Caching) -> 
     same = [
         tool for tool, other in zip(window.tools, previous.tools, strict=False) if tool == other
     ]
-    measured += sum(size(_schema(each)) - size(_sent_name(each)) for each in same)
+    measured += sum(size(compact_json(each)) - size(_sent_name(each)) for each in same)
     slack = max(caching.granularity, CHUNK) if by_itself else 0
     claimed = prefix.tokens
     assert caching.readable(measured) - slack <= claimed <= caching.readable(measured), (
@@ -58,14 +59,8 @@ def check(window: Window, previous: Window, provider: str, caching: Caching) -> 
     )
 
 
-def _schema(tool: Any) -> str:
-    from muntin.core.parts import compact_json
-
-    return compact_json(tool)
-
-
 def _sent_name(tool: Any) -> str:
-    return f'"{tool["name"]}"'
+    return f'"{tool.get("function", tool)["name"]}"'
 
 
 TEXTS = st.one_of(

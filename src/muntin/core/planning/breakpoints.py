@@ -37,6 +37,7 @@ def place_breakpoints(
     before: LazyFrontier | Frontier | None,
     *,
     starts: tuple[Start, ...],
+    behind: frozenset[int],
     tools: tuple[Mapping[str, Any], ...],
     tokens: int,
     counter: Counter,
@@ -55,6 +56,7 @@ def place_breakpoints(
         tools=tools,
         tokens=tokens,
         counter=counter,
+        behind=behind,
         known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
         chunked=caching is not None and not caching.breakpoints,
     )

@@ -6,7 +6,7 @@ what a message is; of slots it knows the names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -15,7 +15,7 @@ from typing import Any
 from muntin.core.checks import check_size, replace_surrogates
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.errors import InvalidInput, InvalidType
@@ -148,7 +148,8 @@ class LazyFrontier:
 
     It holds on to one window's messages and to nothing before them, so that a long session does
     not keep all of its windows. `known` are the messages of the window before, and their digests
-    if they were ever asked for: what is the same need not be hashed again. `blamed` are the slots
+    if they were ever asked for: what is the same need not be hashed again. `behind` are the slots
+    of texts behind a conversation. `blamed` are the slots
     that did not stay since the window before, `restless` those of them that are not expected to
     stay either. With `chunked`, the beginnings of texts are hashed too.
     """
@@ -162,6 +163,7 @@ class LazyFrontier:
         tools: Sequence[Mapping[str, Any]],
         tokens: int,
         counter: Counter,
+        behind: frozenset[int] = frozenset(),
         known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
         chunked: bool = False,
     ) -> None:
@@ -174,6 +176,7 @@ class LazyFrontier:
         self._tools = tools
         self._tokens = tokens
         self._counter = counter
+        self._behind = behind
         self._known = known
         self._chunked = chunked
 
@@ -254,7 +257,7 @@ class LazyFrontier:
         did not stay once does not stay."""
         if TOOLS in self.restless:
             return 0
-        return lasting_count(self._slots, self.messages, inputs=True, restless=self.restless)
+        return lasting_count(self._slots, self._behind, inputs=True, restless=self.restless)
 
     @property
     def settled_tokens(self) -> int:
@@ -268,7 +271,7 @@ class LazyFrontier:
     @cached_property
     def frontier(self) -> Frontier:
         """Everything, hashed."""
-        lasting = lasting_count(self._slots, self.messages)
+        lasting = lasting_count(self._slots, self._behind)
         return Frontier(
             self.starts,
             breakpoints=self.breakpoints,
@@ -278,7 +281,7 @@ class LazyFrontier:
             lasting=lasting,
             lasting_tokens=self._tokens_before(lasting),
             schemas=self.schemas,
-            trunk=lasting_count(self._slots, self.messages, inputs=True),
+            trunk=lasting_count(self._slots, self._behind, inputs=True),
             blamed=self.blamed,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
         )
@@ -286,27 +289,34 @@ class LazyFrontier:
 
 def lasting_count(
     slots: Sequence[Slot],
-    messages: Sequence[Message],
+    behind: frozenset[int],
     *,
     inputs: bool = False,
     restless: frozenset[str] = frozenset(),
 ) -> int:
     """Return how many messages, from the first, are expected to stand in the next window too.
 
-    With `inputs`, the current input is taken to become history, as it mostly does. Text that
-    stands behind a conversation does not stay: the conversation grows in front of it.
+    With `inputs`, the current input is taken to become history, as it mostly does. Texts `behind`
+    a conversation do not stay: it grows in front of them.
     """
-    talked = False
-    for place, (slot, message) in enumerate(zip(slots, messages, strict=True)):
+    for place, slot in enumerate(slots):
         stays = inputs if slot.is_input else slot.lasting
-        if not stays or slot.changes or slot.name in restless:
+        if not stays or slot.changes or slot.index in behind or slot.name in restless:
             return place
+    return len(slots)
+
+
+def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
+    """Return the indices of the texts that stand behind a conversation, though it be empty yet."""
+    talked = False
+    found = []
+    for slot in slots:
         if slot.made or (slot.group is not None and slot.group.join is not None):
             if talked and not slot.is_input:
-                return place
-        elif message.role != "system" and slot.tier in (None, VOLATILE):
-            talked = True
-    return len(slots)
+                found.append(slot.index)
+        elif slot.lasting and slot.tier in (None, VOLATILE) and not slot.is_input:
+            talked = talked or not slot.messages or role_of(slot.messages[0]) != "system"
+    return frozenset(found)
 
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before

@@ -15,7 +15,7 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.breakpoints import place_breakpoints
 from muntin.core.planning.explain import tell_fates, tell_slot
-from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
@@ -115,6 +115,7 @@ class Plan:
             self.declared.profile,
             self.declared.before,
             starts=tuple(starts),
+            behind=behind_talk(each.slot for each in self.slots),
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,
