@@ -86,11 +86,13 @@ def place_breakpoints(
 
 def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
     """Note which slots did not stay. Nothing is marked from the first of them on, for what changed
-    will change again; where a tier says that it stays, only when it changed twice running."""
-    now.blamed = did_not_stay(now, before)
-    spared = now.tiered | {TOOLS}
+    will change again, if it has changed often enough for its kind."""
+    before_that = dict(before.blamed)
+    now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
+    allowed = now.patience
+    # Tools have the patience of what a tier says to stay.
     now.restless = frozenset(
-        name for name in now.blamed if name not in spared or name in before.blamed
+        name for name, times in now.blamed if times >= allowed.get(name, 2 if name == TOOLS else 1)
     )
 
 

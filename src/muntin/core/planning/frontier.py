@@ -29,6 +29,8 @@ _BYTES = 8  # of a digest
 # A provider that caches by itself finds the beginning of a text that changed behind it. So texts
 # are also known by the digests of their beginnings, in pieces of so many characters.
 CHUNK = 128
+# A mark that is read every fourth time pays for itself.
+_TEXT, _TIERED, _LIST = 1, 2, 4
 _CHUNK_BYTES = 3
 
 
@@ -59,7 +61,8 @@ class Frontier:
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
     count. The first `lasting` of them, which have `lasting_tokens` with the tools, were expected
     to stay; the first `trunk` if the input becomes history. The slots `blamed` did not stay as they
-    were in the window before. `chunks` are digests of the beginnings of long texts.
+    were in the window before, each so many times running. `chunks` are digests of the beginnings
+    of long texts.
     """
 
     starts: tuple[Start, ...] = ()
@@ -71,7 +74,7 @@ class Frontier:
     lasting_tokens: int = field(default=0, kw_only=True)
     schemas: tuple[str, ...] = field(default=(), kw_only=True)
     trunk: int = field(default=0, kw_only=True)
-    blamed: tuple[str, ...] = field(default=(), kw_only=True)
+    blamed: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
     chunks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -101,7 +104,7 @@ class Frontier:
             "lasting_tokens": self.lasting_tokens,
             "schemas": list(self.schemas),
             "trunk": self.trunk,
-            "blamed": list(self.blamed),
+            "blamed": [list(each) for each in self.blamed],
             "chunks": list(self.chunks),
         }
 
@@ -127,7 +130,10 @@ class Frontier:
                 # Earlier versions did not write these.
                 schemas=tuple(str(each) for each in data.get("schemas", ())),
                 trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
-                blamed=tuple(str(each) for each in data.get("blamed", ())),
+                blamed=tuple(
+                    (str(slot), check_size(times, "blamed"))
+                    for slot, times in data.get("blamed", ())
+                ),
                 chunks=tuple(str(each) for each in data.get("chunks", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -169,7 +175,7 @@ class LazyFrontier:
     ) -> None:
         self.starts = starts
         self.breakpoints: tuple[int, ...] = ()
-        self.blamed: tuple[str, ...] = ()
+        self.blamed: tuple[tuple[str, int], ...] = ()
         self.restless: frozenset[str] = frozenset()
         self.messages = messages
         self._slots = slots
@@ -228,9 +234,17 @@ class LazyFrontier:
         return [slot.name for slot in self._slots]
 
     @cached_property
-    def tiered(self) -> frozenset[str]:
-        """The names of the slots whose tier says that they stay for a while."""
-        return frozenset(slot.name for slot in self._slots if slot.tier not in (None, VOLATILE))
+    def patience(self) -> dict[str, int]:
+        """How many times running the slots may change before they are expected to: a text once,
+        what a tier says to stay twice, and a list, of which something was left out, four times."""
+        return {
+            slot.name: _TIERED
+            if slot.tier not in (None, VOLATILE)
+            else _TEXT
+            if is_text(slot) or slot.is_input
+            else _LIST
+            for slot in self._slots
+        }
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -306,12 +320,17 @@ def lasting_count(
     return len(slots)
 
 
+def is_text(slot: Slot) -> bool:
+    """Say whether a slot holds one text that was made of its content, or several joined."""
+    return slot.made or (slot.group is not None and slot.group.join is not None)
+
+
 def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
     """Return the indices of the texts that stand behind a conversation, though it be empty yet."""
     talked = False
     found = []
     for slot in slots:
-        if slot.made or (slot.group is not None and slot.group.join is not None):
+        if is_text(slot):
             if talked and not slot.is_input:
                 found.append(slot.index)
         elif slot.lasting and slot.tier in (None, VOLATILE) and not slot.is_input:
