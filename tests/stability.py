@@ -11,6 +11,7 @@ from itertools import takewhile
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier, digest
 from muntin.core.planning.window import Window
+from muntin.core.planning.wire import as_sent
 from muntin.core.profile import Profile
 
 
@@ -41,10 +42,8 @@ def unexplained_move(
 
 
 def sent(messages: tuple[Message, ...], profile: Profile | None) -> list[Message]:
-    """Put the messages in the order they are sent."""
-    if profile is None or not profile.system_first:
-        return list(messages)
-    return sorted(messages, key=lambda message: message.role != "system")
+    """Put the messages in the order they are sent, with what the wire adds."""
+    return [piece.message for piece in as_sent(messages, profile)]
 
 
 def bytes_of(message: Message) -> str:

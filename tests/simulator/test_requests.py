@@ -13,10 +13,13 @@ CALL = ToolCall("c1", "search", '{"q": "x"}')
 
 def test_blocks_are_hashed_as_tools_then_system_then_messages():
     made = Blocks(Profile.for_model("anthropic/claude-sonnet-4-5"), len).of(
-        [user("hi"), system("be brief"), assistant("yes")], ["a", "b", "c"], [{"name": "t"}]
+        [system("be brief"), user("hi"), system("note"), assistant("yes")],
+        ["b", "a", "n", "c"],
+        [{"name": "t"}],
     )
-    assert [block.source for block in made.blocks] == ["tools", "b", "a", "c"]
-    assert made.places == (-1, 1, 0, 2)
+    # Later system text stays where it is: the request has it there, as the user's.
+    assert [block.source for block in made.blocks] == ["tools", "b", "a", "n", "c"]
+    assert made.places == (-1, 0, 1, 2, 3)
     made = Blocks(Profile.for_model("openai/gpt-5"), len).of(
         [user("hi"), system("be brief")], ["a", "b"]
     )

@@ -13,7 +13,6 @@ import pytest
 from muntin import Exact, InvalidInput, Message, Profile, Slots, assistant, system, tool, user
 from muntin.core.planning.window import Breakpoint
 from muntin.simulator import simulate, simulate_trace
-from muntin.simulator.cache import cacheable
 from tests.paths import TRACES
 from tests.simulator.cases import CLAUDE, GPT_5, chat, replayed
 from tests.simulator.test_requests import CALL
@@ -190,4 +189,4 @@ def test_a_recorded_conversation_is_replayed():
         messages, budget=2_500, model="openai/gpt-5", caching=GPT_5, policies=(Exact(), "full")
     )
     assert result["full"].read_share > result["Exact()"].read_share
-    assert cacheable(GPT_5, 1_300) == 1_280
+    assert GPT_5.readable(1_300) == 1_280

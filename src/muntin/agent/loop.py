@@ -30,6 +30,7 @@ from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
+from muntin.core.report import Reported
 from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
 from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
 from muntin.providers.names import as_model
@@ -224,6 +225,7 @@ class Run:
             with self._inside():
                 answer = await self._model.complete(window, settings=self._settings)
         self._usage += answer.usage
+        _enter_usage(window, answer.usage)
         self._messages.append(answer.message)
         self._steps += 1
         await self._keep(answer.message)
@@ -266,6 +268,12 @@ class Run:
     async def _write(self, message: Message, record: Recorder) -> None:
         async with self._lock:
             await off_loop(record, (message,))
+
+
+def _enter_usage(window: Window, usage: Usage) -> None:
+    """Put what the provider reported beside the report's claim; a model may report nothing."""
+    if usage.input:
+        window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
 
 
 @asynccontextmanager

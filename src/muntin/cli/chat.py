@@ -32,6 +32,7 @@ from muntin.cli.terminal import (
 )
 from muntin.core.counting.counter import as_tokenizer
 from muntin.core.planning.window import Window
+from muntin.core.report import prefix_words
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Finished, Reply, TextDelta
 from muntin.providers.names import as_model
@@ -280,11 +281,10 @@ def _show(reply: Reply) -> None:
     shown = bar(reply.window, width=width(), colour=coloured(sys.stderr))
     used = reply.usage
     cached = f" ({used.cache_read:,} from the cache)" if used.cache_read else ""
-    print(
-        f"\n{shown}\nbilled: {used.input:,} in{cached}, {used.output:,} out\n",
-        file=sys.stderr,
-        flush=True,
-    )
+    prefix = reply.window.report.prefix
+    told = [shown, f"billed: {used.input:,} in{cached}, {used.output:,} out"]
+    told += prefix_words(prefix) if prefix is not None else ()
+    print("", *told, "", sep="\n", file=sys.stderr, flush=True)
 
 
 def _to_dict(reply: Reply) -> dict[str, Any]:

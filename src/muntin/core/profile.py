@@ -22,7 +22,8 @@ OMITTED = Message("user", "(earlier messages omitted)")
 # https://docs.claude.com/en/api/messages (alternating turns, user first)
 # https://ai.google.dev/api/caching#Content (a call follows a user turn)
 _USER_FIRST = ("anthropic", "google")
-# The same two take system text apart from the conversation, in front of it.
+# The same two take system text apart from the conversation, in front of it; text that comes later
+# stays where it is, as the user's.
 _SYSTEM_FIRST = _USER_FIRST
 
 
@@ -59,6 +60,13 @@ class Caching:
                 raise InvalidType(f"Caching.{name} must be a number, not {value!r}")
             if not 0 <= value < float("inf"):  # NaN is not
                 raise InvalidInput(f"Caching.{name} must be finite and not negative, got {value!r}")
+
+    def readable(self, tokens: int) -> int:
+        """Return how much of a shared beginning can be read: nothing below the minimum, and
+        from there on whole steps."""
+        if tokens < self.min_prefix:
+            return 0
+        return tokens - (tokens - self.min_prefix) % self.granularity
 
 
 def _anthropic(min_prefix: int) -> Caching:
@@ -123,8 +131,9 @@ def caching_of(model: str) -> Caching | None:
 class Profile:
     """What one model allows: how it counts, what its conversations must begin with, what it caches.
 
-    `system_first` says that system messages are sent in front of all others; `caching` is None
-    where nothing is cached, or nothing is known of it.
+    `system_first` says that the system messages that open a window are sent apart, in front, and
+    later ones in their place as the user's. `caching` is None where nothing is cached, or nothing
+    is known of it.
     """
 
     name: str

@@ -19,6 +19,8 @@ Status: TypeAlias = Literal["kept", "trimmed", "dropped", "excluded", "empty"]
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
 NUMBERS = range(2, 8)
 NOTHING = "-"
+# A provider counts a little differently: that is no difference worth a word.
+_NEAR, _FEW = 0.05, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Moved:
     """Where this window departs from the turn before, although it was expected not to.
 
     `message` is the first that differs, in the order they are sent; `slot` the one that caused it
-    (`(tools)` for tool schemas); `tokens` could have been read from the provider's cache. The
+    (`(tools)` for tool schemas); `tokens` were expected to be shared with it, and are not. The
     `reason` is `stepped`, `trimmed`, `lost` (the message at the frontier is gone), `added`,
     `absent`, `tools` or `changed`.
     """
@@ -91,12 +93,24 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
-    """What of this window the provider may find again next turn.
+class Reported:
+    """What the provider says it did with the request: the tokens of its input, and how many of
+    them it read from its cache and wrote to it."""
 
-    `hash` is of all that is sent; `tokens` is the beginning that is expected to stay, 0 if it is
-    below the provider's minimum, and `share` its part of the window. `unstable` are slots whose
-    tier says stable but whose content changed since the turn before.
+    input: int
+    read: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The beginning of the request, as the provider is sent it, and what its cache may find of it.
+
+    `hash` is of all that is sent. `tokens` is the beginning shared with the request before, as
+    far as a cache can read it: 0 if it is below the provider's minimum, or nothing was sent
+    before; `share` is its part of the window. `expected` is the beginning that the next request
+    is expected to share. `unstable` are slots whose tier says stable but whose content changed
+    since the turn before. `reported` is what the provider said of it, None before it has answered.
     """
 
     hash: str
@@ -105,6 +119,8 @@ class Prefix:
     moved: Moved | None = None
     unstable: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    expected: int = 0
+    reported: Reported | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +166,10 @@ class Report:
         data["not_carried"] = tuple(map(_values, self.not_carried))
         if self.prefix is not None:
             data["prefix"] = _values(self.prefix)
-            if self.prefix.moved is not None:
-                data["prefix"]["moved"] = _values(self.prefix.moved)
+            for name in ("moved", "reported"):
+                value = getattr(self.prefix, name)
+                if value is not None:
+                    data["prefix"][name] = _values(value)
         return data
 
     def __str__(self) -> str:
@@ -194,7 +212,7 @@ def _values(value: Any) -> dict[str, Any]:
 
 _GETTERS = {
     kind: (names, attrgetter(*names))
-    for kind in (Decision, SlotReport, NotCarried, Moved, Prefix, Report)
+    for kind in (Decision, SlotReport, NotCarried, Moved, Reported, Prefix, Report)
     for names in [tuple(each.name for each in fields(kind))]
 }
 
@@ -205,20 +223,42 @@ def _lost(entry: NotCarried) -> str:
 
 
 def _prefix_lines(prefix: Prefix) -> Iterable[str]:
-    """Say what can be found again, what moved it, and what may."""
-    if prefix.tokens:
-        yield f"cacheable: {prefix.tokens:,} tokens ({prefix.share:.0%}), prefix {prefix.hash}"
+    """Say what is shared with the request before, what moved it, what was read, and what may."""
+    yield from prefix_words(prefix)
     if prefix.moved is not None:
         moved = prefix.moved
         slot = _escape(moved.slot)
         yield (
             f"the prefix moved at message {moved.message}: slot {slot} ({moved.reason}), "
-            f"{moved.tokens:,} tokens not read from the cache"
+            f"{moved.tokens:,} tokens less than expected"
         )
     for slot in prefix.unstable:
         yield f"slot {_escape(slot)} claims to be stable, but changed since the turn before"
     for warning in prefix.warnings:
         yield _escape(warning)
+
+
+def prefix_words(prefix: Prefix) -> Iterable[str]:
+    """Say how much of a request is shared with the one before, and what the provider read of it."""
+    if prefix.tokens:
+        yield f"shared with the request before: {prefix.tokens:,} tokens ({prefix.share:.0%})"
+    elif prefix.moved is not None:
+        yield "shared with the request before: nothing that a cache could read"
+    if prefix.expected:
+        yield f"the next is expected to share: {prefix.expected:,} tokens, prefix {prefix.hash}"
+    if prefix.reported is not None:
+        yield reported_words(prefix.tokens, prefix.reported)
+
+
+def reported_words(shared: int, reported: Reported) -> str:
+    """Put what the provider read from its cache beside what is shared, with the difference."""
+    said = f"the provider read {reported.read:,} of {reported.input:,} tokens from its cache"
+    missing = shared - reported.read
+    if not shared or abs(missing) <= max(_NEAR * shared, _FEW):
+        return said
+    if missing < 0:
+        return f"{said}, {-missing:,} more than are shared with the request before"
+    return f"{said}: {missing:,} that are shared with the request before were not read"
 
 
 def _row(slot: SlotReport) -> tuple[str, ...]:

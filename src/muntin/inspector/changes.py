@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.core.planning.breakpoints import wire_order
-from muntin.core.planning.prefix import REASONS, Parted, Pieces, parted, pieces
+from muntin.core.planning.frontier import LazyFrontier
+from muntin.core.planning.prefix import REASONS, Parted, Pieces, parted, pieces, shared_tokens
 from muntin.core.planning.window import Window
+from muntin.core.planning.wire import Piece, as_sent
 from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
@@ -141,7 +142,7 @@ def difference(
         "other_turn": earlier.key.turn,
         "other_step": earlier.key.step,
         "shared_messages": len(before.messages) if there is None else there.message,
-        "shared_tokens": now.shared_tokens(there, len(before.messages)),
+        "shared_tokens": now.shared_tokens(before),
         "tokens": now.window.tokens,
         "other_tokens": before.window.tokens,
         "parted": None if there is None else _parted(now, before, there),
@@ -155,19 +156,19 @@ def difference(
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A window as it was sent: `places` are those of its messages, in the order of the request."""
+    """A window as it was sent: its messages in the order of the request, and their keys."""
 
     planned: Planned
     sight: Sight
-    places: Sequence[int]
+    sent: Sequence[Piece]
     pieces: Pieces
 
     @classmethod
     def of(cls, plans: Plans, planned: Planned) -> _Sent:
         sight = plans.sight(planned)
         profile = planned.plan.declared.profile if planned.plan is not None else None
-        places = wire_order(sight.window.messages, profile is not None and profile.system_first)
-        return cls(planned, sight, places, pieces(sight.window.frontier))
+        sent = as_sent(sight.window.messages, profile)
+        return cls(planned, sight, sent, pieces(sight.window.frontier))
 
     @property
     def window(self) -> Window:
@@ -175,21 +176,15 @@ class _Sent:
 
     @property
     def messages(self) -> list[tuple[int | None, Message]]:
-        """The slot and the message of each place."""
-        window = self.window
-        return [(window.origins[place], window.messages[place]) for place in self.places]
+        """The slot of each message, and the message."""
+        origins = self.window.origins
+        return [(origins[piece.owner], piece.message) for piece in self.sent]
 
-    def shared_tokens(self, there: Parted | None, length: int) -> int:
-        """Return the tokens before the place where this window parts from one of some length."""
-        if there is not None and there.place == 0:
-            return 0
-        same = length if there is None else there.message
-        if same == len(self.places):
-            return self.window.tokens
-        assert self.planned.plan is not None  # the window was planned again
-        count = self.planned.plan.declared.counter.message
-        tokens = sum(count(message) for _, message in self.messages[:same])
-        return min(self.window.tokens, tokens + int(self.planned.report["tools_tokens"]))
+    def shared_tokens(self, before: _Sent) -> int:
+        """Return the tokens of the beginning that this window shares with another."""
+        now = self.window.lazy_frontier
+        assert isinstance(now, LazyFrontier)  # the window was planned again
+        return min(self.window.tokens, shared_tokens(now, before.window.frontier))
 
 
 def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
@@ -197,7 +192,7 @@ def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
     if there.place == 0:
         return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
     was = before.messages[there.message]
-    new = now.messages[there.message] if there.message < len(now.places) else None
+    new = now.messages[there.message] if there.message < len(now.sent) else None
     name, how = there.slot, REASONS[_reported(now.planned, there) or there.reason]
     if new is not None and was[0] is new[0] is None:
         name, how = _joined(now, before, there.message)
@@ -222,7 +217,7 @@ def _joined(now: _Sent, before: _Sent, message: int) -> tuple[str, str]:
     """Name the first slot by which two joined messages differ, and say how."""
 
     def texts(sent: _Sent) -> dict[str, str | None]:
-        place = sent.places[message]
+        place = sent.sent[message].place
         fates = next((line.joined for line in sent.sight.lines if line.place == place), ())
         return {fate.slot.name: fate.shown.text if fate.shown else None for fate in fates}
 
@@ -297,5 +292,4 @@ def _share(plans: Plans, session: str, before: Record | None, record: Record) ->
     except InvalidInput as error:
         return {"shared_tokens": None, "why": str(error)}
     moved = prefix.get("moved") if isinstance(prefix, Mapping) else None
-    shared = now.shared_tokens(parted(now.pieces, was.pieces), len(was.places))
-    return {"shared_tokens": shared, "moved": bounded(moved)}
+    return {"shared_tokens": now.shared_tokens(was), "moved": bounded(moved)}

@@ -35,12 +35,15 @@ from muntin.prompts.contexts import (
     validate,
 )
 from muntin.prompts.texts import (
+    SEPARATOR,
     Gathered,
     SystemPart,
     activate,
     declare,
+    is_divided,
     prompt_twin,
     resolve_texts,
+    staying_first,
 )
 from muntin.settings import check_settings, defaults, merge_settings
 
@@ -281,7 +284,8 @@ class Prompt:
         )
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
         made = Gathered(parts, said, messages, chosen, merge_settings(*layers), tuple(excluded))
-        return adaptation.apply(f"adaptation:{key}", made)
+        made = adaptation.apply(f"adaptation:{key}", made)
+        return replace(made, parts=staying_first(made.parts))
 
 
 def prompt(
@@ -371,10 +375,13 @@ def _compose(
     """Compose a window. `token_budget` is for the system text alone: the rest gets the room it
     needs beside it, unless all together are larger than `whole`."""
     counter, text = composer.counter, gathered.system
+    caching = composer.profile.caching if composer.profile is not None else None
+    # A second message for what changes, and what dividing a text may add to its count.
+    apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
     if token_budget is None:
-        own = counter.overhead + counter.text(text) if text else 0
+        own = counter.overhead + counter.text(text) + apart if text else 0
     else:
-        own = counter.overhead + token_budget
+        own = counter.overhead + token_budget + apart
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
     window = _render(composer.within(own + beside + counter.tools(composer.tools)), gathered, run)
@@ -391,12 +398,14 @@ def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> W
     return slots.render()
 
 
+# Tokens by which a text that is divided may be larger than in one piece.
+_SEAM = 2
+
+
 def _system_text(window: Window) -> str:
     """Return the joined system text of a window, or nothing."""
-    for message, origin in zip(window.messages, window.origins, strict=True):
-        if origin is None:
-            return message.text
-    return ""
+    both = zip(window.messages, window.origins, strict=True)
+    return SEPARATOR.join(message.text for message, origin in both if origin is None)
 
 
 _FIELDS = tuple(each.name for each in fields(Adaptation))

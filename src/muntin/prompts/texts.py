@@ -30,6 +30,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.core.planning.slot import RUN, SYSTEM, Group
 from muntin.core.planning.slots import Slots
+from muntin.core.profile import Caching
 from muntin.core.report import Status
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
@@ -53,9 +54,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The parts of a system text become one message.
-_SEPARATOR = "\n\n"
-SYSTEM_TEXT = Group("system", join=_SEPARATOR)
+# The parts of a system text become one message; what changes stands in one of its own behind it
+# where a provider is asked to cache the others.
+SEPARATOR = "\n\n"
+SYSTEM_TEXT = Group("system", join=SEPARATOR)
+CHANGING_TEXT = Group("system, changing", join=SEPARATOR)
 
 # How many prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
@@ -78,9 +81,10 @@ Excluded: TypeAlias = tuple[str, str, str]
 class SystemPart:
     """One part of the system text.
 
-    With `breakpoint`, providers are asked to cache up to its end. `cache` says whether the text
-    came from the cache, and `age` how many seconds ago it was made. `tokens` and `status` are
-    what the plan made of the part; an inspection fills them in.
+    With `breakpoint`, providers are asked to cache up to its end; `changes` says that it is made
+    anew for every request. `cache` says whether the text came from the cache, and `age` how many
+    seconds ago it was made. `tokens` and `status` are what the plan made of the part; an
+    inspection fills them in.
     """
 
     source: str
@@ -92,6 +96,7 @@ class SystemPart:
     age: float | None = None
     tokens: int = 0
     status: Status = "kept"
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ class Gathered:
     @property
     def system(self) -> str:
         """The whole system text, nothing dropped."""
-        return _SEPARATOR.join(part.text for part in self.parts if part.text)
+        return SEPARATOR.join(part.text for part in self.parts if part.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +296,8 @@ async def _resolve_texts(
         raise
     names, values = zip(*asked, strict=True)
     system, said, messages, *texts = await together(values, names)
-    parts = [SystemPart("prompt", _text(system, "the system text of the prompt"))]
+    own_text = _text(system, "the system text of the prompt")
+    parts = [SystemPart("prompt", own_text, changes=callable(prompt.system))]
     parts += [_part(each, answer) for each, answer in zip(active, texts, strict=True)]
     return (
         tuple(parts),
@@ -312,6 +318,7 @@ def _part(each: Active, answer: Any) -> SystemPart:
         use.cache is not None and use.cache.provider,
         known.outcome if known else None,
         known.age if known else None,
+        changes=callable(use.system) and use.cache is None,
     )
 
 
@@ -374,9 +381,25 @@ def declare(slots: Slots, gathered: Gathered) -> None:
     slots.add("messages", gathered.messages, required=True, priority=RUN)
 
 
+def staying_first(parts: Sequence[SystemPart]) -> tuple[SystemPart, ...]:
+    """Return the parts in the order they are sent: where one asks to be cached, what changes
+    stands behind all that stays."""
+    asked = any(part.breakpoint for part in parts)
+    return tuple(sorted(parts, key=lambda part: part.changes)) if asked else tuple(parts)
+
+
+def is_divided(parts: Sequence[SystemPart], caching: Caching | None) -> bool:
+    """Say whether what changes stands in a message of its own: a mark can stand before it."""
+    asked = any(part.breakpoint and part.text for part in parts)
+    changing = any(part.changes and part.text for part in parts)
+    return asked and changing and caching is not None and caching.breakpoints > 0
+
+
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:
     """Declare the parts of a system text: joined, each kept whole or dropped."""
+    divided = is_divided(parts, slots.profile.caching if slots.profile else None)
     for part in parts:
+        apart = divided and part.changes
         slots.add(
             part.source,
             part.text,
@@ -384,8 +407,9 @@ def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:
             priority=part.priority,
             required=part.required,
             trim_behavior="slot",
-            group=SYSTEM_TEXT,
+            group=CHANGING_TEXT if apart else SYSTEM_TEXT,
             breakpoint=part.breakpoint,
+            changes=apart,
         )
 
 

@@ -127,6 +127,10 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     return APIS[spec], model
 
 
+# What a window says that a setting may say otherwise.
+_YIELDING = {"prompt_cache_options"}
+
+
 def with_settings(
     api: Api, client: Any, sdk: Any, request: dict[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -151,7 +155,8 @@ def with_settings(
             arranged[parameter] = {**before, **given} if isinstance(before, Mapping) else given
     held = request.get(api.within, {}) if api.within else request
     unknown = arranged.keys() - api.parameters(client)
-    taken = arranged.keys() & (held.keys() | {"model", "stream"})
+    fixed = held.keys() - _YIELDING
+    taken = arranged.keys() & (fixed | {"model", "stream"})
     if unknown or taken:
         name = min(unknown or taken)
         why = "takes no such parameter" if unknown else "has it from the window already"

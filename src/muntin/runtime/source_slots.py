@@ -92,7 +92,9 @@ def _declare(slots: Slots, each: Loaded, trimming: Trimming) -> None:
     if each.error is not None:
         slots.exclude(each.name, reason="source_failed", detail=each.error)
         text = f"[source {each.name!r} could not be read]"
-        slots.add(each.name, text, role="system", trim_behavior="slot", at=at, **options)
+        slots.add(
+            each.name, text, role="system", trim_behavior="slot", at=at, changes=True, **options
+        )
     elif each.messages:
         _declare_list(slots, each, at, trimming, options)
     elif each.text:
@@ -116,6 +118,7 @@ def _declare_list(
         first = messages[0].item[1]
     if at is not None and not any(message.at is not None for message in messages):
         messages = [replace(message, at=at) for message in messages]
+        options["changes"] = True  # no conversation: it was found for this turn
     if each.source.tag is not None:
         messages = [_tagged(message, each.source.tag) for message in messages]
     if each.first is not None and at is not None:

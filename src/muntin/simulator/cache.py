@@ -68,13 +68,6 @@ def charge(rules: Caching, tokens: int, read: int, cached: int) -> Usage:
     return Usage(read, written, uncached, cost)
 
 
-def cacheable(rules: Caching, tokens: int) -> int:
-    """Return how much of a prefix of so many tokens can be cached: nothing below the minimum."""
-    if tokens < rules.min_prefix:
-        return 0
-    return tokens - (tokens - rules.min_prefix) % rules.granularity
-
-
 class Cache:
     """The provider's memory of the requests that were sent, in the order of their times."""
 
@@ -96,8 +89,8 @@ class Cache:
             known += 1
         if tokens >= self._rules.min_prefix:
             self._used.update((name, request.at) for name in names)
-        read = cacheable(self._rules, ends[known - 1] if known else 0)
-        return charge(self._rules, tokens, read, cacheable(self._rules, tokens))
+        read = self._rules.readable(ends[known - 1] if known else 0)
+        return charge(self._rules, tokens, read, self._rules.readable(tokens))
 
     def _send_marked(
         self, request: Request, names: list[int], ends: list[int], tokens: int
@@ -111,8 +104,8 @@ class Cache:
         alive = [m for m in marks if m < found and self._is_alive(names[m - 1], request.at)]
         for mark in {*written, *alive, found} - {0}:
             self._used[names[mark - 1]] = request.at
-        read = cacheable(self._rules, ends[found - 1] if found else 0)
-        cached = cacheable(self._rules, ends[written[-1] - 1] if written else 0)
+        read = self._rules.readable(ends[found - 1] if found else 0)
+        cached = self._rules.readable(ends[written[-1] - 1] if written else 0)
         return charge(self._rules, tokens, read, cached)
 
     def _checked(self, request: Request) -> list[int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muntin.core.profile import Caching
-from muntin.simulator.cache import cacheable, charge
+from muntin.simulator.cache import charge
 
 _BISECTIONS = 30
 _CLOSE = 1e-5
@@ -92,7 +92,7 @@ class _Table:
     ) -> None:
         self._points = points
         self._starts = starts
-        self._head = cacheable(rules, head)
+        self._head = rules.readable(head)
         self._rules = rules
         self._ranges = list(_feasible(points, starts))
         self._costs = [
@@ -103,8 +103,8 @@ class _Table:
     def _cost(self, number: int, turn: int) -> tuple[float, float]:
         """Return what a request costs if the frontier stayed at this turn, and if it moved here."""
         point, cut = self._points[number], self._starts[turn]
-        tokens, cached = point.sent - cut, cacheable(self._rules, point.cached - cut)
-        warm = 0 if point.expired else cacheable(self._rules, max(0, point.shared - cut))
+        tokens, cached = point.sent - cut, self._rules.readable(point.cached - cut)
+        warm = 0 if point.expired else self._rules.readable(max(0, point.shared - cut))
         cold = 0 if point.expired or not number else self._head
         return (
             charge(self._rules, tokens, warm, cached).cost,

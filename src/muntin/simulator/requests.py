@@ -9,9 +9,10 @@ from typing import Any
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
-from muntin.core.planning.breakpoints import user_breakpoints, wire_order
+from muntin.core.planning.breakpoints import user_breakpoints
 from muntin.core.planning.frontier import digest
 from muntin.core.planning.window import Window
+from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED, Caching, Profile
 from muntin.simulator.cache import Block
 
@@ -35,8 +36,7 @@ class Blocks:
     """Makes blocks of messages, each message once."""
 
     def __init__(self, profile: Profile | None, tokenizer: TokenizerLike | None = None) -> None:
-        self._system_first = profile.system_first if profile else False
-        self._user_first = profile.user_first if profile else False
+        self._profile = profile
         self.counter = Counter.of(profile, tokenizer=tokenizer)
         # By identity: comparing long messages would cost more than making their blocks. The message
         # is kept beside them, so that no other can take its identity.
@@ -57,20 +57,16 @@ class Blocks:
         """Return the blocks of messages that come from `sources`, behind those of the tools."""
         blocks = [self._tool(schema) for schema in tools]
         places = [-1] * len(blocks)
-        answered = {message.tool_call_id for message in messages}
         before = "system"
-        for place in wire_order(messages, self._system_first):
-            message, role = messages[place], messages[place].role
-            if self._user_first and before == "system" and role not in ("system", "user"):
-                blocks.append(Block("lead", self.counter.message(OMITTED), source="lead"))
-                places.append(-1)
-            follows = before == "tool" == role
-            made = self._message(message, sources[place], follows)
-            if message.tool_calls and not all(call.id in answered for call in message.tool_calls):
-                made = (*made, *self._missing(message, sources[place], answered))
+        for place, owner, message in as_sent(messages, self._profile):
+            lead = message is OMITTED
+            make = self._message if place is not None and messages[place] is message else self._make
+            made = make(
+                message, "lead" if lead else sources[owner], before == "tool" == message.role
+            )
             blocks += made
-            places += [place] * len(made)
-            before = role
+            places += [-1 if lead else owner] * len(made)
+            before = message.role
         return Made(tuple(blocks), tuple(places))
 
     def tokens(self, message: Message) -> int:
@@ -81,13 +77,15 @@ class Blocks:
         key = id(message), source, follows
         found = self._made.get(key)
         if found is None:
-            name = digest(message)
-            blocks = tuple(
-                Block((name, number), tokens, source=source, run=follows and not number)
-                for number, tokens in enumerate(self._sizes(message))
-            )
-            found = self._made[key] = message, blocks
+            found = self._made[key] = message, self._make(message, source, follows)
         return found[1]
+
+    def _make(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
+        name = digest(message)
+        return tuple(
+            Block((name, number), tokens, source=source, run=follows and not number)
+            for number, tokens in enumerate(self._sizes(message))
+        )
 
     def _sizes(self, message: Message) -> list[int]:
         """Return the tokens of each block: every part is one, and all calls together."""
@@ -104,15 +102,6 @@ class Blocks:
         # The first block carries what no part has: the overhead, a name, attachments.
         sizes[0] += self.counter.message(message) - sum(sizes)
         return sizes
-
-    def _missing(self, message: Message, source: str, answered: set[str | None]) -> list[Block]:
-        """Return the fixed results that the wire adds for calls without one."""
-        tokens = self.counter.missing_result()
-        missing = [call.id for call in message.tool_calls if call.id not in answered]
-        return [
-            Block(("no result", name), tokens, source=source, run=name != missing[0])
-            for name in missing
-        ]
 
     def _tool(self, schema: Mapping[str, Any]) -> Block:
         text = compact_json(schema)

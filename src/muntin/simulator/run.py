@@ -55,15 +55,18 @@ def simulate(
     """Tell what the provider would have read from its cache and charged for these windows.
 
     They are sent one after another, `pause` seconds apart (several are taken in turn). `history`
-    names the slots that hold the conversation. Windows without breakpoints are marked as by
-    automatic caching.
+    names the slots that hold the conversation. Windows that were planned without breakpoints are
+    marked as by automatic caching; where the planner could have set some and set none, there are
+    none.
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
     sender = _Sender(rules, pause)
     for turn, window in enumerate(windows):
         made = blocks.of_window(window)
-        marks = marks_of(window, made) or usual_marks(made, rules)
+        marks = marks_of(window, made)
+        if not marks and not _takes_marks(window):
+            marks = usual_marks(made, rules)
         retained = sum(block.tokens for block in made.blocks if block.source in history)
         sender.send(turn, made, marks, retained)
     run = PolicyRun("windows", tuple(sender.steps))
@@ -198,7 +201,9 @@ class Replay:
         # Whole turns cannot always keep as much as single messages, and a policy of the user's own
         # may keep more than the history's budget.
         equal = best.retained >= _NEAR * run.retained
-        return PolicyRun(run.policy, run.steps, best=best.cost if equal else None)
+        # The optimum writes every request; a policy that knows that nothing will be read does not.
+        cost = min(best.cost, run.cost)
+        return PolicyRun(run.policy, run.steps, best=cost if equal else None)
 
     def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
         """Return the offline optimum that retains as many tokens on average.
@@ -231,7 +236,7 @@ class Replay:
         return [self._ends[turn] if number else 0 for number, turn in enumerate(self.trace.turns)]
 
     def _marks(self, sent: Sent, made: Made, stable: int) -> tuple[int, ...]:
-        if sent.window is not None and sent.window.breakpoints:
+        if sent.window is not None and (sent.window.breakpoints or _takes_marks(sent.window)):
             return marks_of(sent.window, made)
         return usual_marks(made, self.rules, stable)
 
@@ -266,6 +271,11 @@ class _Sender:
         paid = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
         self.steps.append(RequestCost(turn, *paid, retained, share, diverged, cause))
         self._before = _pieces(made, stable)
+
+
+def _takes_marks(window: Window) -> bool:
+    """Say whether a window was planned for a provider that takes breakpoints."""
+    return window.caching is not None and window.caching.breakpoints > 0
 
 
 def _checked(pause: Pause) -> Pause:

@@ -208,13 +208,57 @@ def test_a_mark_that_no_longer_stands_is_no_anchor() -> None:
     other = [user(f"other {n}") for n in range(9)]
     after = render(("system", "s" * 60), ("history", other), caching=EXACTLY, previous=before)
     assert marks(after) == [1, 10]
+    # A list that was another one four times running is not marked; when it has stayed once, it is.
+    found = []
+    for turn in (1, 2, 3, 3):
+        third = [user(f"{turn} third {n}") for n in range(9)]
+        after = render(("system", "s" * 60), ("history", third), caching=EXACTLY, previous=after)
+        found.append(marks(after))
+    assert found == [[1, 10], [1, 10], [1], [1, 10]]
 
 
 def test_marks_follow_the_order_on_the_wire() -> None:
     history = [user("u" * 60), system("note"), assistant("a" * 9), user("more")]
     window = render(("system", "s" * 60), ("history", history), system_first=True)
-    # Sent as: system, note, u, a, more.
-    assert marks(window) == [3, 5]
+    # Text of the system that comes later is sent where it stands.
+    assert marks(window) == [1, 5]
+    calls = assistant(tool_calls=[ToolCall("1", "look", "{}")])
+    history = [user("u" * 60), calls, user("wait"), tool("1", "seen")]
+    window = render(("system", "s" * 60), ("history", history), ("docs", "d" * 60))
+    # Sent as: system, u, calls, seen, wait.
+    assert [window.messages[place - 1].text for place in marks(window)] == ["s" * 60, "wait"]
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+@pytest.mark.parametrize("tier", [None, "volatile"])
+def test_no_mark_stands_on_text_behind_the_conversation(role: str, tier: str | None) -> None:
+    contents = [("system", "s" * 60), ("history", talk(3)), ("docs", "d" * 99), ("input", "now")]
+    tiers = {"system": "pinned", "docs": tier} if tier else {}
+    for system_first in (False, True):
+        window = render(*contents, docs={"role": role}, system_first=system_first, tiers=tiers)
+        assert marks(window) == [1, 7]
+
+
+def test_no_mark_stands_on_or_behind_text_that_changed() -> None:
+    def at(
+        turn: int, text: str, previous: Window | Frontier | None, tier: str | None = None
+    ) -> Window:
+        contents = [("rules", "s" * 60), ("found", text), ("history", talk(turn)), ("input", "x")]
+        options: dict[str, Any] = {"rules": {"role": "system"}, "found": {"role": "system"}}
+        tiers = {"rules": "pinned", "found": tier} if tier else None
+        return render(*contents, previous=previous, tiers=tiers, **options)
+
+    first = at(1, "a" * 60, None)
+    assert marks(first) == [2, 5]  # nothing is known of it yet
+    second = at(2, "b" * 60, first)
+    assert marks(second) == [1]
+    stored = Frontier.from_dict(second.frontier.to_dict())
+    assert marks(at(3, "c" * 60, second)) == [1]
+    assert marks(at(3, "b" * 60, second)) == marks(at(3, "b" * 60, stored)) == [2, 8]
+    # What a tier says counts until it was wrong twice running.
+    slow = at(2, "b" * 60, at(1, "a" * 60, None, "slow-changing"), "slow-changing")
+    assert 2 in marks(slow)
+    assert marks(at(3, "c" * 60, slow, "slow-changing")) == [1]
 
 
 def test_an_hour_is_asked_for_where_the_rules_or_a_later_mark_do() -> None:

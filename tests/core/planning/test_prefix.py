@@ -62,8 +62,12 @@ def test_a_growing_conversation_does_not_move() -> None:
     assert moved(before) is None
     prefix = after.report.prefix
     assert prefix is not None
-    assert prefix.tokens == 120
-    assert prefix.share == 120 / after.tokens
+    assert prefix.tokens == 100
+    assert prefix.share == 100 / after.tokens
+    assert prefix.expected == 120
+    first = before.report.prefix
+    assert first is not None
+    assert (first.tokens, first.share, first.expected) == (0, 0.0, 100)
 
 
 def test_equal_windows_have_equal_hashes() -> None:
@@ -181,7 +185,7 @@ def test_below_the_minimum_nothing_is_cacheable() -> None:
     short = render(talk(1), rules="r")
     prefix = short.report.prefix
     assert prefix is not None
-    assert (prefix.tokens, prefix.share) == (0, 0.0)
+    assert (prefix.tokens, prefix.share, prefix.expected) == (0, 0.0, 0)
 
 
 def test_without_caching_or_a_window_before_there_is_nothing_to_tell() -> None:
@@ -196,7 +200,9 @@ def test_a_report_with_its_prefix_is_json() -> None:
     report = render(talk(30), render(talk(29))).report
     data = json.loads(json.dumps(report.to_dict()))["prefix"]
     assert data["moved"] == {"message": 1, "slot": "history", "reason": "stepped", "tokens": 580}
-    assert list(data) == ["hash", "tokens", "share", "moved", "unstable", "warnings"]
+    assert list(data) == [
+        *("hash", "tokens", "share", "moved", "unstable", "warnings", "expected", "reported")
+    ]
 
 
 def test_a_window_comes_back_from_pickle_with_its_frontier() -> None:

@@ -1,7 +1,7 @@
 """Breakpoints: where a provider is asked to cache, within its limits.
 
-Pure functions of the composed window, the rules of the model and the turn before. Messages are in
-wire order here, each with the slot it comes from.
+Pure functions of the composed window, the rules of the model and the turn before. Messages are
+here as they are sent (`wire`), each with the slot it comes from.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Other
 from muntin.core.planning.frontier import (
+    TOOLS,
     USER_BREAKPOINTS,
     Frontier,
     LazyFrontier,
     Start,
     digest,
-    lasting_count,
 )
+from muntin.core.planning.prefix import did_not_stay
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.planning.window import Breakpoint
+from muntin.core.planning.wire import Piece, as_sent
 from muntin.core.profile import Caching, Profile
 
 _HOUR = 3_600
@@ -35,45 +37,69 @@ def place_breakpoints(
     before: LazyFrontier | Frontier | None,
     *,
     starts: tuple[Start, ...],
+    behind: frozenset[int],
     tools: tuple[Mapping[str, Any], ...],
     tokens: int,
     counter: Counter,
 ) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
     """Choose the breakpoints, and keep what the next turn must know."""
-    messages, slots = rendered.messages, rendered.slots
-    order: Sequence[int] = range(len(messages))
-    if profile is not None and profile.system_first:
-        order = wire_order(messages, True)
-        messages, slots = [messages[n] for n in order], [slots[n] for n in order]
+    sent = as_sent(rendered.messages, profile)
+    messages, slots = [], []
+    for piece in sent:
+        messages.append(piece.message)
+        slots.append(rendered.slots[piece.owner])
     caching = profile.caching if profile is not None else None
-    places: list[int] = []
-    breakpoints: tuple[Breakpoint, ...] = ()
-    if caching is not None and caching.breakpoints:
-        places = choose_breakpoints(
-            messages, slots, caching=caching, counter=counter, tools=tools, previous=before
-        )
-        lives = ttls(places, messages, caching)
-        placed = zip(places, lives, strict=True)
-        breakpoints = tuple(Breakpoint(order[place - 1] + 1, ttl) for place, ttl in placed)
     past = LazyFrontier(
         starts=starts,
-        breakpoints=tuple(places),
         messages=messages,
         slots=slots,
         tools=tools,
         tokens=tokens,
         counter=counter,
+        behind=behind,
         known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
+        chunked=caching is not None and not caching.breakpoints,
     )
-    return past, tuple(sorted(breakpoints, key=lambda each: each.after))
+    if caching is None:
+        return past, ()
+    if before is not None:
+        _learn(past, before)
+    if not caching.breakpoints:
+        return past, ()
+    places = choose_breakpoints(
+        messages,
+        slots,
+        caching=caching,
+        counter=counter,
+        tools=tools,
+        previous=before,
+        settled=past.settled,
+    )
+    past.breakpoints = tuple(places)
+    lives = ttls(places, messages, caching)
+    breakpoints = (
+        Breakpoint(_window_place(sent, place) + 1, ttl)
+        for place, ttl in zip(places, lives, strict=True)
+    )
+    return past, tuple(dict.fromkeys(breakpoints))
 
 
-def wire_order(messages: Sequence[Message], system_first: bool) -> list[int]:
-    """Return the places of the messages in the order they are sent."""
-    places = list(range(len(messages)))
-    if system_first:
-        places.sort(key=lambda place: messages[place].role != "system")
-    return places
+def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
+    """Note which slots did not stay. Nothing is marked from the first of them on, for what changed
+    will change again, if it has changed often enough for its kind."""
+    before_that = dict(before.blamed)
+    now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
+    allowed = now.patience
+    # Tools have the patience of what a tier says to stay.
+    now.restless = frozenset(
+        name for name, times in now.blamed if times >= allowed.get(name, 2 if name == TOOLS else 1)
+    )
+
+
+def _window_place(sent: Sequence[Piece], place: int) -> int:
+    """Return the index in the window of the last message before a place in the request."""
+    found = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
+    return next(found, 0)
 
 
 def choose_breakpoints(
@@ -84,26 +110,28 @@ def choose_breakpoints(
     counter: Counter,
     tools: Sequence[Mapping[str, Any]] = (),
     previous: LazyFrontier | Frontier | None = None,
+    settled: int,
 ) -> list[int]:
     """Return after how many messages breakpoints stand, in order.
 
-    When there are more candidates than the provider takes, the most saving come first: the
-    tail; what the user asked for; the latest of the turn before, where a read could not look back
-    that far; the frontier; the last stable tier; earlier tiers.
+    None stands behind the first `settled` messages, which stay, but for the end of everything
+    between the steps of a turn. When there are more candidates than the provider takes, the most
+    saving come first: the tail; what the user asked for; the latest of the turn before, where a
+    read could not look back that far; the frontier; the last stable tier; earlier tiers.
     """
     taken = user_breakpoints(messages)
     left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
     if left <= 0 or not messages:
         return []
-    tails = _tails(messages, slots)
-    places = [
-        tails[0],
+    tails = _tails(messages, settled)
+    stays = [
         *_asked(slots),
         *tails[1:],
         _anchor(messages, tails, caching, previous),
         _conversation(messages, slots),
         *_tier_ends(slots),
     ]
+    places = [tails[0], *(place for place in stays if place <= settled or place in tails)]
     enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
     chosen: list[int] = []
     for place in places:
@@ -157,12 +185,11 @@ def _carries_one(schema: Mapping[str, Any]) -> bool:
     return any(schema.get(key) for key in USER_BREAKPOINTS)
 
 
-def _tails(messages: Sequence[Message], slots: Sequence[Slot]) -> list[int]:
+def _tails(messages: Sequence[Message], settled: int) -> list[int]:
     """Return where the next request will read: the end of what stays, and between the steps of
     one turn the end of everything, even of what the next turn will not have."""
-    trunk = lasting_count(slots, inputs=True)
-    looping = trunk < len(messages) and messages[-1].role == "tool"
-    return [len(messages), trunk] if looping else [trunk]
+    looping = settled < len(messages) and messages[-1].role == "tool"
+    return [len(messages), settled] if looping else [settled]
 
 
 def _asked(slots: Sequence[Slot]) -> list[int]:

@@ -1,29 +1,37 @@
 """The frontier: what one turn leaves to the next, small enough to be stored with the session.
 
-Where each history begins, its breakpoints, and a digest of every message. It knows
+Where each history begins, its breakpoints, and a digest of every message that was sent. It knows
 what a message is; of slots it knows the names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
 from muntin.core.checks import check_size, replace_surrogates
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Text, compact_json
-from muntin.core.planning.slot import Slot
+from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.errors import InvalidInput, InvalidType
 
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.
 USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
+# What stands for the tools among the slots.
+TOOLS = "(tools)"
 _VERSION = 1
 _BYTES = 8  # of a digest
+# A provider that caches by itself finds the beginning of a text that changed behind it. So texts
+# are also known by the digests of their beginnings, in pieces of so many characters.
+CHUNK = 128
+# A mark that is read every fourth time pays for itself.
+_TEXT, _TIERED, _LIST = 1, 2, 4
+_CHUNK_BYTES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,12 @@ class Start:
 class Frontier:
     """What the next turn must know of a window.
 
-    `breakpoints` are places, in messages. `digests` are of its messages in the order they are
-    sent, `runs` the slots they come from, each with a count; the first `lasting` of them, which
-    have `lasting_tokens` with the tools, were expected to stay.
+    `breakpoints` are places, in pieces of the request. `digests` are of these pieces in the order
+    they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
+    count. The first `lasting` of them, which have `lasting_tokens` with the tools, were expected
+    to stay; the first `trunk` if the input becomes history. The slots `blamed` did not stay as they
+    were in the window before, each so many times running. `chunks` are digests of the beginnings
+    of long texts.
     """
 
     starts: tuple[Start, ...] = ()
@@ -61,6 +72,10 @@ class Frontier:
     runs: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
     lasting: int = field(default=0, kw_only=True)
     lasting_tokens: int = field(default=0, kw_only=True)
+    schemas: tuple[str, ...] = field(default=(), kw_only=True)
+    trunk: int = field(default=0, kw_only=True)
+    blamed: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+    chunks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -87,6 +102,10 @@ class Frontier:
             "runs": [list(run) for run in self.runs],
             "lasting": self.lasting,
             "lasting_tokens": self.lasting_tokens,
+            "schemas": list(self.schemas),
+            "trunk": self.trunk,
+            "blamed": [list(each) for each in self.blamed],
+            "chunks": list(self.chunks),
         }
 
     @classmethod
@@ -108,6 +127,14 @@ class Frontier:
                 runs=tuple((str(slot), check_size(count, "runs")) for slot, count in data["runs"]),
                 lasting=check_size(data["lasting"], "lasting"),
                 lasting_tokens=check_size(data["lasting_tokens"], "lasting_tokens"),
+                # Earlier versions did not write these.
+                schemas=tuple(str(each) for each in data.get("schemas", ())),
+                trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
+                blamed=tuple(
+                    (str(slot), check_size(times, "blamed"))
+                    for slot, times in data.get("blamed", ())
+                ),
+                chunks=tuple(str(each) for each in data.get("chunks", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"this is no frontier that was written here: {error!r}") from error
@@ -123,33 +150,41 @@ def _start(data: Mapping[str, Any]) -> Start:
 
 
 class LazyFrontier:
-    """A window as the next turn sees it; hashed only when it is asked for.
+    """A window as the next turn sees it, its messages as they are sent; hashed when asked for.
 
     It holds on to one window's messages and to nothing before them, so that a long session does
     not keep all of its windows. `known` are the messages of the window before, and their digests
-    if they were ever asked for: what is the same need not be hashed again.
+    if they were ever asked for: what is the same need not be hashed again. `behind` are the slots
+    of texts behind a conversation. `blamed` are the slots
+    that did not stay since the window before, `restless` those of them that are not expected to
+    stay either. With `chunked`, the beginnings of texts are hashed too.
     """
 
     def __init__(
         self,
         *,
         starts: tuple[Start, ...],
-        breakpoints: tuple[int, ...],
         messages: Sequence[Message],
         slots: Sequence[Slot],
         tools: Sequence[Mapping[str, Any]],
         tokens: int,
         counter: Counter,
+        behind: frozenset[int] = frozenset(),
         known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
+        chunked: bool = False,
     ) -> None:
         self.starts = starts
-        self.breakpoints = breakpoints
+        self.breakpoints: tuple[int, ...] = ()
+        self.blamed: tuple[tuple[str, int], ...] = ()
+        self.restless: frozenset[str] = frozenset()
         self.messages = messages
         self._slots = slots
         self._tools = tools
         self._tokens = tokens
         self._counter = counter
+        self._behind = behind
         self._known = known
+        self._chunked = chunked
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LazyFrontier):
@@ -165,17 +200,51 @@ class LazyFrontier:
     @property
     def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
         """The messages and their digests, if they were asked for."""
-        made: Frontier | None = self.__dict__.get("frontier")
-        return (self.messages, made.digests) if made is not None else ((), ())
+        made: tuple[str, ...] | None = self.__dict__.get("digests")
+        return (self.messages, made) if made is not None else ((), ())
 
     def digest(self, place: int) -> str | None:
         """Return the digest of a message, or None if there was none."""
         return digest(self.messages[place]) if 0 <= place < len(self.messages) else None
 
     @cached_property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the messages."""
+        digests: list[str] = []
+        for old, name, new in zip(*self._known, self.messages, strict=False):
+            if old is not new and old != new:
+                break
+            digests.append(name)
+        self._known = (), ()
+        return (*digests, *[digest(message) for message in self.messages[len(digests) :]])
+
+    @cached_property
+    def tools(self) -> str:
+        """One digest of all tools."""
+        return hashed(compact_json(list(self._tools)), _BYTES) if self._tools else ""
+
+    @cached_property
+    def schemas(self) -> tuple[str, ...]:
+        """The digests of the tools."""
+        return tuple(hashed(compact_json(schema), _BYTES) for schema in self._tools)
+
+    @cached_property
     def labels(self) -> list[str]:
         """The name of each message's slot."""
         return [slot.name for slot in self._slots]
+
+    @cached_property
+    def patience(self) -> dict[str, int]:
+        """How many times running the slots may change before they are expected to: a text once,
+        what a tier says to stay twice, and a list, of which something was left out, four times."""
+        return {
+            slot.name: _TIERED
+            if slot.tier not in (None, VOLATILE)
+            else _TEXT
+            if is_text(slot) or slot.is_input
+            else _LIST
+            for slot in self._slots
+        }
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -187,10 +256,27 @@ class LazyFrontier:
         """The tokens of the tools, which stand before all messages."""
         return self._counter.tools(self._tools)
 
-    @cached_property
-    def trunk_tokens(self) -> int:
-        """What the next turn will find again, if the current input becomes history."""
-        return self._tokens_before(lasting_count(self._slots, inputs=True))
+    def tools_before(self, place: int) -> int:
+        """Return the tokens of the first so many tools."""
+        return self._counter.tools(self._tools[:place])
+
+    def beginning_tokens(self, place: int, chunks: int) -> int:
+        """Return the tokens of so many pieces of a text's beginning."""
+        text = self.messages[place].text[: chunks * CHUNK]
+        return self._counter.overhead + self._counter.text_once(text) if text else 0
+
+    @property
+    def settled(self) -> int:
+        """How many messages the next turn will find again, if the input becomes history and what
+        did not stay once does not stay."""
+        if TOOLS in self.restless:
+            return 0
+        return lasting_count(self._slots, self._behind, inputs=True, restless=self.restless)
+
+    @property
+    def settled_tokens(self) -> int:
+        """The tokens that the next turn will find again."""
+        return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
         gone = sum(self._counter.message(each) for each in self.messages[place:])
@@ -199,33 +285,76 @@ class LazyFrontier:
     @cached_property
     def frontier(self) -> Frontier:
         """Everything, hashed."""
-        digests: list[str] = []
-        for old, name, new in zip(*self._known, self.messages, strict=False):
-            if old is not new and old != new:
-                break
-            digests.append(name)
-        digests += [digest(message) for message in self.messages[len(digests) :]]
-        lasting = lasting_count(self._slots)
+        lasting = lasting_count(self._slots, self._behind)
         return Frontier(
             self.starts,
             breakpoints=self.breakpoints,
-            tools=hashed(compact_json(list(self._tools)), _BYTES) if self._tools else "",
-            digests=tuple(digests),
+            tools=self.tools,
+            digests=self.digests,
             runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
             lasting=lasting,
             lasting_tokens=self._tokens_before(lasting),
+            schemas=self.schemas,
+            trunk=lasting_count(self._slots, self._behind, inputs=True),
+            blamed=self.blamed,
+            chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
         )
 
 
-def lasting_count(slots: Sequence[Slot], *, inputs: bool = False) -> int:
+def lasting_count(
+    slots: Sequence[Slot],
+    behind: frozenset[int],
+    *,
+    inputs: bool = False,
+    restless: frozenset[str] = frozenset(),
+) -> int:
     """Return how many messages, from the first, are expected to stand in the next window too.
 
-    With `inputs`, the current input is taken to become history, as it mostly does.
+    With `inputs`, the current input is taken to become history, as it mostly does. Texts `behind`
+    a conversation do not stay: it grows in front of them.
     """
     for place, slot in enumerate(slots):
-        if not (inputs if slot.is_input else slot.lasting):
+        stays = inputs if slot.is_input else slot.lasting
+        if not stays or slot.changes or slot.index in behind or slot.name in restless:
             return place
     return len(slots)
+
+
+def is_text(slot: Slot) -> bool:
+    """Say whether a slot holds one text that was made of its content, or several joined."""
+    return slot.made or (slot.group is not None and slot.group.join is not None)
+
+
+def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
+    """Return the indices of the texts that stand behind a conversation, though it be empty yet."""
+    talked = False
+    found = []
+    for slot in slots:
+        if is_text(slot):
+            if talked and not slot.is_input:
+                found.append(slot.index)
+        elif slot.lasting and slot.tier in (None, VOLATILE) and not slot.is_input:
+            talked = talked or not slot.messages or role_of(slot.messages[0]) != "system"
+    return frozenset(found)
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def text_chunks(message: Message) -> str:
+    """Return digests of the pieces of a text, from its beginning; what is shorter has none."""
+    text = message.text
+    if len(text) < CHUNK or message.content.__class__ is not str:
+        return ""
+    whose = f"{message.role} {message.name} {message.tool_call_id} "
+    pieces = [text[n : n + CHUNK] for n in range(0, len(text) - CHUNK + 1, CHUNK)]
+    pieces[0] = whose + pieces[0]
+    return "".join(hashed(piece, _CHUNK_BYTES) for piece in pieces)
+
+
+def shared_chunks(new: str, old: str) -> int:
+    """Return how many pieces two texts have in common, from their beginnings."""
+    size = 2 * _CHUNK_BYTES
+    most = min(len(new), len(old)) // size
+    return next((n for n in range(most) if new[n * size :][:size] != old[n * size :][:size]), most)
 
 
 def digest(message: Message) -> str:

@@ -15,13 +15,13 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.breakpoints import place_breakpoints
 from muntin.core.planning.explain import tell_fates, tell_slots
-from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
 from muntin.core.planning.verdict import SlotPlan
 from muntin.core.planning.window import Breakpoint, Fate, Window
-from muntin.core.profile import Profile
+from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
 
 
@@ -84,11 +84,15 @@ class Plan:
         return tell_fates(self.slots)
 
     @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the model has."""
+        profile = self.declared.profile
+        return profile.caching if profile is not None else None
+
+    @property
     def is_followed(self) -> bool:
         """Whether the next window depends on this one, or is compared with it."""
-        profile = self.declared.profile
-        caching = profile is not None and profile.caching is not None
-        return caching or any(
+        return self.caching is not None or any(
             each.tier is not None or isinstance(each.trimming, Stepped)
             for each in self.declared.slots
         )
@@ -117,8 +121,9 @@ class Plan:
             self.declared.profile,
             self.declared.before,
             starts=tuple(starts),
+            behind=behind_talk(each.slot for each in self.slots),
             tools=self.declared.tools,
-            tokens=self.tokens - self.lead,
+            tokens=self.tokens,
             counter=self.declared.counter,
         )
         return rendered, frontier, breakpoints
@@ -140,8 +145,7 @@ class Plan:
         )
 
     def _prefix(self) -> Prefix | None:
-        profile, before = self.declared.profile, self.declared.before
-        caching = profile.caching if profile is not None else None
+        caching, before = self.caching, self.declared.before
         if caching is None and before is None and not any(each.step for each in self.slots):
             return None
         _, frontier, _ = self._composed

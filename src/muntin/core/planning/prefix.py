@@ -1,6 +1,7 @@
-"""Prefix tracking: what a window shares with the one before, where the two part, and why.
+"""Prefix tracking: what a request shares with the one before, where the two part, and why.
 
-Owns the one rule, and the words, for where two requests part. Compares and tells; decides nothing.
+Owns the one rule, and the words, for where two requests part. It goes by the messages as they are
+sent (`wire`), not by the window's order. Compares and tells; decides nothing.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from itertools import groupby
 from typing import TypeAlias
 
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.frontier import (
+    TOOLS,
+    Frontier,
+    LazyFrontier,
+    shared_chunks,
+    text_chunks,
+)
 from muntin.core.planning.slot import TIERS, VOLATILE
 from muntin.core.planning.verdict import SlotPlan
 from muntin.core.profile import Caching
 from muntin.core.report import Moved, Prefix
 
 _STABLE = TIERS[:2]  # pinned, stable
-TOOLS = "(tools)"
 
 # What is sent, in order: a key that stands for the bytes of a piece, and the slot of the piece.
 Pieces: TypeAlias = Sequence[tuple[Hashable, str]]
@@ -65,9 +71,7 @@ def track(
     stepped = {each.slot.name for each in plans if each.step and each.step.moved}
     lost = {each.slot.name for each in plans if each.step and each.step.lost}
     frontier = now.frontier
-    kept = now.trunk_tokens
-    if caching is not None and kept < caching.min_prefix:
-        kept = 0
+    shared, expected = 0, now.settled_tokens
     warnings = [
         f"slot {name!r}: the message at which the history began was not found; it begins anew"
         for name in sorted(lost)
@@ -79,14 +83,55 @@ def track(
         before = previous if isinstance(previous, Frontier) else previous.frontier
         moved = _moved(now, before, plans, stepped, lost)
         unstable = _unstable(frontier, before, plans)
+        shared = shared_tokens(now, before)
+    if caching is not None:
+        shared, expected = caching.readable(shared), caching.readable(expected)
     return Prefix(
         hash=frontier.hash,
-        tokens=kept,
-        share=kept / tokens if tokens else 0.0,
+        tokens=shared,
+        share=shared / tokens if tokens else 0.0,
+        expected=expected,
         moved=moved,
         unstable=unstable,
         warnings=tuple(warnings),
     )
+
+
+def shared_tokens(now: LazyFrontier, before: Frontier) -> int:
+    """Return the tokens of the beginning that two requests share: of whole tools and messages,
+    and of the text at which they part, where texts are compared piece by piece."""
+    if now.tools != before.tools:
+        return now.tools_before(_common(now.schemas, before.schemas))
+    place = _common(now.digests, before.digests)
+    tokens = now.tools_tokens + sum(now.sizes[:place])
+    if place < min(len(now.messages), len(before.chunks)):
+        chunks = shared_chunks(text_chunks(now.messages[place]), before.chunks[place])
+        tokens += now.beginning_tokens(place, chunks)
+    return tokens
+
+
+def _common(now: Sequence[str], before: Sequence[str]) -> int:
+    """Return how many of the first are equal."""
+    both = zip(now, before, strict=False)
+    return next((n for n, (new, old) in enumerate(both) if new != old), min(len(now), len(before)))
+
+
+def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[str, ...]:
+    """Return the slots whose content was expected in this window as it was, and is not there.
+
+    A history that stepped is none of them: it stays until it steps again.
+    """
+    frontier = before if isinstance(before, Frontier) else before.frontier
+    new = [(now.tools, TOOLS), *zip(now.digests, now.labels, strict=True)]
+    there = parted(new, pieces(frontier)[: 1 + frontier.trunk])
+    if there is None:
+        return ()
+    old = pieces(frontier)
+    names = [old[there.place][1]]
+    if there.place < len(new) and all(new[there.place][1] != label for _, label in old):
+        names.append(new[there.place][1])  # it was put in before what stood here
+    stepped = {start.slot for start in now.starts if start.first and not start.requests}
+    return tuple(name for name in names if name not in stepped)
 
 
 @dataclass(frozen=True, slots=True)

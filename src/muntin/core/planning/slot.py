@@ -112,9 +112,10 @@ class Slot:
     """One declared slot: its messages and its rules, all checked.
 
     `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
-    that what it holds now is expected to stand in the next turn's window too. A slot with
-    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end. `frame`
-    is how a text begins and ends, however much of what stands between is cut.
+    that what it holds now is expected to stand in the next turn's window too, unless `changes`
+    says that it will be another text by then. A slot with `trimming=Stepped()` is a history;
+    `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends,
+    however much of what stands between is cut.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Slot:
     trimming: Trimming = EXACT
     lasting: bool = False
     breakpoint: bool = False
+    changes: bool = False
     excluded: str | None = None
     detail: str | None = None
 
@@ -198,6 +200,13 @@ def _check_options(slot: Slot) -> None:
         raise _wrong_type(slot, "marker", "a callable")
     if slot.breakpoint is not True and slot.breakpoint is not False:
         raise _wrong_choice(slot, "breakpoint", (False, True))
+    if slot.changes is not True and slot.changes is not False:
+        raise _wrong_choice(slot, "changes", (False, True))
+    if slot.changes and slot.breakpoint:
+        raise InvalidInput(
+            f"slot {slot.name!r}: breakpoint=True asks to cache it, and changes=True says that it "
+            "will be another text; give one of them"
+        )
     if slot.trimming is not EXACT:
         _check_trimming(slot)
     if slot.group is not None:

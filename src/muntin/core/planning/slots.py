@@ -103,6 +103,7 @@ class Slots:
         frame: tuple[str, str] | None = None,
         trimming: Trimming | None = None,
         breakpoint: bool = False,
+        changes: bool = False,
         detail: str | None = None,
         at: float | None = None,
     ) -> None:
@@ -112,8 +113,9 @@ class Slots:
         that of all slots if it is not given; `Stepped` then applies to lists of messages without a
         tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
-        `detail` is a remark for the report. `at` is where a text stands among dated messages;
-        `frame` is how it begins and ends (its tags), which is never cut.
+        `changes` says that it will be another text in the next window, so that nothing is cached
+        from there on. `detail` is a remark for the report. `at` is where a text stands among dated
+        messages; `frame` is how it begins and ends (its tags), which is never cut.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -147,6 +149,7 @@ class Slots:
             lasting=breakpoint
             or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
             breakpoint=breakpoint,
+            changes=changes,
             detail=detail,
         )
         if trimming is None and isinstance(self.trimming, Stepped):

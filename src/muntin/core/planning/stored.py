@@ -48,6 +48,7 @@ _RULES = {
             "excluded",
             "detail",
             "lasting",
+            "changes",
         )
     },
     "mark": "breakpoint",

@@ -15,7 +15,8 @@ from muntin.core.message import Message, as_message
 from muntin.core.parts import File
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
-from muntin.core.report import NotCarried, Report, Status
+from muntin.core.profile import Caching
+from muntin.core.report import NotCarried, Report, Reported, Status
 from muntin.errors import InvalidInput
 
 
@@ -56,12 +57,17 @@ class Explained(Protocol):
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message."""
 
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the model has."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Told:
     """What is left of a plan whose window was pickled: the report."""
 
     told: Report
+    caching: Caching | None = None
 
     def report(self) -> Report:
         return self.told
@@ -89,19 +95,23 @@ class Window:
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     explained: Explained = field(repr=False, compare=False)
     lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
-    # What requests made of the window could not carry, by provider: the only part that changes.
+    # What requests made of the window could not carry, by provider.
     _ledger: dict[str, tuple[NotCarried, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    # What the provider said of the request, once it has answered.
+    _reported: list[Reported] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most windows are sent, and no report is read.
         report = self.explained.report()
-        if not self._ledger:
-            return report
-        return replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._ledger:
+            report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._reported and report.prefix is not None:
+            report = replace(report, prefix=replace(report.prefix, reported=self._reported[-1]))
+        return report
 
     @property
     def frontier(self) -> Frontier:
@@ -113,6 +123,11 @@ class Window:
     def fates(self) -> tuple[Fate, ...]:
         """What became of every declared message, slot by slot; nothing if it was pickled."""
         return self.explained.fates()
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that it was planned for, if there are any."""
+        return self.explained.caching
 
     def openai(
         self,
@@ -157,6 +172,10 @@ class Window:
         if entries:
             self._ledger[provider] = entries
 
+    def enter_reported(self, reported: Reported) -> None:
+        """Put what the provider said of the request beside the report's own claim."""
+        self._reported[:] = [reported]
+
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the window as one HTML file: the bar, the table of slots, what was left out."""
         from muntin.view.html import page
@@ -178,7 +197,8 @@ class Window:
             self.input_cut,
             self.origins,
             self.breakpoints,
-            _Told(self.explained.report()),
+            _Told(self.explained.report(), self.caching),
             self.frontier,
             dict(self._ledger),
+            list(self._reported),
         )

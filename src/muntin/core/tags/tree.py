@@ -7,7 +7,7 @@ recurses, so trees nest without limit. Callables are carried along for a door to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -108,6 +108,30 @@ class Contribution:
     def calls(self) -> tuple[Call, ...]:
         """The callables whose results are still missing, in order."""
         return tuple(step for step in self.steps if isinstance(step, Call))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its outermost tags."""
+        return tuple(name for name, _ in self._outermost())
+
+    def called(self, is_call: Callable[[Any], bool]) -> frozenset[str]:
+        """Return the outermost tags in which a call stands for which something holds."""
+        return frozenset(
+            name
+            for name, step in self._outermost()
+            if isinstance(step, Call) and is_call(step.function)
+        )
+
+    def _outermost(self) -> Iterator[tuple[str, Step]]:
+        """Yield every step with the outermost tag it stands in."""
+        depth, name = 0, ""
+        for step in self.steps:
+            if isinstance(step, _Open):
+                name = step.name if depth == 0 else name
+                depth += 1
+            elif isinstance(step, _Close):
+                depth -= 1
+            yield name, step
 
     def fill(self, results: Iterable[object]) -> Contribution:
         """Return the contribution with the result of each of its `calls` in the call's place.
@@ -304,6 +328,15 @@ class Tagged:
     def render(self, indent: int = 0, escape: bool = True) -> str:
         """Render the tags as one block, without a newline at its end; empty if there are none."""
         return render(self.tags, check_size(indent, "indent"), escape)
+
+    def divided(self, names: Collection[str]) -> tuple[Tagged, Tagged]:
+        """Return the outermost tags without these names, and those with them."""
+        sides: tuple[list[Tag], list[Tag]] = [], []
+        name = ""
+        for tag in self.tags:
+            name = name if tag.depth else tag.name
+            sides[name in names].append(tag)
+        return Tagged(tuple(sides[0]), self.authors), Tagged(tuple(sides[1]), self.authors)
 
     @property
     def provenance(self) -> dict[str, tuple[Share, ...]]:

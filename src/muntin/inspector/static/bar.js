@@ -60,15 +60,13 @@ export function legend(report) {
   );
 }
 
-// What a cache can find again: as the report expects it, else as far as the window before goes.
+// What the request shares with the one before it, as the report says, else as the windows show.
 export function prefix(report, marks, shared) {
   const all = Math.max(report.budget, report.tokens, 1);
   const known = report.prefix ?? null;
   const tokens = known ? known.tokens : shared?.shared_tokens ?? null;
   if (tokens === null && !marks.length) return null;
-  const label = known
-    ? `cacheable prefix ${num(tokens)} tokens, ${percent(tokens, report.tokens)}`
-    : `begins like the window before: ${num(tokens)} tokens, ${percent(tokens, report.tokens)}`;
+  const label = `begins like the request before: ${num(tokens)} tokens, ${percent(tokens, report.tokens)}`;
   return h(
     "div",
     { class: "prefix", "data-prefix": tokens },
@@ -83,6 +81,18 @@ export function prefix(report, marks, shared) {
         style: { left: `${(100 * mark.tokens) / all}%` },
       }),
     ),
-    h("span", {}, dot(null), label, marks.length ? ` · ${marks.length} breakpoints` : ""),
+    h("span", {}, dot(null), label, marks.length ? ` · ${marks.length} breakpoints` : "", read(known)),
   );
+}
+
+// What the provider says it read, and how that differs from what is shared.
+function read(known) {
+  const reported = known?.reported ?? null;
+  if (!reported) return "";
+  const missing = known.tokens - reported.read;
+  const said = ` · the provider read ${num(reported.read)} of ${num(reported.input)} tokens from its cache`;
+  if (!known.tokens || Math.abs(missing) <= Math.max(0.05 * known.tokens, 128)) return said;
+  return missing > 0
+    ? `${said}: ${num(missing)} that are shared were not read`
+    : `${said}, ${num(-missing)} more than are shared`;
 }

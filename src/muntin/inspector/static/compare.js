@@ -65,7 +65,7 @@ export class CompareView {
             h("div", { class: "excerpt" }, h("small", { class: "muted" }, `there was (${parted.was.role})`), h("pre", {}, parted.was.text, parted.was.hidden ? "…" : "")),
             h("div", { class: "excerpt" }, h("small", { class: "muted" }, parted.now ? `there is (${parted.now.role})` : "there is nothing"), parted.now ? h("pre", {}, parted.now.text, parted.now.hidden ? "…" : "") : null))
         : null,
-      told.prefix?.moved ? h("p", { class: "muted" }, `The report says: slot ${told.prefix.moved.slot} (${told.prefix.moved.reason}), ${num(told.prefix.moved.tokens)} tokens not read from the cache.`) : null,
+      told.prefix?.moved ? h("p", { class: "muted" }, `The report says: slot ${told.prefix.moved.slot} (${told.prefix.moved.reason}), ${num(told.prefix.moved.tokens)} tokens less than expected are shared.`) : null,
     );
   }
 

@@ -106,7 +106,7 @@ export class WindowView {
     if (!known) return null;
     const told = [];
     if (known.moved) {
-      told.push(`The prefix moved at message ${known.moved.message}: slot ${known.moved.slot} (${known.moved.reason}), ${num(known.moved.tokens)} tokens not read from the cache.`);
+      told.push(`The prefix moved at message ${known.moved.message}: slot ${known.moved.slot} (${known.moved.reason}), ${num(known.moved.tokens)} tokens less than expected are shared.`);
     }
     for (const name of known.unstable ?? []) told.push(`Slot ${name} claims to be stable, but changed since the turn before.`);
     told.push(...(known.warnings ?? []));

@@ -13,16 +13,15 @@ from typing import Any, cast
 
 from muntin.core.message import Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.window import Window
+from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.anthropic_reply import Assembler, decode
 from muntin.providers.wire.common import (
-    Answer,
     Files,
     Ledger,
     Names,
     arguments,
-    arrange,
     check,
     ends,
     function_of,
@@ -145,7 +144,7 @@ class _Encoder:
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
         if tools:
             request["tools"] = tools
-        self._mark(window.breakpoints, tools)
+        self._mark(window, tools)
         self.ledger.enter(window)
         return request
 
@@ -332,7 +331,7 @@ class _Encoder:
         made["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
         return made
 
-    def _mark(self, breakpoints: Sequence[Breakpoint], tools: Sequence[Block]) -> None:
+    def _mark(self, window: Window, tools: Sequence[Block]) -> None:
         """Set the cache marks; of the user's own, no more than the API takes are sent."""
         own: list[tuple[int | None, Block]] = [(None, tool) for tool in tools if _MARK in tool]
         own += [(index, block) for index, block in self.trail if _MARK in block]
@@ -341,7 +340,7 @@ class _Encoder:
             self.ledger.miss(
                 index, "a cache mark", f"the API takes {_MARKS}; the last ones are sent"
             )
-        for block, point in ends(self.trail, breakpoints, _MARKS - len(own)):
+        for block, point in ends(self.trail, window, _MARKS - len(own)):
             ttl = {"ttl": point.ttl} if point.ttl in _TTLS else {}
             block.setdefault(_MARK, {"type": "ephemeral", **ttl})
 

@@ -13,14 +13,13 @@ from typing import Any
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.wire import Answer, arrange
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import (
-    Answer,
     Files,
     Ledger,
     Names,
-    arrange,
     as_mapping,
     check,
     count,
@@ -77,12 +76,12 @@ class _Encoder:
                 order.append(index)
             else:
                 self._message(index, message, answers)
-        request: dict[str, Any] = {"messages": sent}
+        request: dict[str, Any] = {"messages": sent, **cache_options(window)}
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
         if tools:
             request["tools"] = tools
         if window.breakpoints:
-            self._mark(window.breakpoints)
+            self._mark(window)
         self.ledger.enter(window)
         return request
 
@@ -204,7 +203,7 @@ class _Encoder:
         self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
         return None
 
-    def _mark(self, breakpoints: Sequence[Breakpoint]) -> None:
+    def _mark(self, window: Window) -> None:
         trail = []
         for at, data in zip(self.order, self.sent, strict=True):
             content = data["content"]
@@ -216,10 +215,21 @@ class _Encoder:
             if isinstance(data["content"], list)
             for part in data["content"]
         )
-        for data, point in ends(trail, breakpoints, MARKS - taken):
+        for data, point in ends(trail, window, MARKS - taken):
             if isinstance(data["content"], str):
                 data["content"] = [{"type": "text", "text": data["content"]}]
             data["content"][-1].setdefault(MARK, mark(point))
+
+
+def cache_options(window: Window) -> dict[str, Any]:
+    """Return what keeps OpenAI from setting a breakpoint of its own at the newest message, where it
+    would pay for text that changes: https://developers.openai.com/api/docs/guides/prompt-caching
+
+    Only models that match exactly at a breakpoint know it.
+    """
+    rules = window.caching
+    exact = rules is not None and rules.breakpoints > 0 and rules.lookback is None
+    return {"prompt_cache_options": {"mode": "explicit"}} if exact else {}
 
 
 def mark(point: Breakpoint) -> dict[str, Any]:

@@ -17,14 +17,11 @@ from muntin.core.checks import has_surrogates
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.wire import as_sent
 from muntin.core.report import NotCarried
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
 Files: TypeAlias = Mapping[str, File]
-
-# A call with the message that answers it and that message's index (None: the fixed result).
-Answer: TypeAlias = tuple[ToolCall, Message | None, int]
-Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
 
 # Fields that an encoder keeps for itself in `extra`: where a part stood, an id of the vendor's.
 # They say nothing to anybody else, so they are no loss.
@@ -79,28 +76,6 @@ def is_text(message: Message) -> bool:
         and message.name is None
         and not message.attachments
     )
-
-
-def arrange(messages: Sequence[Message]) -> list[Arranged]:
-    """Return (index, message, answers) in wire order: results stand with their call.
-
-    A result belongs to the nearest unanswered call before it; one without a call stands by
-    itself.
-    """
-    arranged: list[Arranged] = []
-    waiting: dict[str, tuple[list[Answer], int]] = {}
-    for index, message in enumerate(messages):
-        if message.tool_calls:
-            answers: list[Answer] = [(call, None, index) for call in message.tool_calls]
-            for place, call in enumerate(message.tool_calls):
-                waiting[call.id] = answers, place
-            arranged.append((index, message, answers))
-        elif message.tool_call_id is not None and message.tool_call_id in waiting:
-            answers, place = waiting.pop(message.tool_call_id)
-            answers[place] = answers[place][0], message, index
-        else:
-            arranged.append((index, message, ()))
-    return arranged
 
 
 def result_text(result: Message | None) -> str | None:
@@ -215,15 +190,22 @@ def known_extra(
 
 
 def ends(
-    trail: Sequence[tuple[int, dict[str, Any]]], breakpoints: Iterable[Breakpoint], room: int
+    trail: Sequence[tuple[int, dict[str, Any]]], window: Window, room: int
 ) -> list[tuple[dict[str, Any], Breakpoint]]:
     """Return the pieces behind which to cache, at most `room` of them, the last ones.
 
-    `trail` are the pieces that can be marked, in wire order, with the index of their message.
+    `trail` are the pieces that can be marked, in wire order, with the index of their message. A
+    breakpoint at a message that has none is set at the last one that is sent before it.
     """
+    sent = enumerate(as_sent(window.messages))
+    order = {piece.place: rank for rank, piece in sent if piece.place is not None}
     found: dict[int, Breakpoint] = {}
-    for point in breakpoints:
-        places = [place for place, (index, _) in enumerate(trail) if index < point.after]
+    for point in window.breakpoints:
+        until = order.get(point.after - 1)
+        if until is None:  # a message of nothing
+            before = [rank for place, rank in order.items() if place < point.after]
+            until = max(before, default=-1)
+        places = [n for n, (index, _) in enumerate(trail) if order.get(index, -1) <= until]
         if places:
             found[places[-1]] = point
     chosen = [(trail[place][1], found[place]) for place in sorted(found)]

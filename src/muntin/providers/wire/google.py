@@ -25,16 +25,15 @@ from muntin.core.parts import (
     put_before,
 )
 from muntin.core.planning.window import Window
+from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import (
-    Answer,
     Files,
     Ledger,
     Names,
     arguments,
-    arrange,
     check,
     function_of,
     get,

@@ -12,14 +12,20 @@ from typing import Any
 from muntin.core.forms.responses import ITEMS
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Breakpoint, Window
-from muntin.providers.wire.chat import MARK, MARKS, NAME_LIMIT, NAME_REFUSED, mark
+from muntin.core.planning.window import Window
+from muntin.core.planning.wire import Answer, arrange
+from muntin.providers.wire.chat import (
+    MARK,
+    MARKS,
+    NAME_LIMIT,
+    NAME_REFUSED,
+    cache_options,
+    mark,
+)
 from muntin.providers.wire.common import (
-    Answer,
     Files,
     Ledger,
     Names,
-    arrange,
     check,
     ends,
     function_of,
@@ -87,12 +93,12 @@ class _Encoder:
                 self._message(index, message)
         if any(item.get("type") == "reasoning" for item in items):
             self._drop_loose_reasoning()
-        request: dict[str, Any] = {"input": self.items}
+        request: dict[str, Any] = {"input": self.items, **cache_options(window)}
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
         if tools:
             request["tools"] = tools
         if window.breakpoints:
-            self._mark(window.breakpoints)
+            self._mark(window)
         self.ledger.enter(window)
         return request
 
@@ -294,7 +300,7 @@ class _Encoder:
         flat.setdefault("strict", False)
         return flat
 
-    def _mark(self, breakpoints: Sequence[Breakpoint]) -> None:
+    def _mark(self, window: Window) -> None:
         trail, taken = [], 0
         for at, item in zip(self.order, self.items, strict=True):
             key = "output" if "output" in item else "content"
@@ -303,7 +309,7 @@ class _Encoder:
                     trail.append((at, item))
                 if isinstance(item.get(key), list):
                     taken += sum(MARK in part for part in item[key])
-        for item, point in ends(trail, breakpoints, MARKS - taken):
+        for item, point in ends(trail, window, MARKS - taken):
             key = "output" if "output" in item else "content"
             if isinstance(item[key], str):
                 item[key] = [{"type": "input_text", "text": item[key]}]

@@ -28,7 +28,7 @@ from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.capabilities import Capability, load
-from muntin.runtime.generators.context import ResolvedContext, fields, resolve
+from muntin.runtime.generators.context import LooseMessage, ResolvedContext, fields, resolve
 from muntin.runtime.generators.history import PastTurn, past_turns
 from muntin.runtime.generators.user import turn_inputs, user_messages, without_repeats
 from muntin.runtime.recorded_run import recorded_run
@@ -44,13 +44,17 @@ _SETTINGS = ("max_tokens", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class StepTexts:
-    """The texts of one model step: system parts, the tagged block, and all that stands beside."""
+    """The texts of one model step: system parts, the tagged block, and all that stands beside.
+
+    `changing` is the block of the tags that are made anew at every step, where it stands apart.
+    """
 
     parts: Sequence[SystemPart]
     block: str
     tagged: Tagged
     context: ResolvedContext
     user: str | None = None
+    changing: str = ""
 
 
 @dataclass(slots=True)
@@ -161,7 +165,8 @@ class Call:
         return bool(
             self.asked.messages
             or self.past
-            or (step and (step.block or step.context.loose or any(p.text for p in step.parts)))
+            or (step and (step.block or step.changing or step.context.loose))
+            or (step and any(part.text for part in step.parts))
         )
 
     async def _note(self, repair: Message) -> None:
@@ -193,21 +198,39 @@ class Call:
             group=SYSTEM_TEXT,
             detail=_authors(step.tagged),
         )
-        for each in step.context.loose:
-            slots.add(
-                each.name,
-                [each.message],
-                priority=each.priority,
-                required=each.required,
-                trim_behavior="slot",
-                detail=f"from {each.author}",
-            )
-        self._declare_history(slots)
+        if not self._divides:
+            _declare_loose(slots, step.context.loose)
+            self._declare_history(slots)
+        elif self.made.place == "behind":
+            self._declare_staying(slots, step)
+            self._declare_history(slots)
+            self._declare_changing(slots, step)
+        else:
+            self._declare_staying(slots, step)
+            self._declare_changing(slots, step)
+            self._declare_history(slots)
         slots.add("input", list(self.asked.messages))
         if run:
             slots = composer.declared(slots.declared, run=run, priority=RUN)
         declare_excluded(slots, step.context.excluded)
         return slots
+
+    def _declare_staying(self, slots: Slots, step: StepTexts) -> None:
+        _declare_loose(slots, [each for each in step.context.loose if not each.changes])
+
+    def _declare_changing(self, slots: Slots, step: StepTexts) -> None:
+        """Declare what is made anew at every step, behind what stays."""
+        if step.changing:
+            slots.add(
+                "context, changing",
+                step.changing,
+                role="system",
+                priority=CONTEXT,
+                trim_behavior="slot",
+                changes=True,
+                detail=_authors(step.tagged),
+            )
+        _declare_loose(slots, [each for each in step.context.loose if each.changes])
 
     def _declare_history(self, slots: Slots) -> None:
         """Declare the history: one list that is cut in steps, or turn by turn."""
@@ -228,9 +251,9 @@ class Call:
         presets = [preset for cap in self.caps for preset in cap.active]
         context = await resolve([made.context, *(preset.context for preset in presets)], ctx)
         tagged = aggregate(context.tagged)
-        block = tagged.render()
+        block, changing = self._blocks(tagged, context)
         if isinstance(made.prompt, PromptFile):
-            return self._render(made.prompt, block, tagged, context)
+            return self._render(made.prompt, (block, changing), tagged, context)
         if isinstance(made.prompt, Prompt):
             provider, model_id = self._provider()
             used = await made.prompt.gather(
@@ -241,7 +264,7 @@ class Call:
                 excluded=context.excluded + used.excluded,
                 tools=(("its prompt", used.tools), *context.tools),
             )
-            return StepTexts(used.parts, block, tagged, context, used.user)
+            return StepTexts(used.parts, block, tagged, context, used.user, changing)
         text = made.prompt
         if callable(text):
             text = await call_async(
@@ -249,12 +272,27 @@ class Call:
             )
         if not isinstance(text, str | None):
             raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
-        return StepTexts([SystemPart("prompt", text or "")], block, tagged, context)
+        parts = [SystemPart("prompt", text or "")]
+        return StepTexts(parts, block, tagged, context, changing=changing)
+
+    def _blocks(self, tagged: Tagged, context: ResolvedContext) -> tuple[str, str]:
+        """Return the tags that stay and those that change."""
+        stay, change = tagged.divided(context.changing if self._divides else ())
+        return stay.render(), change.render()
+
+    @property
+    def _divides(self) -> bool:
+        """Whether what changes stands apart from what stays: where the provider prices caching,
+        or where it is to stand behind the history."""
+        profile = self.composer.profile
+        return self.made.place == "behind" or (profile is not None and profile.caching is not None)
 
     def _render(
-        self, file: PromptFile, block: str, tagged: Tagged, context: ResolvedContext
+        self, file: PromptFile, blocks: tuple[str, str], tagged: Tagged, context: ResolvedContext
     ) -> StepTexts:
-        """Render a prompt file."""
+        """Render a prompt file; one that lays out the context itself has it in one block."""
+        block, changing = blocks
+        own_layout = "context" in file.sections
         settings = self._settings()
         config = {key: settings[key] for key in _SETTINGS if key in settings}
         rendered = file.render(
@@ -265,7 +303,10 @@ class Call:
             config={**config, "name": self.made.name, "model": self.model.name},
         )
         parts = [SystemPart("prompt", rendered.own)]
-        return StepTexts(parts, rendered.block, tagged, context, rendered.user)
+        block = rendered.block
+        if own_layout:
+            block, changing = ("", block) if changing else (block, "")
+        return StepTexts(parts, block, tagged, context, rendered.user, changing)
 
     def _provider(self) -> tuple[str | None, str]:
         named = ModelName.parse(self.model.name)
@@ -282,6 +323,19 @@ class Call:
             own = [self.made.prompt.settings, adaptation.settings]
         presets = [preset.settings for cap in self.caps for preset in cap.active]
         return merge_settings(defaults().settings, *presets, *own, self.made.settings)
+
+
+def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
+    for each in loose:
+        slots.add(
+            each.name,
+            [each.message],
+            priority=each.priority,
+            required=each.required,
+            trim_behavior="slot",
+            changes=each.changes,
+            detail=f"from {each.author}",
+        )
 
 
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:

@@ -56,16 +56,21 @@ class LooseMessage:
     author: str
     priority: int = field(default=CONTEXT, kw_only=True)
     required: bool = field(default=False, kw_only=True)
+    changes: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedContext:
-    """Everything the authors gave, each kind in author order."""
+    """Everything the authors gave, each kind in author order.
+
+    `changing` are the outermost tags in which something is made anew at every step.
+    """
 
     tagged: tuple[Contribution, ...] = ()
     loose: tuple[LooseMessage, ...] = ()
     excluded: tuple[Excluded, ...] = ()
     tools: tuple[tuple[str, Sequence[ToolLike]], ...] = ()
+    changing: frozenset[str] = frozenset()
 
     def __add__(self, other: ResolvedContext) -> ResolvedContext:
         return ResolvedContext(
@@ -73,6 +78,7 @@ class ResolvedContext:
             self.loose + other.loose,
             self.excluded + other.excluded,
             self.tools + other.tools,
+            self.changing | other.changing,
         )
 
 
@@ -159,7 +165,27 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> ResolvedC
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
     said = await call_async(entry.function, what, ctx.input, ctx, timeout=ctx.timeout)
     given = tuple(_read(author, said, entry.path))
-    return _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in given))
+    return _changing(
+        _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in given))
+    )
+
+
+def _changing(resolved: ResolvedContext) -> ResolvedContext:
+    """Say of everything that a function gave that it changes."""
+    return replace(
+        resolved,
+        loose=tuple(replace(each, changes=True) for each in resolved.loose),
+        changing=frozenset(name for each in resolved.tagged for name in each.names),
+    )
+
+
+def _changes(function: Any) -> bool:
+    """Say whether what is asked at every step may give another text each time."""
+    if isinstance(function, Context):
+        return (callable(function.system) and function.cache is None) or any(
+            _changes(each) for each in function.use if each is not None
+        )
+    return True
 
 
 def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessage:
@@ -171,12 +197,13 @@ def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessag
         author,
         priority=target.priority if target else CONTEXT,
         required=bool(target and target.pinned),
+        changes=_changes(entry),
     )
 
 
 async def _fill(given: Contribution, ctx: Any) -> ResolvedContext:
     """Call what a tree holds, and what that gives, until there is nothing left to call."""
-    resolved = ResolvedContext()
+    resolved = ResolvedContext(changing=given.called(_changes))
     for _ in range(DEEPEST):
         if not given.calls:
             break

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
 from muntin.agent.loop import MAX_STEPS, last_reply
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 HIDDEN = Visibility(client=False, history=False)
 
 
+# Where context stands that is made anew at every step.
+Place: TypeAlias = Literal["front", "behind"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Generator:
     """A model call with everything it is given; made by `generator()`."""
@@ -72,6 +76,7 @@ class Generator:
     max_steps: int
     trimming: Trimming | None
     timeout: float
+    place: Place = "front"
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
     # What it is called in errors.
@@ -187,6 +192,7 @@ def generator(
     max_steps: int | None = None,
     trimming: Trimming | None = None,
     timeout: float = TIMEOUT,
+    place: Place = "front",
 ) -> Generator:
     """Define a generator.
 
@@ -195,7 +201,9 @@ def generator(
     `history` is True, a number of turns, `Turns`, `Tokens`, or a function. `user` is a text, a
     message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
     `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
-    steps, else turn by turn. `timeout` is how many seconds each function may take.
+    steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is
+    where context stands that functions make anew at every step: in front of the history, where it
+    ends what a provider can cache, or `behind` it.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -212,6 +220,8 @@ def generator(
     check_settings(settings, what)
     if max_steps is not None:
         check_count(max_steps, f"{what}: max_steps")
+    if place not in ("front", "behind"):
+        raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {place!r}")
     made = Generator(
         name=called,
         model=model,
@@ -229,6 +239,7 @@ def generator(
         max_steps=MAX_STEPS if max_steps is None else max_steps,
         trimming=trimming,
         timeout=check_seconds(timeout, f"{what}: timeout"),
+        place=place,
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())

@@ -1,0 +1,91 @@
+"""The order on the wire: what of a window is sent, in which order, and what the wire adds.
+
+Owns the rules that all encoders follow and that caching depends on: results stand right behind
+their call, a call without a result gets a fixed one, a message of nothing is not sent. What is
+different by provider is data of the Profile. Knows no provider's format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from muntin.core.message import NO_RESULT, Message
+from muntin.core.parts import ToolCall
+from muntin.core.profile import OMITTED, Profile
+
+# A call with the message that answers it and that message's index (None: the fixed result).
+Answer: TypeAlias = tuple[ToolCall, Message | None, int]
+Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
+
+
+class Piece(NamedTuple):
+    """A message as it is sent.
+
+    `place` is its index in the window, None if the wire adds it. `owner` is the index of the
+    message to whose slot it belongs: of an added result its call.
+    """
+
+    place: int | None
+    owner: int
+    message: Message
+
+
+def arrange(messages: Sequence[Message]) -> list[Arranged]:
+    """Return (index, message, answers) in wire order: results stand with their call.
+
+    A result belongs to the nearest unanswered call before it; one without a call stands by
+    itself.
+    """
+    arranged: list[Arranged] = []
+    waiting: dict[str, tuple[list[Answer], int]] = {}
+    for index, message in enumerate(messages):
+        if message.tool_calls:
+            answers: list[Answer] = [(call, None, index) for call in message.tool_calls]
+            for place, call in enumerate(message.tool_calls):
+                waiting[call.id] = answers, place
+            arranged.append((index, message, answers))
+        elif message.tool_call_id is not None and message.tool_call_id in waiting:
+            answers, place = waiting.pop(message.tool_call_id)
+            answers[place] = answers[place][0], message, index
+        else:
+            arranged.append((index, message, ()))
+    return arranged
+
+
+def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list[Piece]:
+    """Return the pieces of a request, in the order in which a provider hashes them."""
+    pieces = list(_arranged(messages))
+    if profile is None or not (profile.system_first or profile.user_first):
+        return pieces
+    roles = (piece.message.role for piece in pieces)
+    opening = next((n for n, role in enumerate(roles) if role != "system"), len(pieces))
+    if profile.system_first:
+        # System texts that open the window stand apart. Later ones are the user's, and so are all
+        # of them where there is nothing else.
+        apart = opening if opening < len(pieces) else 0
+        pieces[apart:] = [_as_user(piece) for piece in pieces[apart:]]
+    if profile.user_first and opening < len(pieces):
+        first = pieces[opening]
+        if first.message.role == "assistant":
+            pieces.insert(opening, Piece(None, first.owner, OMITTED))
+    return pieces
+
+
+def _arranged(messages: Sequence[Message]) -> Iterator[Piece]:
+    for index, message, answers in arrange(messages):
+        if message.content or answers or message.attachments:
+            yield Piece(index, index, message)
+        for call, result, at in answers:
+            if result is None:
+                missing = Message("tool", NO_RESULT, tool_call_id=call.id)
+                yield Piece(None, index, missing)
+            else:
+                yield Piece(at, at, result)
+
+
+def _as_user(piece: Piece) -> Piece:
+    if piece.message.role != "system":
+        return piece
+    return piece._replace(message=replace(piece.message, role="user"))
