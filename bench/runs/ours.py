@@ -8,8 +8,8 @@ from time import process_time
 from typing import Any, TypeAlias
 
 import muntin
-from bench.runs.script import Script, Turn
 from bench.runs.score import MODELS, Score
+from bench.runs.script import Script, Turn
 from bench.runs.wire import ENCODING
 from muntin import App, Exact, Slots, Stepped, ToolCall, Window, assistant, tool, user
 from muntin.agent import run_agent, tool_schema
@@ -79,9 +79,7 @@ def by_entity(app: App, player: Player) -> Send:
     """Return how a turn is sent to an entity that runs an agent."""
 
     async def handler(ctx: Any, wake: Any) -> None:
-        ctx.use_agent(
-            system_prompt=player.script.system, tools=player.tools, max_steps=MAX_STEPS
-        )
+        ctx.use_agent(system_prompt=player.script.system, tools=player.tools, max_steps=MAX_STEPS)
         await ctx.agent.run()
 
     app.entity("clerk")(handler)
@@ -106,14 +104,17 @@ class Strategy:
 def by_strategy(app: App, player: Player) -> Send:
     """Return how a turn is sent to a conversation with a strategy."""
     strategy = Strategy(player.script.system)
-    conversation = app.conversation(
-        "c", strategy=strategy, tools=player.tools, max_steps=MAX_STEPS
-    )
+    conversation = app.conversation("c", strategy=strategy, tools=player.tools, max_steps=MAX_STEPS)
     return conversation.send
 
 
+def known(name: str) -> Any:
+    """Return what this version of Muntin calls so, or None."""
+    return getattr(muntin, name, None)
+
+
 # Doors have a ladder by default, where there is one.
-WITHOUT: dict[str, Any] = {"ladder": None} if hasattr(muntin, "Ladder") else {}
+WITHOUT: dict[str, Any] = {"ladder": None} if known("Ladder") else {}
 
 
 @dataclass(frozen=True)
@@ -130,13 +131,11 @@ async def play(policy: Policy, script: Script, score: Score) -> None:
     player = Player(script, score)
     given = dict(policy.options)
     if policy.summary:
-        given["summary"] = muntin.Summary(model=_writer(score))  # type: ignore[attr-defined]
+        given["summary"] = known("Summary")(model=_writer(score))
     if policy.door is None:
         await _by_slots(player, given)
         return
-    app = App(
-        MemoryStore(), model=player.model, budget=score.window, tokenizer=ENCODING, **given
-    )
+    app = App(MemoryStore(), model=player.model, budget=score.window, tokenizer=ENCODING, **given)
     async with app:
         send = policy.door(app, player)
         for turn in script.turns:
@@ -195,15 +194,15 @@ POLICIES: dict[str, Policy] = {
     "Muntin Stepped(), plain slots": Policy(None, {"trimming": Stepped()}),
 }
 STEPPED, LADDER, SUMMARY = "Muntin Stepped()", "Muntin, ladder", "Muntin, ladder and summary"
-if hasattr(muntin, "Ladder"):
-    _LADDER = {"trimming": Stepped(), "ladder": muntin.Ladder()}
+if known("Ladder"):
+    _LADDER = {"trimming": Stepped(), "ladder": known("Ladder")()}
     POLICIES |= {
         "Muntin Exact(), ladder": Policy(by_entity, {**_LADDER, "trimming": Exact()}),
         LADDER: Policy(by_entity, _LADDER),
         "Muntin, ladder, a strategy": Policy(by_strategy, _LADDER),
-        "Muntin, ladder, plain slots": Policy(None, _LADDER | {"results": muntin.Results()}),
+        "Muntin, ladder, plain slots": Policy(None, _LADDER | {"results": known("Results")()}),
     }
-    if hasattr(muntin, "Summary"):
+    if known("Summary"):
         POLICIES[SUMMARY] = Policy(by_entity, _LADDER, summary=True)
 # What the aims are held against.
 OWN = LADDER if LADDER in POLICIES else STEPPED

@@ -20,7 +20,7 @@ from typing import Any
 from bench.runs.ours import about
 from bench.runs.score import Score
 from bench.runs.script import Script, Turn
-from bench.runs.wire import FRAME, as_anthropic, count, lines
+from bench.runs.wire import FRAME, count, lines
 
 RECURSION = 100_000
 
@@ -59,11 +59,15 @@ class Stage:
 
     def summarise(self, text: str) -> str:
         """Write a summary, on everybody's bill."""
-        return [score.summariser(text) for score in self.scores.values()][0]
+        said, *_ = [score.summariser(text) for score in self.scores.values()]
+        return said
 
     def room(self, schemas: Sequence[Mapping[str, Any]]) -> int:
         """Return what the system's text and the tools leave of the window."""
-        request = {"tools": schemas, "messages": [{"role": "system", "content": self.script.system}]}
+        request = {
+            "tools": schemas,
+            "messages": [{"role": "system", "content": self.script.system}],
+        }
         return self.window - sum(line.tokens for line in lines("openai", request))
 
 
@@ -241,8 +245,15 @@ async def _microsoft_run(stage: Stage) -> None:
 
 
 def _chat_client(stage: Stage, af: Any) -> Any:
-    """Return an OpenAIChatCompletionClient that answers by the script."""
+    """Return a client for OpenAI that answers by the script; one for Anthropic encodes beside."""
     base: Any = import_module("agent_framework_openai").OpenAIChatCompletionClient
+    anthropic: Any = import_module("agent_framework_anthropic").AnthropicClient
+
+    class Other(anthropic):  # type: ignore[misc]
+        def payload(self, messages: Any, options: Any) -> Any:
+            return self._prepare_options(messages, options)
+
+    other = Other(model="claude-sonnet-4-5", api_key="none")
 
     class Scripted(base):  # type: ignore[misc]
         def _inner_get_response(
@@ -250,8 +261,10 @@ def _chat_client(stage: Stage, af: Any) -> Any:
         ) -> Any:
             async def answer() -> Any:
                 def encode() -> dict[str, Any]:
-                    request = self._prepare_options(messages, options)
-                    return {"openai": request, "anthropic": as_anthropic(request)}
+                    return {
+                        "openai": self._prepare_options(messages, options),
+                        "anthropic": other.payload(messages, options),
+                    }
 
                 step = stage.asked(encode)
                 turn = stage.turn

@@ -50,7 +50,7 @@ def _chat(request: Request) -> Iterator[str]:
 
 
 def _anthropic(request: Request) -> Iterator[str]:
-    messages = request.get("messages") or ()
+    messages = _combined(request.get("messages") or ())
     if not messages:
         yield "there is no message"
         return
@@ -59,7 +59,7 @@ def _anthropic(request: Request) -> Iterator[str]:
     called: Sequence[str] = ()
     seen: set[str] = set()
     for place, message in enumerate(messages):
-        blocks = blocks_of(message["content"])
+        blocks = message["content"]
         if not blocks or any(b["type"] == "text" and not b["text"].strip() for b in blocks):
             yield f"message {place}: is empty, or has an empty text"
         answered = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
@@ -75,6 +75,18 @@ def _anthropic(request: Request) -> Iterator[str]:
         seen.update(called)
     if called:
         yield "the last calls have no result"
+
+
+def _combined(messages: Sequence[Request]) -> list[dict[str, Any]]:
+    """Return messages as the provider reads them: those of one role that follow each other are one."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        blocks = blocks_of(message["content"])
+        if found and found[-1]["role"] == message["role"] and blocks:
+            found[-1]["content"] += blocks
+        else:
+            found.append({"role": message["role"], "content": blocks})
+    return found
 
 
 def blocks_of(content: Any) -> list[Any]:

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def _recorded() -> _Recorded:
     traces = [json.loads(line)["messages"] for line in TRACES.read_text("utf-8").splitlines()]
     messages = [message for trace in traces for message in trace]
     made = []
-    for before, after in zip(messages, messages[1:], strict=False):
+    for before, after in pairwise(messages):
         if before.get("tool_calls") and after["role"] == "tool":
             function = before["tool_calls"][0]["function"]
             result = _parsed(after["content"])
@@ -155,9 +155,8 @@ def _result(number: int, mark: str, needles: dict[str, str]) -> str:
     candidates = recorded.results
     shown: list[Any] = []
     # The call's own result first; then others from a place that differs from call to call.
-    following = ((len(json.dumps(own)), own) for _ in range(bool(own)))
-    for size, each in [*following, *(candidates[(37 * number + n) % len(candidates)]
-                                     for n in range(3 * len(candidates)))]:  # fmt: skip
+    others = (candidates[(37 * number + n) % len(candidates)] for n in range(3 * len(candidates)))
+    for size, each in [*[(len(json.dumps(own)), own)] * bool(own), *others]:
         if size + 2 <= left:
             shown.append(each)
             left -= size + 2
@@ -213,11 +212,13 @@ def _turn(number: int, first: int, length: int, asked: dict[int, list[Needle]]) 
     answer = recorded.answers[number % len(recorded.answers)]
     if "answer" in planted:
         answer += f" I filed it as {planted['answer']}."
+    middle = first + length // 2
+    steps = [_step(n, planted if n == middle else {}) for n in range(first, first + length)]
+    said = " ".join(words)
     return Turn(
         number,
-        f"{' '.join(words)} (t{number:04})",
-        tuple(_step(n, planted if n == first + length // 2 else {})
-              for n in range(first, first + length)),  # fmt: skip
+        f"{said} (t{number:04})",
+        tuple(steps),
         f"{answer} (a{number:04})",
         tuple(repeated),
     )

@@ -40,8 +40,8 @@ class Line:
 def lines(rules: str, request: Mapping[str, Any]) -> list[Line]:
     """Return the lines of a request."""
     found = [_tool(schema) for schema in request.get("tools") or ()]
-    for block in blocks_of(request.get("system")):
-        found.append(_line("system", -1, "system", block, first=True))
+    system = blocks_of(request.get("system"))
+    found += [_line("system", -1, "system", block, first=True) for block in system]
     for place, message in enumerate(request["messages"]):
         source = "system" if message["role"] == "system" else "history"
         parts = list(_parts(rules, message))
@@ -125,38 +125,3 @@ def _common(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def as_anthropic(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request of OpenAI's form in Anthropic's; only for a peer that has no such encoder.
-
-    Nothing is repaired: messages of one role that follow each other become one, that is all.
-    """
-    system, messages = [], []
-    for message in request["messages"]:
-        role = "assistant" if message["role"] == "assistant" else "user"
-        if message["role"] == "system":
-            system += blocks_of(message["content"])
-            continue
-        if message["role"] == "tool":
-            called = message["tool_call_id"]
-            blocks = [{"type": "tool_result", "tool_use_id": called, "content": message["content"]}]
-        else:
-            blocks = blocks_of(message.get("content"))
-        for call in message.get("tool_calls") or ():
-            given = json.loads(call["function"]["arguments"])
-            name = call["function"]["name"]
-            blocks.append({"type": "tool_use", "id": call["id"], "name": name, "input": given})
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += blocks
-        else:
-            messages.append({"role": role, "content": blocks})
-    tools = [
-        {
-            "name": each["function"]["name"],
-            "description": each["function"].get("description", ""),
-            "input_schema": each["function"]["parameters"],
-        }
-        for each in request.get("tools") or ()
-    ]
-    return {"system": system, "messages": messages, "tools": tools}
