@@ -78,7 +78,7 @@ def _anthropic(request: Request) -> Iterator[str]:
 
 
 def _combined(messages: Sequence[Request]) -> list[dict[str, Any]]:
-    """Return messages as the provider reads them: those of one role that follow each other are one."""
+    """Return messages as the provider reads them: neighbours of one role are one."""
     found: list[dict[str, Any]] = []
     for message in messages:
         blocks = blocks_of(message["content"])

@@ -196,7 +196,7 @@ def _turn(number: int, first: int, length: int, asked: dict[int, list[Needle]]) 
     planted: dict[str, str] = {}
     for each in range(NEEDLES):
         kind = NEEDLES * number + each
-        place = PLACES[(kind + number) % len(PLACES)]
+        place = PLACES[kind % len(PLACES)]
         if not length and place not in ("user", "answer"):
             place = ("user", "answer")[each]
         text = f"NV-{10_000 + 7_919 * kind % 90_000}"
