@@ -225,13 +225,12 @@ async def _microsoft_run(stage: Stage) -> None:
 
     tools = [af.FunctionTool(name=n, description=about(n), func=look) for n in stage.script.names]
     schemas = [each.to_json_schema_spec() for each in tools]
-    tokens = sum(count(json.dumps(each)) for each in schemas)
     agent = af.Agent(
         client=client,
         instructions=stage.script.system,
         tools=tools,
         compaction_strategy=af.ContextWindowCompactionStrategy(
-            max_context_window_tokens=stage.window - tokens,
+            max_context_window_tokens=stage.room(schemas),
             max_output_tokens=0,
             tokenizer=_Tokenizer(),
         ),
