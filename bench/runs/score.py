@@ -110,7 +110,7 @@ class Score:
         self._caching = caching
         self._cache = Cache(caching)
         self._before: list[Line] = []
-        self._place = (-1, 0)
+        self._turn = -1
         self._shared: list[tuple[bool, float]] = []
         self._tokens: list[int] = []
         self._cost = 0.0
@@ -120,7 +120,10 @@ class Score:
         self.seconds: list[float] = []
         self.invalid = 0
         self.faults: dict[str, int] = {}
-        self._results = self.script.results
+        self._texts = self.script.results
+        for turn in self.script.turns:
+            self._texts[f"t{turn.number:04}"] = turn.text
+            self._texts[f"a{turn.number:04}"] = turn.answer
 
     def take(self, turn: Turn, step: int, request: Mapping[str, Any], seconds: float) -> None:
         """Score the request before this step of a turn."""
@@ -132,10 +135,10 @@ class Score:
         found = lines(self.rules, request)
         self.seconds.append(seconds)
         self._tokens.append(sum(line.tokens for line in found))
-        inside = self._place[0] == turn.number
+        inside = self._turn == turn.number
         if self._before:
             self._shared.append((inside, shared(self._before, found)))
-        self._before, self._place = found, (turn.number, step)
+        self._before, self._turn = found, turn.number
         self._send(found)
         self._look(turn, step, found)
 
@@ -184,16 +187,11 @@ class Score:
 
     def _whole(self, found: Sequence[Line]) -> set[str]:
         """Return the marks of what is shown in full: results as they came, texts as they were."""
-        whole = set()
+        whole: set[str] = set()
         for line in found:
-            if line.result:
-                mark = line.result.removeprefix("call_")
-                if self._results.get(mark) == line.said:
-                    whole.add(mark)
-            elif line.source == "history":
-                ends = line.said[-8:].strip("()").rpartition("(")[2]
-                if MARK.fullmatch(ends):
-                    whole.add(ends)
+            own = {line.result.removeprefix("call_")}
+            marks = own if line.result else _facts(line.text)[0]
+            whole.update(mark for mark in marks if self._texts.get(mark) == line.said)
         return whole
 
     def row(self, policy: str) -> Row:
