@@ -68,7 +68,7 @@ ENVIRONMENTS = (
         "agents",
         (
             "-e",
-            ".[tokens,prompts,sql,prices]",
+            ".[tokens,prompts,prices]",
             "langchain>=1.4,<2",
             "langchain-openai>=1.7,<2",
             "langchain-anthropic>=1.7,<2",

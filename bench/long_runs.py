@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tracemalloc
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.measure import Figure, amount, exponents, run
-from bench.runs.grow import Growing
+from bench.runs.grow import grow
 from bench.runs.ours import OWN, POLICIES, STEPPED, play
 from bench.runs.peers import PEERS, Stage
 from bench.runs.score import MODELS, Row, Score
@@ -152,12 +150,8 @@ def growth(steps: Sequence[int]) -> Iterator[Figure]:
     """Measure one run with ever more steps: the time a step takes, and the memory of all."""
     for name in dict.fromkeys((STEPPED, OWN)):
         print(f"one run of {steps[-1]:,} steps, {name} ...", file=sys.stderr)
-        taken = Growing(POLICIES[name], steps[-1]).seconds()
-        times = [(n, fmean(taken[n - n // 4 : n])) for n in steps]
+        times, held = grow(name, steps)
         yield grown(f"a step of one run, {name}", times, FLAT, "s")
-        tracemalloc.start()
-        held = Growing(POLICIES[name], steps[-1]).memory(steps)
-        tracemalloc.stop()
         yield grown(f"memory of one run, {name}", held, LINEAR, "bytes")
 
 

@@ -254,4 +254,7 @@ def test_the_figures_tell_every_policy_and_the_page_has_a_table_of_them():
 
 
 def test_a_run_grows_step_by_step():
-    assert len(Growing(POLICIES[STEPPED], 20).seconds()) == 21
+    times, memory = Growing(POLICIES[STEPPED], [5, 20]).run()
+    assert [n for n, _ in times] == [n for n, _ in memory] == [5, 20]
+    assert all(seconds > 0 for _, seconds in times)
+    assert memory[0][1] <= memory[1][1]
