@@ -139,8 +139,11 @@ def asked(place: str, own: Row) -> Iterator[Figure]:
 
 
 def sound(row: Row) -> bool:
-    """Say whether everything that a policy sent could be sent."""
-    return not (row.invalid or row.over or row.refused)
+    """Say whether all that a policy sent could be sent, and showed the model what it had just done.
+
+    Who sends too much, or forgets the work at hand, sets no price.
+    """
+    return not (row.invalid or row.over or row.refused) and row.newest_seen == 1
 
 
 # Growth.

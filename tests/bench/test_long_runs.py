@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bench.measure import Figure
 from bench.page import sections
 from bench.runs.grow import Growing
 from bench.runs.ours import OWN, POLICIES, STEPPED, Player, play
+from bench.runs.peers import PEERS
 from bench.runs.rules import faults
 from bench.runs.score import MODELS, Score, Summariser
 from bench.runs.script import MARK, NEEDLE, calls, script
@@ -251,6 +253,20 @@ def test_the_figures_tell_every_policy_and_the_page_has_a_table_of_them():
     page = "\n".join(sections({"long_runs": figures}))
     assert "### A window of 16,000 tokens, openai" in page
     assert f"| {STEPPED} | 0 | 0 |" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "sets"),
+    [({}, True), ({"over": 1}, False), ({"invalid": 1}, False), ({"newest_seen": 0.9}, False)],
+)
+def test_only_a_peer_that_forgets_nothing_at_hand_sets_the_price(changed, sets):
+    own = full("openai").row(OWN)
+    peer = replace(own, policy=next(iter(PEERS)), cost=own.cost / 2, **changed)
+    rows = [own, *[replace(own, policy=STEPPED)] * (OWN != STEPPED), peer]
+    figures = [each for each in long_runs.figures(rows) if each.peer == peer.policy]
+    (cost,) = [each for each in figures if each.unit == "tokens"]
+    assert cost.ratio == 2
+    assert cost.held is (False if sets else None)
 
 
 def test_a_run_grows_step_by_step():
