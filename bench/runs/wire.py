@@ -72,7 +72,7 @@ def _line(source: str, place: int, role: str, block: dict[str, Any], *, first: b
     said = _said(plain)
     result = plain.get("tool_use_id", "") if plain["type"] == "tool_result" else ""
     text = _json({"role": role, **plain} if first else plain)
-    tokens = count(said) + FRAME * first
+    tokens = sum(map(count, _texts(plain))) + FRAME * first
     marked = len(plain) < len(block)
     return Line(text, tokens, source, place, said, result, marked)
 
@@ -91,6 +91,16 @@ def _said(block: Mapping[str, Any]) -> str:
     if kind == "tool_use":
         return f"{block['name']} {_json(block['input'])}"
     return _json(block)
+
+
+def _texts(block: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a block that are counted, each by itself: no space between them."""
+    if block["type"] == "tool_calls":
+        functions = [call["function"] for call in block["tool_calls"]]
+        return [text for each in functions for text in (each["name"], each["arguments"])]
+    if block["type"] == "tool_use":
+        return [block["name"], _json(block["input"])]
+    return [_said(block)]
 
 
 @lru_cache(maxsize=20_000)
