@@ -73,7 +73,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
-bench: $(READY) ## Measure everything beside the peers (some 30 minutes), write docs/benchmarks.md
+bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write docs/benchmarks.md
 	$(BIN)/python -m bench --date "$$(date +%F)"
 
 bench-short: $(READY) ## Measure small sizes without the peers (a minute), write nothing

@@ -27,6 +27,7 @@ from typing import Any
 
 from bench.measure import Figure, as_json, table
 from bench.page import write
+from bench.plot import PEERS
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".env-bench"
@@ -62,6 +63,21 @@ ENVIRONMENTS = (
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),
+    # Whole agents: what they send is encoded by their own clients for OpenAI and Anthropic.
+    Environment(
+        "agents",
+        (
+            "-e",
+            ".[tokens,prompts,prices]",
+            "langchain>=1.4,<2",
+            "langchain-openai>=1.7,<2",
+            "langchain-anthropic>=1.7,<2",
+            "agent-framework-core>=1.23,<2",
+            "agent-framework-openai>=1.17,<2",
+            "agent-framework-anthropic>=1.0.0b1,<2",
+        ),
+        ("long_runs",),
+    ),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment(
         "prompt-poet", ("-e", ".[prompts,sql]", "prompt-poet>=0.0.52,<0.1"), ("templates",)
@@ -113,7 +129,7 @@ def join(several: Sequence[Sequence[Figure]]) -> list[Figure]:
 def runs(short: bool, only: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
     """Yield each environment with the benchmarks to be run in it."""
     if short:
-        print("The peers are left out of a short run: LangChain, LiteLLM, prompt-poet.")
+        print(f"The peers are left out of a short run: {', '.join(PEERS)}.")
         yield from (("at hand", Path(sys.executable), script) for script in only)
         return
     needed = [each for each in ENVIRONMENTS if set(each.scripts) & set(only)]

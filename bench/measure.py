@@ -41,6 +41,8 @@ class Figure:
     """What grows, where the figure is a growth."""
     points: tuple[tuple[int, float], ...] = ()
     """What was measured at each size."""
+    values: tuple[tuple[str, float], ...] = ()
+    """What else was measured of the peer, by name."""
 
     @property
     def ratio(self) -> float:
@@ -64,7 +66,8 @@ class Figure:
         """Read a figure; what follows from the rest is not read."""
         known = {key: value for key, value in given.items() if key not in ("ratio", "held")}
         points = tuple((int(size), float(cost)) for size, cost in known.pop("points", ()))
-        return cls(**known, points=points)
+        values = tuple((str(name), float(value)) for name, value in known.pop("values", ()))
+        return cls(**known, points=points, values=values)
 
 
 # Timing.

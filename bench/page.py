@@ -9,6 +9,7 @@ from typing import Any
 from bench import plot
 from bench.cache import table
 from bench.measure import HEAD, Figure, cells, exponents
+from bench.runs.table import tables
 
 # What each benchmark compares, in the order of the page.
 SECTIONS: Mapping[str, tuple[str, str]] = {
@@ -64,6 +65,29 @@ quicker a disk commits, the more of a wake's own work shows.""",
         """Sessions are replayed against the providers' published caching rules, every policy with
 the budget at which it retains as much history as `Stepped()` does; what is compared is the cost
 of all input. [The simulator's page](simulator.md) has the settings and says what the aims are.""",
+    ),
+    "long_runs": (
+        "Long runs",
+        """One run of 400 requests and 62 turns, made of recorded tool conversations: results of 0.4
+to 60 KB, runs of 1 to 24 steps, identifiers ("needles") that a later message of the user repeats.
+Every policy plays the same script; each library's own code decides what is sent and encodes it.
+All count with o200k_base, and each is given the whole room: LangChain's `trim_messages` (from a
+message of the user or the model on, and from a user's only, as its guides have it),
+`ContextEditingMiddleware` with `ClearToolUsesEdit`, `SummarizationMiddleware` (half of the room
+kept), and Microsoft Agent Framework's `ContextWindowCompactionStrategy`. One scripted summariser
+serves all: it keeps identifiers, up to 100 of them.
+
+**invalid**: requests that the provider refuses, by its written rules, or that were not made;
+**over**: larger than the window. **kept**: how much of an encoded request the next one begins with,
+inside runs and on the whole. **cost**: by the rules of the provider's cache, 30 s between requests,
+summaries included, in tokens of plain input. **turns**: how many are in view, in parts; full, or
+named in some form. **last 50 calls**: those that the model can still see that it made; **newest
+call**: how often it sees the call that it made just before. **needles**: those that are in the
+window when the user repeats them, of the last 20 turns and all; "or named" adds those in a call
+that is visible and can be loaded. **time**: processor time between two requests, beside the first
+row's. The first quarter of the run, in which windows fill, is left out of turns and calls. The aim
+for cost is the cheapest peer whose requests are all valid, all fit, and always show the newest
+call.""",
     ),
     "estimate": (
         "The estimate",
@@ -143,7 +167,15 @@ def summary(figures: Sequence[Figure]) -> str:
 
 def versions(environments: Mapping[str, Any]) -> str:
     """Name what was compared, with its version."""
-    wanted = ("muntin", "tiktoken", "langchain-core", "litellm", "prompt-poet")
+    wanted = (
+        "muntin",
+        "tiktoken",
+        "langchain",
+        "langchain-core",
+        "litellm",
+        "prompt-poet",
+        "agent-framework-core",
+    )
     found: dict[str, list[str]] = {}
     for name in wanted:
         for each in environments.values():
@@ -160,6 +192,7 @@ def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
     for name, (title, said) in SECTIONS.items():
         if measured.get(name):
             yield f"## {title}\n\n`bench/{name}.py`. {said}\n"
+            yield from tables(measured[name])
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
 

@@ -23,7 +23,7 @@ COLOURS = (
     ("#555555", "#bbbbbb"),
     ("#7b3fb3", "#b894f0"),
 )
-PEERS = ("LangChain", "LiteLLM", "prompt-poet")
+PEERS = ("LangChain", "LiteLLM", "prompt-poet", "Agent Framework")
 
 _PLAIN = """
 text { font: 12px system-ui, sans-serif; fill: #24292f; }
