@@ -26,8 +26,8 @@ class Decision:
     """What became of one group of messages of a slot.
 
     `first` is the index of its first message in the slot, `count` how many messages it has.
-    `rank` says when it was cut: 1 went first. `fits_with` is how many tokens more, at least (of the
-    budget, or of the ceiling if that was the reason), would have kept it whole.
+    `rank` says when it was cut: 1 went first. With `fits_with` tokens more (of the budget, or of
+    the ceiling if that was the reason) it would have been kept whole.
     """
 
     first: int
@@ -114,7 +114,8 @@ class Report:
     `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
     texts adds: separators, the message around them, tokens that merge at a seam) and
     `lead_tokens` (the user message that some providers want first). `not_carried` is what the
-    requests made of the window so far could not carry. `prefix` is None where neither the profile
+    requests made of the window so far could not carry. `input_cut` says that the current input
+    was too long and lost its middle. `prefix` is None where neither the profile
     prices caching nor a window before is known.
     """
 
@@ -123,6 +124,7 @@ class Report:
     budget: int
     fallback: bool = False
     over_budget: bool = False
+    input_cut: bool = False
     tools_tokens: int = 0
     joined_tokens: int = 0
     lead_tokens: int = 0
@@ -178,6 +180,7 @@ class Report:
     def _headline(self) -> str:
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         flags = ", over budget" * self.over_budget + ", floors ignored" * self.floors_ignored
+        flags += ", input cut" * self.input_cut
         return (
             f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
         )

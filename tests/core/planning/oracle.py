@@ -1,20 +1,22 @@
-"""A slow, readable oracle for the planner: it lists every legal window and picks the right one.
+"""A slow, readable oracle for the planner: it lists everything a slot may look like, and picks.
 
-It shares no code with the planner. All combinations of the slots' states are windows. A window is
-*fair* if nothing is missing from a slot while one that must give before it could still give. Of the
-fair windows that fit, the rules demand the largest; the oracle checks that it contains every other
-one, so the demand is never a matter of taste.
+It shares no code with the planner. Slots take room from the one that goes last to the one that
+goes first. Each becomes the largest of all its legal states with which the window still fits, if
+those before it stay as they are and those after it get only what they need. Where a slot or a group
+that was dropped had cost others something, the same slots without it are judged instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import product
 from math import inf
+from typing import Any
 
 from muntin import Message
 from tests.core.planning.oracle_slots import (
+    LEAST,
     Fate,
     Given,
     Place,
@@ -24,67 +26,19 @@ from tests.core.planning.oracle_slots import (
     amount,
     apply_caps,
     legal,
+    may_die,
     places,
     protect,
     set_limits,
     set_priorities,
+    shortened,
 )
 
 # What a provider that wants a user first gets, where the window has none.
 LEAD = len("(earlier messages omitted)")
 
-
-@dataclass(frozen=True)
-class Look:
-    """One state of a slot, how deep it cuts into the slot, and what the slot could still give.
-
-    Depth 0: nothing given. 1: given, not below the floor; where the floor cannot be met exactly
-    it yields, so the largest state below it counts too. 2: further below. `open` holds the depths
-    at which the slot could give more.
-    """
-
-    state: State
-    depth: int
-    open: frozenset[int]
-
-
-def looks(place: Place, fates: dict[int, Fate]) -> list[Look]:
-    """List what a slot may look like, given the fates of the tool groups it shares."""
-    everything = set(all_states(place))
-    if place.joined:  # a part of a joined text is kept or dropped
-        everything = {place.capped, tuple(None for _ in place.capped)}
-    alive = [g for g, fate in fates.items() if fate.alive]
-    mortal = [g for g in alive if fates[g].ours and not (place.by_char and fates[g].held)]
-    here = [s for s in everything if legal(place, s, fates, place.capped)]
-    reach = set(here)  # all that the slot could become by giving
-    for count in range(1, len(mortal) + 1):
-        for died in combinations(mortal, count):
-            then = {g: Fate(f.alive and g not in died, f.ours, f.held) for g, f in fates.items()}
-            reach |= {s for s in everything if legal(place, s, then, place.capped)}
-    lost = {  # to other slots
-        i
-        for unit in place.units
-        if unit.group is not None and not fates[unit.group].alive and not fates[unit.group].ours
-        for i in unit.members
-    }
-    start = tuple(None if i in lost else kept for i, kept in enumerate(place.capped))
-    brink = max((s for s in reach if place.size(s) <= place.floor), key=amount, default=None)
-
-    def depth(state: State) -> int:
-        if state == start:
-            return 0
-        return 1 if place.size(state) >= place.floor or state == brink else 2
-
-    return [
-        Look(s, depth(s), frozenset(depth(t) for t in reach if t != s and within(t, s)))
-        for s in here
-        if all(
-            unit.group is None
-            or not fates[unit.group].alive
-            or place.text_is_empty(s, unit) == fates[unit.group].empty
-            for unit in place.units
-        )
-    ]
+# What each slot looks like, by its place in the window.
+Taken = dict[int, State]
 
 
 def within(small: State, large: State) -> bool:
@@ -93,76 +47,6 @@ def within(small: State, large: State) -> bool:
         kept is None or (was is not None and kept <= was)
         for kept, was in zip(small, large, strict=True)
     )
-
-
-def fair(worse: Look, better: Look) -> bool:
-    """Say whether two slots gave in the right order.
-
-    Nobody gives at one depth while the other could still give at a lesser one; at the same depth
-    the better protected slot gives only when the other has nothing left to give.
-    """
-    better_waited = not better.depth or all(depth > better.depth for depth in worse.open)
-    worse_waited = all(depth >= worse.depth for depth in better.open)
-    return better_waited and worse_waited
-
-
-def fair_windows(window: list[Place]) -> Iterator[tuple[State, ...]]:
-    """List every fair window: what each slot looks like."""
-    numbers = range(len(window))
-    victims = sorted(numbers, key=lambda n: (window[n].priority, window[n].given.is_input, n))
-    for fates in all_fates(window):
-        choices = [looks(window[n], {g: f[n] for g, f in fates.items() if n in f}) for n in victims]
-        for chosen in _choose(choices, []):
-            yield tuple(chosen[victims.index(n)].state for n in numbers)
-
-
-def _choose(choices: list[list[Look]], chosen: list[Look]) -> Iterator[list[Look]]:
-    if len(chosen) == len(choices):
-        yield chosen
-        return
-    for look in choices[len(chosen)]:
-        if all(fair(worse, look) for worse in chosen):
-            yield from _choose(choices, [*chosen, look])
-
-
-def all_fates(window: list[Place]) -> Iterator[dict[int, dict[int, Fate]]]:
-    """List what may become of the groups that several slots share, as each of them sees it."""
-    groups = sorted({u.group for place in window for u in place.units if u.group is not None})
-    for picked in product(*(_fates_of(window, group) for group in groups)):
-        yield dict(zip(groups, picked, strict=True))
-
-
-def _fates_of(window: list[Place], group: int) -> list[dict[int, Fate]]:
-    """List the fates of one group: dead in the turn of some slots, or alive with some texts."""
-    units = {n: u for n, place in enumerate(window) for u in place.units if u.group == group}
-    members = list(units)
-    if all(window[n].capped[i] is None for n in members for i in units[n].members):
-        return [{n: Fate(alive=False, ours=False) for n in members}]  # a ceiling ended it
-    may_die = not any(
-        window[n].given.is_input or window[n].protected & set(units[n].members) for n in members
-    )
-    texts = {n: sum(window[n].lengths[i] for i in units[n].members) for n in members}
-    found: list[dict[int, Fate]] = []
-    for flags in product((False, True), repeat=len(members)):
-        empty = dict(zip(members, flags, strict=True))
-        if not (all(flags) and any(texts.values()) and may_die):  # with its last text it goes
-            found.append(
-                {
-                    n: Fate(
-                        alive=True,
-                        ours=may_die,
-                        held=not may_die or not all(empty[m] for m in members if m != n),
-                        empty=empty[n],
-                    )
-                    for n in members
-                }
-            )
-        turn = empty  # the same choices once more: in whose turn did it die?
-        dropped = any(turn[n] and not window[n].by_char for n in members)
-        emptied = any(flags) and all(turn[n] or not texts[n] for n in members)
-        if may_die and (dropped or emptied):
-            found.append({n: Fate(alive=False, ours=turn[n]) for n in members})
-    return found
 
 
 def judge(
@@ -175,10 +59,11 @@ def judge(
     """
     goal = budget
     while True:
-        verdict, size = _judge(slots, budget, goal, overhead)
+        verdict, size = _judge(slots, budget, goal, overhead, frozenset())
         lead = overhead + LEAD if user_first and _needs_lead(verdict.messages) else 0
         if not lead or size > goal or size + lead <= budget:
-            return replace(verdict, over_budget=verdict.over_budget or size + lead > budget)
+            nothing = budget == 0 and any(place.messages for place in places(slots, overhead))
+            return replace(verdict, over_budget=size + lead > budget or nothing)
         goal = size - 1  # until then nothing changes
 
 
@@ -187,64 +72,204 @@ def _needs_lead(messages: Sequence[Message]) -> bool:
     return bool(roles) and roles[0] != "user"
 
 
-def _judge(slots: Sequence[Given], budget: int, goal: int, overhead: int) -> tuple[Verdict, int]:
+def _judge(
+    slots: Sequence[Given], budget: int, goal: int, overhead: int, dead: frozenset[object]
+) -> tuple[Verdict, int]:
     """Return what the rules demand of a window that is to fit `goal`, and its size."""
-    window = places(slots, overhead)
+    window = places(slots, overhead, dead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
     apply_caps(window)
-    protect(window)
-    fallback = sum(_need(place) for place in window) > goal
+    numbers = range(len(window))
+    pinned = {n: _pinned(window[n]) for n in numbers if window[n].joined}
+    needed = _size(window, pinned, overhead) + sum(_need(window[n], window) for n in numbers)
+    fallback = needed > goal
     if fallback:
         set_limits(window, budget, fallback=True)
         apply_caps(window)
-        protect(window)
-    found = set(fair_windows(window))
-    fitting = [w for w in found if _size(window, w, overhead) <= goal]
-    if fitting:
-        best = max(fitting, key=_extent)
-        assert all(_contains(best, other) for other in fitting), "the rules leave a choice"
-        over_budget = budget == 0 and any(place.messages for place in window)
-    else:
-        best = min(found, key=_extent)
-        assert all(_contains(other, best) for other in found), "the rules leave a choice"
-        best = tuple(  # rule 8: the input stays whole
-            place.capped if place.given.is_input else state
-            for place, state in zip(window, best, strict=True)
-        )
-        over_budget = True
-    size = _size(window, best, overhead)
-    over_budget = over_budget and (size > budget or budget == 0)
-    return Verdict(texts(window, best), over_budget, fallback), size
+    order = sorted((n for n in numbers), key=lambda n: (window[n].priority, n))
+    taken, died = _take(window, order, goal, overhead)
+    if died:
+        return _judge(slots, budget, goal, overhead, dead | died)
+    for gone in _in_vain(window, order, taken, fallback=fallback):
+        left = [slot for slot in slots if not any(slot is window[n].given for n in gone)]
+        return _judge(left, budget, goal, overhead, dead)
+    if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
+        taken |= {n: window[n].capped for n in numbers if window[n].given.is_input}
+    size = _size(window, taken, overhead)
+    return Verdict(texts(window, [taken[n] for n in numbers]), size > budget, fallback), size
 
 
-def _need(place: Place) -> float:
-    safe = tuple(k if i in place.protected else None for i, k in enumerate(place.capped))
-    return max(min(place.floor, place.size(place.capped)), place.size(safe))
+def _take(
+    window: list[Place], order: list[int], goal: int, overhead: int
+) -> tuple[Taken, frozenset[object]]:
+    """Let every slot take room; return what they look like, and the groups that died."""
+    taken: Taken = {n: _pinned(window[n]) for n in order if window[n].joined}
+    waiting = [n for n in order if not window[n].joined]
+    dead: frozenset[object] = frozenset()
+    for turn in reversed(_turns(window, order)):
+        waiting = [n for n in waiting if n not in turn]
+        needed = sum(_need(window[n], window) for n in waiting)
 
+        def fits(then: Taken, needed: int = needed) -> bool:
+            return _size(window, then, overhead) + needed <= goal
 
-def _size(window: list[Place], states: Sequence[State], overhead: int) -> int:
-    """Count a window: the slots, and what joining adds to its parts."""
-    size = sum(place.size(state) for place, state in zip(window, states, strict=True))
-    for group in {place.given.group for place in window if place.joined}:
-        members = [
-            place.given.group == group and state != (None,) and state != ()
-            for place, state in zip(window, states, strict=True)
+        if window[turn[0]].joined:
+            everyone = [n for n in order if not window[n].joined]
+            spare = goal - sum(_need(window[n], window) for n in everyone)
+            taken |= _joined_turn(window, turn, taken, fits, spare, overhead)
+            continue
+        (n,) = turn
+        found = [
+            (state, died, {**_without(window, taken, died), n: state})
+            for state, died in _choices(window, n, taken, dead)
         ]
-        if any(members):
+        fitting = [each for each in found if fits(each[2])]
+        if fitting:
+            best = max(fitting, key=lambda each: (amount(each[0]), -len(each[1])))
+        else:
+            best = min(found, key=lambda each: (amount(each[0]), -len(each[1])))
+        state, died, then = best
+        if any(then[m] != taken[m] for m in taken):
+            return taken, died  # others had made room for a group that has no place
+        for m in waiting:
+            window[m].capped = _less(window[m], window[m].capped, died)
+        dead |= died
+        taken = then
+    return taken, frozenset()
+
+
+def _turns(window: list[Place], order: list[int]) -> list[list[int]]:
+    """Put neighbours of one joined text together."""
+    turns: list[list[int]] = []
+    for n in order:
+        group = window[n].given.group if window[n].joined else None
+        before = window[turns[-1][0]] if turns else None
+        if before is not None and before.joined and before.given.group == group:
+            turns[-1].append(n)
+        elif window[n].messages or not window[n].joined:
+            turns.append([n])
+    return turns
+
+
+def _joined_turn(
+    window: list[Place], turn: list[int], taken: Taken, fits: Any, spare: int, overhead: int
+) -> Taken:
+    """The seed's rule for contexts: the lowest goes first until it fits; before them all that
+    would not fit alone beside those that are pinned."""
+    free = [n for n in turn if not window[n].given.required and window[n].capped != (None,)]
+    free = [n for n in free if window[n].messages]
+    whole = {n: window[n].capped for n in free}
+    pinned = {n: _pinned(place) for n, place in enumerate(window) if place.joined}
+    if fits({**taken, **whole}):
+        return whole
+    large = [n for n in free if _size(window, {**pinned, n: whole[n]}, overhead) > spare]
+    for count in range(len(free) + 1):
+        small = [n for n in free if n not in large]
+        gone = {n: (None,) for n in (*large, *small[:count])}
+        if count == len(small) or fits({**taken, **whole, **gone}):
+            return {**whole, **gone}
+    raise AssertionError
+
+
+def _pinned(place: Place) -> State:
+    """What is left of a joined part whatever happens."""
+    return place.capped if place.given.required else tuple(None for _ in place.capped)
+
+
+def _choices(
+    window: list[Place], n: int, taken: Taken, dead: frozenset[object]
+) -> Iterator[tuple[State, frozenset[object]]]:
+    """List what a slot may look like, and the groups of several slots that die with that."""
+    place = window[n]
+    groups = sorted({u.group for u in place.units if u.group is not None}, key=str)
+    options = []
+    for group in groups:
+        elsewhere = [
+            (m, u) for m, other in enumerate(window) for u in other.units if u.group == group
+        ]
+        ended = all(window[m].capped[i] is None for m, u in elsewhere for i in u.members)
+        if ended or group in dead:  # by a ceiling, or by a slot that had its turn
+            options.append([Fate(alive=False, ours=False)])
+            continue
+        text = any(
+            taken.get(m, window[m].capped)[i] for m, u in elsewhere if m != n for i in u.members
+        )
+        mortal = may_die(window, group)
+        fates = [Fate(alive=True, ours=mortal, held=text or not mortal)]
+        if mortal and not (place.by_char and text):
+            fates.append(Fate(alive=False, ours=True))
+        options.append(fates)
+    states = set(all_states(place))
+    for picked in product(*options):
+        fates = dict(zip(groups, picked, strict=True))
+        died = frozenset(g for g, fate in fates.items() if fate.ours and not fate.alive)
+        for state in states:
+            if legal(place, state, fates, place.capped):
+                yield state, died
+
+
+def _without(window: list[Place], taken: Taken, died: frozenset[object]) -> Taken:
+    """What slots look like that had their room when groups died."""
+    return {n: _less(window[n], state, died) for n, state in taken.items()}
+
+
+def _less(place: Place, state: State, died: frozenset[object]) -> State:
+    lost = {i for unit in place.units if unit.group in died for i in unit.members}
+    return tuple(None if i in lost else kept for i, kept in enumerate(state))
+
+
+def _in_vain(
+    window: list[Place], order: list[int], taken: Taken, *, fallback: bool
+) -> Iterator[list[int]]:
+    """Yield slots that were dropped and had cost others something."""
+    gone = [n for n in order if window[n].messages and not window[n].size(taken[n])]
+    gone = [n for n in gone if all(kept is None for kept in taken[n])]
+    eager = [n for n in order if window[n].messages and window[n].given.priority]
+    if eager and all(n in gone for n in eager):
+        if any(m.role == "system" for place in window for m in place.messages):
+            yield eager
+    for n in gone:
+        capped_away = all(kept is None for kept in window[n].capped)
+        if window[n].floor and not fallback and not capped_away:
+            yield [n]
+
+
+def _need(place: Place, window: list[Place]) -> int:
+    """Rules 3 and 4: what must be left for a slot."""
+    if place.joined:
+        return 0  # what is pinned is counted in its text
+    size = place.size(place.capped)
+    if place.given.is_input and not place.given.required:
+        firm = min(size, LEAST)
+    else:
+        firm = 0
+        for unit in place.units:
+            held = unit.group is not None and not may_die(window, unit.group)
+            for i in unit.members:
+                kept = place.capped[i]
+                if kept is None:
+                    continue
+                if i in place.protected:
+                    firm += place.fixed[i] + kept
+                elif held:
+                    firm += place.fixed[i] + (0 if place.by_char else kept)
+    return int(max(firm, 0 if place.fallback else min(place.floor, size)))
+
+
+def _size(window: list[Place], taken: Taken, overhead: int) -> int:
+    """Count slots, and what joining adds to their parts."""
+    size = sum(window[n].size(state) for n, state in taken.items())
+    for group in {window[n].given.group for n in taken if window[n].joined}:
+        members = sum(
+            window[n].given.group == group and any(kept is not None for kept in state)
+            for n, state in taken.items()
+        )
+        if members:
             assert group is not None
             assert group.join is not None
-            size += overhead + len(group.join) * (sum(members) - 1)
+            size += overhead + len(group.join) * (members - 1)
     return size
-
-
-def _extent(states: Sequence[State]) -> tuple[int, int]:
-    amounts = [amount(state) for state in states]
-    return sum(a for a, _ in amounts), sum(b for _, b in amounts)
-
-
-def _contains(large: Sequence[State], small: Sequence[State]) -> bool:
-    return all(within(s, t) for s, t in zip(small, large, strict=True))
 
 
 def texts(window: list[Place], states: Sequence[State]) -> tuple[Message, ...]:
@@ -268,6 +293,9 @@ def _left(place: Place, state: State) -> list[Message]:
     for message, kept in zip(place.messages, state, strict=True):
         if kept is not None:
             text = message.text
+            if place.given.is_input and kept < len(text):
+                found.append(replace(message, content=shortened(text, kept)))
+                continue
             cut = text[:kept] if place.given.keep == "head" else text[len(text) - kept :]
             found.append(message if cut == text else replace(message, content=cut))
     return found

@@ -18,6 +18,7 @@ from math import floor, inf
 from muntin import Group, Input, Message
 
 NO_RESULT = "(no result was recorded)"
+LEAST = 256  # so much of the input is never cut
 TIERS = ("pinned", "stable", "slow-changing", "volatile")
 
 State = tuple[int | None, ...]
@@ -77,7 +78,7 @@ class Unit:
     """What goes together: one message, or the members that one tool group has in one slot."""
 
     members: list[int]
-    group: int | None  # of a tool group that reaches into other slots
+    group: str | None  # of a tool group that reaches into other slots
 
 
 class Place:
@@ -93,7 +94,8 @@ class Place:
         self.cap = self.floor = 0.0
         self.capped: State = self.full
         self.protected: set[int] = set()
-        self.priority = given.priority
+        self.priority: float = given.priority
+        self.fallback = False
 
     def size(self, state: State) -> int:
         return sum(self.fixed[i] + kept for i, kept in enumerate(state) if kept is not None)
@@ -117,7 +119,10 @@ class Place:
 def all_states(place: Place) -> Iterator[State]:
     """List every state in which at most one text ends in the middle (each message: gone, empty,
     one character, whole; one of them: anything)."""
-    if not (place.by_char or place.given.is_input or place.floor):
+    if place.given.is_input:
+        yield from _input_states(place)
+        return
+    if not (place.by_char or place.floor):
         yield from product(*({None, n} for n in place.lengths))  # nothing else would be legal
         return
     ends = [{None, 0, min(1, n), n} for n in place.lengths]
@@ -125,6 +130,27 @@ def all_states(place: Place) -> Iterator[State]:
     for i, n in enumerate(place.lengths):
         for kept in range(2, n):
             yield from product(*ends[:i], {kept}, *ends[i + 1 :])
+
+
+def _input_states(place: Place) -> Iterator[State]:
+    """Rule 6: an input is whole, or its longest text is cut, to no less than 256 tokens."""
+    yield place.full
+    if place.given.required or not place.lengths:
+        return
+    longest = place.lengths.index(max(place.lengths))
+    for kept in range(place.lengths[longest]):
+        state = tuple(kept if i == longest else n for i, n in enumerate(place.lengths))
+        if place.size(state) >= LEAST:
+            yield state
+
+
+def shortened(text: str, size: int) -> str:
+    """Return beginning and end of a text with a line between them, as much as has that size."""
+    for kept in range(len(text), -1, -1):
+        line = f"\n[{len(text) - kept:,} characters of this message are left out here]\n"
+        if kept + len(line) <= size:
+            return text[: kept - kept // 2] + line + text[len(text) - kept // 2 :]
+    raise AssertionError(size)
 
 
 @dataclass(frozen=True)
@@ -142,13 +168,15 @@ class Fate:
     empty: bool = False
 
 
-def legal(place: Place, state: State, fates: dict[int, Fate], top: State) -> bool:
+def legal(place: Place, state: State, fates: dict[str, Fate], top: State) -> bool:
     """Say whether the rules allow this slot to look like this; `top` is what it looked like."""
     if any(
         kept is not None and (was is None or kept > was)
         for kept, was in zip(state, top, strict=True)
     ):
         return False
+    if place.given.is_input:
+        return True  # it has no other states than those that are listed
     if any(state[i] != top[i] for i in place.protected):
         return False  # rules 7 and 8: neither dropped nor trimmed
     turn: list[Unit] = []
@@ -156,11 +184,6 @@ def legal(place: Place, state: State, fates: dict[int, Fate], top: State) -> boo
         gone = [state[i] is None for i in unit.members]
         if any(gone) != all(gone):
             return False  # groups live and die together
-        if place.given.is_input and any(
-            kept is None or (kept == 0 and place.lengths[i])
-            for i, kept in ((i, state[i]) for i in unit.members)
-        ):
-            return False  # the current input is never dropped, at least a character stays
         if unit.group is not None:
             fate = fates[unit.group]
             if fate.alive == gone[0]:
@@ -175,7 +198,7 @@ def legal(place: Place, state: State, fates: dict[int, Fate], top: State) -> boo
         if not gone[0] and not whole and not _cut_well(place, state, unit, fates):
             return False
         turn.append(unit)
-    if place.given.trim_behavior == "slot" and not place.given.is_input:
+    if place.given.trim_behavior == "slot":
         free = [i for unit in turn for i in unit.members if i not in place.protected]
         return len({state[i] is None for i in free}) <= 1
     # Oldest first: what gave before the boundary gave all it has, what comes after it is whole.
@@ -190,10 +213,8 @@ def _whole(place: Place, state: State, unit: Unit) -> bool:
     return all(state[i] == place.lengths[i] for i in unit.members)
 
 
-def _spent(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) -> bool:
+def _spent(place: Place, state: State, unit: Unit, fates: dict[str, Fate]) -> bool:
     """Say whether a unit has nothing left to give."""
-    if place.given.is_input:
-        return all(state[i] == min(1, place.lengths[i]) for i in unit.members)
     if all(state[i] is None for i in unit.members):
         return True
     return (
@@ -204,7 +225,7 @@ def _spent(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) -> bo
     )
 
 
-def _cut_well(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) -> bool:
+def _cut_well(place: Place, state: State, unit: Unit, fates: dict[str, Fate]) -> bool:
     """Say whether a unit that is there but not whole may be cut, and is cut in the right place."""
     is_group = bool(
         len(unit.members) > 1
@@ -215,14 +236,16 @@ def _cut_well(place: Place, state: State, unit: Unit, fates: dict[int, Fate]) ->
     if place.text_is_empty(state, unit) and not (is_group and held):
         return False  # cut to nothing is gone
     order = unit.members if _from_oldest(place) else unit.members[::-1]
-    if not place.given.is_input and not any(
+    if not any(
         all(not state[i] for i in order[:k])
         and all(state[i] == place.lengths[i] for i in order[k + 1 :])
         for k in range(len(order))
     ):
         return False
-    if place.by_char or place.given.is_input:
+    if place.by_char:
         return True
+    if place.fallback:  # a slot that had a floor
+        return place.given.trim_behavior == "message" and place.floor > 0
     without = tuple(None if i in unit.members else kept for i, kept in enumerate(state))
     # A boundary message is cut only because dropping it whole would cross the floor.
     return place.given.trim_behavior == "message" and place.size(without) < place.floor
@@ -251,17 +274,19 @@ def _merged(one: Given, other: Given) -> bool:
     return one.group is not None and one.group.interleave and one.group == other.group
 
 
-def places(slots: Sequence[Given], overhead: int) -> list[Place]:
-    """Find the tool groups, leave out orphaned results, and count."""
+def places(
+    slots: Sequence[Given], overhead: int, dead: frozenset[object] = frozenset()
+) -> list[Place]:
+    """Find the tool groups, leave out orphaned results and groups that are dead, and count."""
     ordered = arrange(slots)
-    group_of: dict[tuple[int, int], int] = {}
+    group_of: dict[tuple[int, int], str] = {}
     callers: dict[str, tuple[int, int]] = {}
     answered: set[str] = set()
     orphans: set[tuple[int, int]] = set()
     listed = [(s, m, x) for s, slot in enumerate(ordered) for m, x in enumerate(slot.messages())]
     for s, m, message in listed:
         if message.tool_calls:
-            group_of[s, m] = len(group_of)  # a number no other group has
+            group_of[s, m] = message.tool_calls[0].id  # a name no other group has
             callers |= {call.id: (s, m) for call in message.tool_calls}
     for s, m, message in listed:
         if message.tool_call_id is not None:
@@ -271,6 +296,7 @@ def places(slots: Sequence[Given], overhead: int) -> list[Place]:
                 answered.add(message.tool_call_id)
             else:
                 orphans.add((s, m))
+    orphans |= {place for place, group in group_of.items() if group in dead}
     found = []
     for s, slot in enumerate(ordered):
         kept = [(m, x) for m, x in enumerate(slot.messages()) if (s, m) not in orphans]
@@ -311,33 +337,35 @@ def set_limits(window: list[Place], budget: int, *, fallback: bool) -> None:
         cap = min(max(share, given.min_tokens), most) if asked else inf
         place.floor = min(wanted, cap)
         place.cap = cap
+        place.fallback = fallback
         if fallback:
             place.cap = min(share, most) if asked else inf
             place.floor = min(place.floor, place.cap)
 
 
 def apply_caps(window: list[Place]) -> None:
-    """Rule 3: each slot becomes the largest of its legal states within its ceiling."""
+    """Rule 3: each slot becomes the largest of its legal states within its ceiling. Rule 8: what is
+    protected does not vanish; it is cut where it is cut by characters, else it stays."""
     for place in window:
         place.capped = place.full
-        place.protected = set()
-    dead: set[int] = set()
+    protect(window)
+    dead: set[str] = set()
     for place in window:
         if place.size(place.full) <= place.cap:
             continue
-        crossing = [u.group for u in place.units if u.group is not None]
-        states = [
-            (state, died)
-            for count in range(len(crossing) + 1)
-            for died in combinations(crossing, count)
-            for fates in [{g: Fate(g not in died, ours=True, held=True) for g in crossing}]
-            for state in set(all_states(place))
-            if legal(place, state, fates, place.full)
-        ]
+        protected, cut = place.protected, place.by_char and not place.given.is_input
+        if cut:
+            place.protected = set()
+        states = _capped_states(place, window)
         fitting = [x for x in states if place.size(x[0]) <= place.cap]
+        if protected and cut:
+            fitting = [x for x in fitting if any(kept is not None for kept in x[0])]
+        place.protected = protected
+        if not fitting:  # what is protected stays, and nothing else
+            states = _capped_states(place, window)
         if fitting:
             place.capped, died = max(fitting, key=lambda x: amount(x[0]))
-        else:  # only the input cannot be cut to nothing
+        else:
             place.capped, died = min(states, key=lambda x: amount(x[0]))
         dead |= set(died)
     for place in window:
@@ -346,6 +374,29 @@ def apply_caps(window: list[Place]) -> None:
                 place.capped = tuple(
                     None if i in unit.members else kept for i, kept in enumerate(place.capped)
                 )
+
+
+def _capped_states(place: Place, window: list[Place]) -> list[tuple[State, tuple[str, ...]]]:
+    crossing = [u.group for u in place.units if u.group is not None]
+    mortal = [group for group in crossing if may_die(window, group)]
+    return [
+        (state, died)
+        for count in range(len(mortal) + 1)
+        for died in combinations(mortal, count)
+        for fates in [{g: Fate(g not in died, ours=g in mortal, held=True) for g in crossing}]
+        for state in set(all_states(place))
+        if legal(place, state, fates, place.full)
+    ]
+
+
+def may_die(window: list[Place], group: str) -> bool:
+    """Say whether a group may go: no part of it is in a slot that may not lose it."""
+    return not any(
+        place.given.is_input or place.protected & set(unit.members)
+        for place in window
+        for unit in place.units
+        if unit.group == group
+    )
 
 
 def amount(state: State) -> tuple[int, int]:
@@ -365,10 +416,8 @@ def protect(window: list[Place]) -> None:
 
 
 def set_priorities(window: list[Place]) -> None:
-    """Rule 5: an input slot of priority 0 takes the highest of any non-system slot."""
-    others = [p for p in window if any(m.role != "system" for m in p.messages)]
-    highest = max((p.given.priority for p in others), default=0)
+    """Rule 5: the current input goes last, unless it has a priority of its own."""
     for place in window:
         place.priority = place.given.priority
         if place.given.is_input and not place.given.priority:
-            place.priority = max(0, highest)
+            place.priority = inf

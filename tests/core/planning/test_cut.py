@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.core.counting.exact import openai_tokenizer
-from muntin.core.planning.cut import is_boundary, longest, smallest
+from muntin.core.planning.cut import is_boundary, longest
 
 FAMILY = "👨\u200d👩\u200d👧"
 WAVE = "👋🏽"
@@ -34,12 +34,6 @@ HANGUL = "\u1112\u1161\u11ab"
 )
 def test_a_cut_never_splits_what_a_person_sees_as_one_character(text, allowed):
     assert [i for i in range(len(text) + 1) if is_boundary(text, i)] == allowed
-
-
-def test_the_smallest_piece_is_one_whole_character():
-    assert smallest("ab" + FAMILY, "tail") == FAMILY
-    assert smallest(ACCENT + "ab", "head") == ACCENT
-    assert smallest("x", "tail") == "x"
 
 
 def test_the_longest_piece_keeps_the_end_or_the_beginning():

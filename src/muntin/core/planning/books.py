@@ -7,8 +7,9 @@ entered, and when, is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from muntin.core.message import Message
 from muntin.core.planning.intake import Intake
@@ -19,13 +20,23 @@ from muntin.core.planning.step import SteppedSlot, advance
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Status
 
-OVER_CAP = "over_cap"
+OVER_CAP, OVER_BUDGET, FALLBACK = "over_cap", "over_budget", "fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What earlier attempts at a window have shown: slots and groups of several slots that have no
+    place in it and are left out from the start, and inputs that cannot be cut."""
+
+    slots: Mapping[int, Verdict] = field(default_factory=dict)
+    units: Mapping[Key, Verdict] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
 
 
 class Books:
     """Verdicts, sizes and the total of one window; slots are named by their index."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, lessons: Lessons | None = None) -> None:
         self.readings = intake.readings
         self.counter = intake.counter
         self.room = intake.room
@@ -36,24 +47,40 @@ class Books:
         self.stepped = False
         self.fallback = False
         # Why units give at the moment. While it is OVER_CAP, slots are measured against their
-        # ceilings, afterwards the window against the goal.
+        # ceilings, afterwards against the room that they are left.
         self.reason = OVER_CAP
+        # What the slots that have their room have taken, and which they are; how much nobody needs.
+        self.taken = self.spare = 0
+        self._seated: set[int] = set()
+        self._seated_parts: set[int] = set()
+        # The places of the slots in the order they go, if any had to.
+        self.order: dict[int, int] = {}
+        # What there was when ceilings had been applied, in all and by slot, if it was too much.
+        self.asked = 0
+        self.asks: dict[int, int] = {}
+        # Whether units have parts in other slots; those that went when another slot took its room.
+        self.tied = any(each.open or each.pending for each in self.readings)
+        self.torn: list[Unit] = []
+        # Inputs that cannot be cut as far as they may be.
+        self.stuck: frozenset[int] = frozenset()
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
         self.sizes = {each.slot.index: each.tokens for each in self.readings}
         self.limits = {each.slot.index: each.limits for each in self.readings}
         self._booked = sum(self.sizes.values())
         self._markers: dict[int, tuple[Message, int]] = {}
-        self._beyond_ranks: dict[int, int] = {}
+        self._beyond_ranks: dict[int, tuple[bool, int]] = {}
         self._journal: list[tuple[Unit, Verdict | None]] = []
         self._began = 0
         self._rank = 0
         # By key and by slot; found when a unit with parts in other slots is first looked at.
         self._units: dict[Key, Unit] = {}
         self._by_slot: dict[int, Reading] = {}
-        self._highest = self._highest_priority()
-        # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts.
+        # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts;
+        # the tokens of what nothing may drop of them, and of what has its room.
         self.added = 0
+        self.pinned: dict[Group, int] = {}
+        self.joined_room: dict[Group, int] = {}
         self._joins: dict[Group, list[Reading]] = {}
         self.joined: dict[Group, int] = {}
         self._added: dict[Group, int] = {}
@@ -61,8 +88,23 @@ class Books:
             group = each.slot.group
             if group is not None and group.join is not None:
                 self._joins.setdefault(group, []).append(each)
+        if lessons is not None:
+            self._leave_out(lessons)
         for group in self._joins:
             self.recount(group)
+
+    def _leave_out(self, gone: Lessons) -> None:
+        self.stuck = gone.stuck
+        for reading in self.readings:
+            whole = gone.slots.get(reading.slot.index)
+            for unit in reading.units:
+                verdict = whole or gone.units.get(unit.key)
+                if verdict is not None:
+                    self.reason = verdict.reason
+                    self.drop(unit, verdict.fits_with)
+            if whole is not None:
+                self.pass_beyond(reading)
+        self.reason = OVER_CAP
 
     # What stands in the books.
 
@@ -75,16 +117,6 @@ class Books:
     def capping(self) -> bool:
         """Whether ceilings are applied at the moment."""
         return self.reason == OVER_CAP
-
-    def beside(self, slot: int) -> int:
-        """Return the tokens of all other slots."""
-        return self._booked - self.sizes[slot]
-
-    def over(self, slot: int) -> int:
-        """Return by how much the slot is over its ceiling, or the window over its budget."""
-        if self.capping:
-            return self.sizes[slot] - (self.limits[slot].cap or 0)
-        return self.total - self.goal
 
     def verdict(self, unit: Unit) -> Verdict | None:
         """Return what became of a unit, None if it is kept whole."""
@@ -110,35 +142,36 @@ class Books:
         """Say whether anything of a slot is missing."""
         return bool(reading.beyond or self._verdicts.get(reading.slot.index))
 
-    def priority(self, slot: Slot) -> int:
-        """Return the priority of a slot: the current input rises from 0 to the highest given."""
-        return self._highest if slot.is_input and slot.priority == 0 else slot.priority
+    def is_empty(self, reading: Reading) -> bool:
+        """Say whether nothing of a slot stands in the window, although it had something."""
+        if not reading.units or self.sizes[reading.slot.index]:
+            return False
+        return all([self.is_dropped(unit) for unit in reading.units])
 
-    def _highest_priority(self) -> int:
-        others = [
-            each.slot.priority
-            for each in self.readings
-            if each.slot.priority > 0
-            and (each.beyond or any(not unit.system for unit in each.units))
-        ]
-        return max(others, default=0)
-
-    def held(self, reading: Reading) -> Sequence[Unit]:
-        """Return the units that no pressure may drop: required slots, the input, system messages
-        by default (joined texts go by their declared priorities alone)."""
+    def protects(self, reading: Reading, unit: Unit) -> bool:
+        """Say whether a unit is protected by its own slot: required slots, the current input,
+        system messages by default (joined texts go by their declared priorities alone)."""
         slot = reading.slot
         if slot.required or slot.is_input:
-            return reading.units
-        if not self.calm or (slot.group is not None and slot.group.join is not None):
-            return ()
-        return [unit for unit in reading.units if unit.system]
+            return True
+        return self.calm and unit.system and (slot.group is None or slot.group.join is None)
 
     def holds(self, reading: Reading, unit: Unit) -> bool:
-        """Say whether no pressure may drop a unit."""
+        """Say whether nothing may drop a unit: it is protected, or a part of it is."""
+        if self.protects(reading, unit):
+            return True
+        return bool(unit.mates) and any(
+            self.protects(self._by_slot[each.slot], each) for each in self.family(unit)
+        )
+
+    def held(self, reading: Reading) -> list[Unit]:
+        """Return the units of a slot that nothing may drop."""
         slot = reading.slot
-        if slot.required or slot.is_input or not unit.system:
-            return slot.required or slot.is_input
-        return bool(self.held(reading))
+        if slot.required or slot.is_input:
+            return list(reading.units)
+        if not self.calm and not self.tied:
+            return []
+        return [unit for unit in reading.units if self.holds(reading, unit)]
 
     def family(self, unit: Unit) -> tuple[Unit, ...]:
         """Return a unit with its parts in other slots."""
@@ -149,33 +182,24 @@ class Books:
             self._by_slot = {each.slot.index: each for each in self.readings}
         return (unit, *(self._units[key] for key in unit.mates))
 
-    def may_drop(self, reading: Reading, unit: Unit) -> bool:
-        """Say whether a unit may go now."""
-        if self.capping:  # ceilings are hard; only the current input outlives them
-            return not reading.slot.is_input
-        if not unit.mates:
-            return not self.holds(reading, unit)
-        family = self.family(unit)
-        return not any(self.holds(self._by_slot[each.slot], each) for each in family)
-
     # What is entered.
 
-    def drop(self, unit: Unit, over: int | None = None) -> None:
-        """Drop a unit, with its parts in other slots."""
-        over = self.over(unit.slot) if over is None else over
+    def drop(self, unit: Unit, over: int = 0) -> None:
+        """Drop a unit, with its parts in other slots; its slot was over by so much."""
         for each in self.family(unit) if unit.mates else (unit,):
             before = self.verdict(each)
+            if each.slot in self._seated and not self.is_dropped(each):
+                self.torn.append(each)
             if before is None:
                 self._note(each, None, "dropped", over, each.messages, each.costs)
             elif before.status != "dropped":
                 self._note(each, before, "dropped", over, before.messages, before.costs)
 
-    def cut(self, unit: Unit, number: int, message: Message, tokens: int) -> None:
+    def cut(self, unit: Unit, number: int, message: Message, tokens: int, over: int = 0) -> None:
         """Put a shorter message in the place of one of a unit's."""
         messages, costs = self.now(unit)
         messages = (*messages[:number], message, *messages[number + 1 :])
         costs = (*costs[:number], tokens, *costs[number + 1 :])
-        over = self.over(unit.slot)
         self._note(unit, self.verdict(unit), "trimmed", over, messages, costs)
 
     def _note(
@@ -189,6 +213,8 @@ class Books:
     ) -> None:
         if before is None or before.reason != self.reason:
             rank = self._next_rank()
+            if self.reason == FALLBACK:  # with less than all, floors may or may not count again
+                over = self.asked - self.goal
         else:
             rank, over = before.rank, before.fits_with
         self._journal.append((unit, before))
@@ -206,6 +232,13 @@ class Books:
     def _book(self, slot: int, change: int) -> None:
         self.sizes[slot] += change
         self._booked += change
+        if slot in self._seated:
+            self.taken += change
+
+    def seat(self, reading: Reading) -> None:
+        """Enter that a slot has taken its room."""
+        self._seated.add(reading.slot.index)
+        self.taken += self.sizes[reading.slot.index]
 
     def _next_rank(self) -> int:
         self._rank += 1
@@ -214,7 +247,7 @@ class Books:
     def pass_beyond(self, reading: Reading) -> None:
         """Give what was never read its rank, once the slot gives."""
         if reading.beyond and reading.slot.index not in self._beyond_ranks:
-            self._beyond_ranks[reading.slot.index] = self._next_rank()
+            self._beyond_ranks[reading.slot.index] = self.capping, self._next_rank()
 
     def mark(self, slot: int, marker: Message, tokens: int) -> None:
         """Put the line in front that says what is missing."""
@@ -262,13 +295,41 @@ class Books:
             floor = floor if cap is None else min(floor, cap)
             self.limits[slot] = Limits(cap, floor, cap)
 
-    def begin_giving(self) -> None:
-        """From now on the window is measured, not the slots."""
+    def begin_taking(self) -> None:
+        """From now on slots are measured against their room."""
         ignored = self.fallback and any(each.floor for each in self.limits.values())
-        self.reason = "fallback" if ignored else "over_budget"
+        self.reason = FALLBACK if ignored else OVER_BUDGET
         self._began = len(self._journal)
+        self._seated.clear()
+        self._seated_parts.clear()
+        self.pinned = {
+            group: self.measure(group, [each for each in parts if not self.held(each)])
+            for group, parts in self._joins.items()
+        }
+        self.joined_room = dict(self.pinned)
+        self.taken = sum(self.pinned.values())
 
     # Joined texts and histories.
+
+    def parts(self, group: Group) -> list[Reading]:
+        """Return the slots of a joined text."""
+        return self._joins[group]
+
+    def waiting(self, group: Group) -> list[Reading]:
+        """Return the slots of a joined text that may go and do not have their room yet."""
+        return [
+            each
+            for each in self._joins[group]
+            if each.slot.index not in self._seated_parts and self.sizes[each.slot.index]
+            if not self.held(each)
+        ]
+
+    def seat_joined(self, group: Group, readings: Collection[Reading], tokens: int) -> None:
+        """Enter that slots of a joined text have their room: the text has so many tokens now."""
+        self.taken += tokens - self.joined_room[group]
+        self.joined_room[group] = tokens
+        self.recount(group)
+        self._seated_parts.update(each.slot.index for each in readings)
 
     def measure(self, group: Group, without: Collection[Reading] = ()) -> int:
         """Count the joined text that would be left without these slots."""
@@ -317,12 +378,13 @@ class Books:
                     each.slot,
                     each,
                     self.limits[index],
-                    self.priority(each.slot),
                     self.sizes[index],
                     self._verdicts.get(index, {}),
                     self._markers[index][0] if index in self._markers else None,
                     self._beyond_ranks.get(index),
                     self.steps.get(index),
+                    self.order.get(index, 0),
+                    self.asks.get(index, 0),
                 )
                 for each in self.readings
                 for index in [each.slot.index]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 Keep: TypeAlias = Literal["head", "tail"]
+# What a piece is made of: the beginning of a text, its end, or both.
+End: TypeAlias = Keep | Literal["ends"]
 
 # A longer piece may have fewer tokens than a shorter one ("hello" is one token, "ello" two).
 # So many longer pieces are tried after the search, for texts where trying is cheap.
@@ -53,25 +55,28 @@ def is_boundary(text: str, index: int) -> bool:
     return True
 
 
-def piece(text: str, length: int, keep: Keep) -> str:
-    """Return the first (`head`) or last (`tail`) `length` characters of `text`."""
+def ends(text: str, length: int) -> tuple[str, str]:
+    """Return beginning and end of `text`, together `length` characters."""
+    first = (length + 1) // 2
+    return text[:first], text[len(text) - (length - first) :]
+
+
+def piece(text: str, length: int, keep: End) -> str:
+    """Return the first (`head`) or last (`tail`) `length` characters of `text`, or both `ends`."""
+    if keep == "ends":
+        return "".join(ends(text, length))
     return text[:length] if keep == "head" else text[len(text) - length :]
 
 
-def _fits_border(text: str, length: int, keep: Keep) -> bool:
+def _fits_border(text: str, length: int, keep: End) -> bool:
+    if keep == "ends":
+        first = (length + 1) // 2
+        return is_boundary(text, first) and is_boundary(text, len(text) - (length - first))
     return is_boundary(text, length if keep == "head" else len(text) - length)
 
 
-def smallest(text: str, keep: Keep) -> str:
-    """Return one character of `text`, with all that clings to it."""
-    length = 1
-    while length < len(text) and not _fits_border(text, length, keep):
-        length += 1
-    return piece(text, length, keep)
-
-
 def longest(
-    text: str, whole: int, limit: int, measure: Callable[[str], int], keep: Keep
+    text: str, whole: int, limit: int, measure: Callable[[str], int], keep: End
 ) -> tuple[str, int] | None:
     """Return the longest proper piece of `text` whose measure is at most `limit`, and that measure.
 
@@ -106,7 +111,7 @@ def longest(
     return (piece(text, best[0], keep), best[1]) if best else None
 
 
-def _legal(text: str, guess: int, low: int, high: int, keep: Keep) -> int | None:
+def _legal(text: str, guess: int, low: int, high: int, keep: End) -> int | None:
     """Return the length nearest to `guess`, strictly between low and high, that may be cut at."""
     for length in range(guess, low, -1):
         if length < high and _fits_border(text, length, keep):

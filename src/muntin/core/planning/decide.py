@@ -17,31 +17,36 @@ The rules, in the order of RULES
     tell_of_starts      a history that begins late says so, if it has a marker
     fall_back           if what must stay does not fit together, floors are ignored, and ceilings
                         that floors had raised are applied again
-    give_to_floors      givers give in turn until the window fits, none below its floor
-    give_below_floors   the budget wins: they give once more, below their floors
+    take_room           slots take room, from the one that goes last to the one that goes first
     spare_input         if it still does not fit, the input gets back what it gave in vain
 
-Which giver is asked first is `givers.in_order`: the lowest priority, of equals the earliest slot,
-the current input last. How much it gives is its own affair (`givers`): one slot drops or cuts just
-enough (`trim`), joined texts go whole, slots that share divide what is left, histories step.
+Who goes first is `takers.in_order`: the lowest priority, of equals the earliest slot, the current
+input last. Each slot may take what those that go later have left, less what those that go before
+it need: their floors, and what nothing may drop. What it makes of that room is its own affair
+(`takers`): one slot drops or cuts just enough (`trim`), joined texts go whole, slots that share
+divide it, histories step. So the needs of all are met, and what does not fit takes nothing.
 
-Why giving is monotone
-----------------------
-While the books are open, a unit only ever becomes smaller: kept, trimmed, dropped. A giver is asked
-for what is over *now*, so what one has given, the next need not give; and a giver that has given
-all it may is left alone. Hence two passes over the givers are enough, and they end. The exceptions
+What is dropped whole costs nobody anything
+-------------------------------------------
+A slot may be dropped although something was kept for it, or because of it: a floor that its
+content cannot meet, a share too small for its message, a priority that took the system messages
+their protection, room under a history. Then all is decided again without it: the window is the one
+that the same slots without it would give. So it is with a tool group that one slot has kept and
+another, later, could not. Each time something more is left out, so this ends.
+
+While the books are open, a unit only ever becomes smaller: kept, trimmed, dropped. The exceptions
 are trials: an attempt that fails (a text that cannot be cut far enough, a marker for which there is
 no room) is rewound from the journal as if it had not been made, and `spare_input` is the last of
-them. Ranks are not rewound: they tell the report in which order things were tried.
+them.
 
-A unit with parts in other slots takes them with it. What they free there need not be given here, so
-the size that a slot is to come down to rises by as much.
+A unit with parts in other slots takes them with it. What they free in slots that have their room
+is room for the slot that is taking its own.
 
 What stepping does
 ------------------
 A history under `Stepped` begins at its frontier and is read from there. If it has grown beyond its
 high level, the reading itself moves the frontier, far enough not to move again soon. If the window
-then does not fit although all that is gone next turn has given, the history steps beyond: its
+then does not fit although all that is gone next turn has gone, the history steps beyond: its
 frontier moves in the books, the rules run to their end, and everything is read again from the new
 frontier. A frontier only ever moves forward, so this ends too. What the turn before knew of the
 frontier decides where it is looked for; where it was found or moved to, the next turn is told.
@@ -57,16 +62,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from muntin.core.planning.books import Books
-from muntin.core.planning.givers import in_order
+from muntin.core.planning.books import OVER_CAP, Books, Lessons
 from muntin.core.planning.intake import read_all
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.read import Reading
 from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.slot import TIERS, Slot
 from muntin.core.planning.step import Ground, SteppedSlot, find_again
-from muntin.core.planning.trim import shrink
+from muntin.core.planning.takers import in_order
+from muntin.core.planning.trim import least_of, shrink
+from muntin.core.planning.verdict import Verdict
 from muntin.core.profile import OMITTED
 
 
@@ -80,13 +87,18 @@ def decide(declared: Declaration) -> Plan:
     steps: Mapping[int, SteppedSlot] = find_again(slots, before.starts if before else ())
 
     def balance(steps: Mapping[int, SteppedSlot], goal: int) -> Books:
+        lessons = None
         while True:
-            books = Books(read_all(slots, steps, ground, counter, room, goal))
+            gone = lessons.slots if lessons else ()
+            books = Books(read_all(slots, steps, ground, counter, room, goal, gone), lessons)
             for rule in RULES:
                 rule(books)
-            if not books.stepped:
+            if books.stepped:
+                steps = books.steps
+                continue
+            lessons = learn(books, lessons or Lessons())
+            if lessons is None:
                 return books
-            steps = books.steps
 
     books = balance(steps, room)
     lead = 0
@@ -119,7 +131,8 @@ def apply_ceilings(books: Books) -> None:
         if each.start is not None:
             books.step(each, limits.cap)
             continue
-        shrink(books, each, limits.cap, cut_at=limits.floor)
+        cut_at = limits.cap if books.fallback and limits.floor else limits.floor
+        shrink(books, each, limits.cap, cut_at=cut_at)
         if slot.group is not None and slot.group.join is not None:
             books.recount(slot.group)
 
@@ -132,38 +145,28 @@ def tell_of_starts(books: Books) -> None:
 
 
 def fall_back(books: Books) -> None:
-    """Ignore floors if what must stay does not fit together; then begin giving."""
-    if sum([_need(books, each) for each in books.readings]) > books.goal:
+    """Ignore floors if what must stay does not fit together; then begin to take room."""
+    if books.total <= books.goal:
+        return
+    books.asked, books.asks = books.total, dict(books.sizes)
+    books.begin_taking()
+    if books.taken + sum([taker.need(books) for taker in in_order(books)]) > books.goal:
         books.ignore_floors()
         apply_ceilings(books)
-    books.begin_giving()
+        books.begin_taking()
 
 
-def _need(books: Books, each: Reading) -> int:
-    """Return what a slot must keep: its floor, and all that no pressure may drop."""
-    slot = each.slot
-    held = 0
-    if slot.required or not slot.is_input:
-        held = sum([books.tokens(unit) for unit in books.held(each)])
-    return max(min(books.limits[slot.index].floor, books.sizes[slot.index]), held)
-
-
-def give_to_floors(books: Books) -> None:
-    """Let the givers give in turn, none below its floor."""
-    _give(books, floors=True)
-
-
-def give_below_floors(books: Books) -> None:
-    """Let the givers give in turn, all they may."""
-    _give(books, floors=False)
-
-
-def _give(books: Books, *, floors: bool) -> None:
-    for giver in in_order(books) if books.total > books.goal else ():
-        over = books.total - books.goal
-        if over <= 0:
-            return
-        giver.give(books, over, floors=floors)
+def take_room(books: Books) -> None:
+    """Let slots take room, from the one that goes last, each what the needs of others leave."""
+    if books.total <= books.goal:
+        return
+    takers = in_order(books)
+    needs = [taker.need(books) for taker in takers]
+    needed = sum(needs)
+    books.spare = books.goal - books.taken - needed
+    for taker, need in zip(reversed(takers), reversed(needs), strict=True):
+        needed -= need
+        taker.take(books, books.goal - books.taken - needed)
 
 
 def spare_input(books: Books) -> None:
@@ -176,7 +179,64 @@ RULES: tuple[Callable[[Books], None], ...] = (
     apply_ceilings,
     tell_of_starts,
     fall_back,
-    give_to_floors,
-    give_below_floors,
+    take_room,
     spare_input,
 )
+
+
+def learn(books: Books, known: Lessons) -> Lessons | None:
+    """Return what this attempt has shown, if the window is to be decided again knowing it."""
+    torn = [each for unit in books.torn if books.is_dropped(unit) for each in books.family(unit)]
+    if torn:
+        found = {each.key: books.verdict(each) for each in torn}
+        units = {key: verdict for key, verdict in found.items() if verdict is not None}
+        return replace(known, units={**known.units, **units})
+    stuck = {each.slot.index for each in books.readings if _is_stuck(books, each)}
+    if stuck:
+        return replace(known, stuck=known.stuck | stuck)
+    gone = [each for each in books.readings if books.is_empty(each)]
+    costly = _in_vain(books, [each for each in gone if each.slot.index not in known.slots])
+    if costly:
+        slots = {each.slot.index: _last_word(books, each) for each in costly}
+        return replace(known, slots={**known.slots, **slots})
+    return None
+
+
+def _is_stuck(books: Books, reading: Reading) -> bool:
+    """Say whether the window is too large, and the input had to be given back all it gave."""
+    slot = reading.slot
+    if books.total <= books.goal or not slot.is_input or slot.required:
+        return False
+    return least_of(books, reading) < books.sizes[slot.index]
+
+
+def _in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
+    """Return dropped slots that cost others something: together, or the one that goes first."""
+    if gone and not books.calm:
+        new = [each for each in gone if each.slot.priority]
+        rest = [each for each in books.readings if not books.is_empty(each)]
+        calm = not any(each.slot.priority for each in rest if each.units)
+        if new and calm and any(unit.system for each in books.readings for unit in each.units):
+            return new
+    in_order = sorted(gone, key=lambda each: books.order.get(each.slot.index, 0))
+    return [each for each in in_order if _was_kept_room(books, each)][:1]
+
+
+def _was_kept_room(books: Books, reading: Reading) -> bool:
+    """Say whether others had less because of a slot that was dropped."""
+    slot = reading.slot
+    if books.steps and slot.lasting and slot.index not in books.steps:
+        return True  # the histories made room for it
+    if _last_word(books, reading).reason == OVER_CAP:
+        return False
+    floor = books.limits[slot.index].floor and not books.fallback
+    return bool(floor) or (slot.group is not None and slot.group.share)
+
+
+def _last_word(books: Books, reading: Reading) -> Verdict:
+    """Return the verdict that stands for all of a dropped slot."""
+    verdict = books.verdict(reading.units[-1])
+    assert verdict is not None
+    if verdict.reason == OVER_CAP:
+        return verdict
+    return verdict._replace(fits_with=max(verdict.fits_with, books.asked - books.goal))

@@ -5,10 +5,14 @@ Owns the making of the report and of the fates. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
+from muntin.core.planning.books import OVER_CAP
 from muntin.core.planning.read import Unit
-from muntin.core.planning.verdict import SlotPlan, Verdict
+from muntin.core.planning.verdict import SlotPlan
 from muntin.core.planning.window import Fate
 from muntin.core.report import Decision, SlotReport, Status
 
@@ -48,10 +52,66 @@ def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
         first = end + 1
 
 
-def tell_slot(plan: SlotPlan) -> SlotReport:
-    """Tell what became of one slot and of every unit of it."""
+def tell_slots(plans: Sequence[SlotPlan]) -> tuple[SlotReport, ...]:
+    """Tell what became of every slot and of every unit of it."""
+    ranks, before = _ranks(plans), _taken_first(plans)
+    return tuple([_tell_slot(plan, ranks, before[plan.turn]) for plan in plans])
+
+
+# A unit by the index of its slot and of its first message; None stands for what was not read.
+Cut: TypeAlias = tuple[int, int | None]
+
+
+def _ranks(plans: Sequence[SlotPlan]) -> dict[Cut, int]:
+    """Number what was cut, in the order it went.
+
+    Ceilings are applied first; then slots go in their order, though room is taken the other way
+    round.
+    """
+    cuts: list[tuple[bool, int, int, Cut]] = []
+    for plan in plans:
+        index = plan.slot.index
+        for first, verdict in plan.verdicts.items():
+            late = verdict.reason != OVER_CAP
+            cuts.append((late, plan.turn * late, verdict.rank, (index, first)))
+        if plan.beyond_rank is not None:
+            capped, rank = plan.beyond_rank
+            cuts.append((not capped, plan.turn * (not capped), rank, (index, None)))
+    cuts.sort(key=lambda cut: cut[:3])
+    return {key: number for number, (*_, key) in enumerate(cuts, 1)}
+
+
+class Before(NamedTuple):
+    """What slots that go later would take first, if there were more room: at least `nearest`
+    tokens more are needed for any of them to take something, and `lost` for all they lost."""
+
+    nearest: int = sys.maxsize
+    lost: int = 0
+
+    def needed(self, over: int) -> int:
+        """Return what is needed in all by a slot that needs so much itself."""
+        return over if over < self.nearest else over + self.lost
+
+
+def _taken_first(plans: Sequence[SlotPlan]) -> dict[int, Before]:
+    """Return, for every turn, what slots that go later would take first."""
+    found: dict[int, Before] = {}
+    nearest, lost = sys.maxsize, 0
+    by_turn = sorted(plans, key=lambda plan: -plan.turn)
+    for turn, together in groupby(by_turn, key=lambda plan: plan.turn):
+        found[turn] = Before(nearest, lost)
+        for plan in together:
+            short = [each for each in plan.verdicts.values() if each.reason != OVER_CAP]
+            if short or plan.reading.beyond:
+                at_once = plan.reading.beyond or any(v.status == "trimmed" for v in short)
+                nearest = min(nearest, 1 if at_once else min(v.fits_with for v in short))
+                lost += max(0, plan.asked - plan.tokens)
+    return found
+
+
+def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> SlotReport:
     slot, reading = plan.slot, plan.reading
-    decisions = _decisions(plan)
+    decisions = _decisions(plan, ranks, before)
     status, reason = _outcome(plan, decisions)
     return SlotReport(
         name=slot.name,
@@ -59,7 +119,7 @@ def tell_slot(plan: SlotPlan) -> SlotReport:
         status=status,
         reason=reason,
         detail=slot.detail,
-        priority=plan.priority,
+        priority=slot.priority,
         tier=slot.tier,
         floor=plan.limits.floor,
         cap=plan.limits.cap,
@@ -80,40 +140,41 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
         return "empty", None
     cut = [d for d in decisions if d.status not in ("kept", "empty")]
     if not cut:
-        return "kept", None
+        return "kept", OVER_CAP if plan.is_over_cap() else None
     reason = max(cut, key=lambda decision: decision.rank or 0).reason
     kept = any(decision.status in ("kept", "trimmed") for decision in decisions)
     return ("trimmed" if kept else "dropped"), reason
 
 
-def _decisions(plan: SlotPlan) -> tuple[Decision, ...]:
-    reading = plan.reading
-    decisions = [_decision(unit, plan.verdicts.get(unit.indices[0])) for unit in reading.units]
-    for index, reason, tokens in reading.left_out:
-        status: Status = "empty" if reason == "empty" else "dropped"
-        decisions.append(Decision(index, 1, status, reason, 0 if reason == "empty" else tokens))
+def _decisions(
+    plan: SlotPlan, ranks: Mapping[Cut, int], before: Before
+) -> tuple[Decision, ...]:
+    reading, index = plan.reading, plan.slot.index
+    over = OVER_CAP if plan.is_over_cap() else None
+    decisions = []
+    for unit in reading.units:
+        first, count, asked = unit.indices[0], len(unit.indices), unit.tokens
+        verdict = plan.verdicts.get(first)
+        if verdict is None:
+            decisions.append(Decision(first, count, "kept", over, asked, asked))
+            continue
+        more = max(0, verdict.fits_with)  # below 0 where a marker came after it
+        if verdict.reason == "over_budget":
+            more = before.needed(more)
+        status, reason, kept = verdict.status, verdict.reason, verdict.tokens
+        rank = ranks[index, first]
+        decisions.append(
+            Decision(first, count, status, reason, asked, kept, rank, more or None)
+        )
+    for first, reason, tokens in reading.left_out:
+        gone: Status = "empty" if reason == "empty" else "dropped"
+        decisions.append(Decision(first, 1, gone, reason, 0 if reason == "empty" else tokens))
     if reading.beyond:
-        decisions.append(_beyond(plan))
+        decisions.append(_beyond(plan, ranks.get((index, None)), before))
     return tuple(sorted(decisions, key=lambda decision: decision.first))
 
 
-def _decision(unit: Unit, verdict: Verdict | None) -> Decision:
-    first, count, asked = unit.indices[0], len(unit.indices), unit.tokens
-    if verdict is None:
-        return Decision(first, count, "kept", None, asked, asked)
-    return Decision(
-        first,
-        count,
-        verdict.status,
-        verdict.reason,
-        asked,
-        verdict.tokens,
-        verdict.rank,
-        max(0, verdict.fits_with) or None,  # below 0 where a marker came after it
-    )
-
-
-def _beyond(plan: SlotPlan) -> Decision:
+def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:
     """The messages too old to fit, never looked at: their size is the average of those read."""
     reading = plan.reading
     read = [unit for unit in reading.units if not unit.system] or reading.units
@@ -130,6 +191,6 @@ def _beyond(plan: SlotPlan) -> Decision:
         status="dropped",
         reason="stepped" if stepped else "beyond_fit",
         tokens_asked=estimate,
-        rank=plan.beyond_rank,
-        fits_with=None if stepped else nearest + estimate or None,
+        rank=rank,
+        fits_with=None if stepped else before.needed(nearest + estimate) or None,
     )

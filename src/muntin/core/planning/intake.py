@@ -7,7 +7,7 @@ them can have at most what they leave (or its floor), so no more of it need be r
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from muntin.core.counting.counter import Counter
@@ -15,7 +15,7 @@ from muntin.core.message import role_of
 from muntin.core.planning.groups import find, join, link, may_follow
 from muntin.core.planning.limits import Limits, limits
 from muntin.core.planning.read import LOOK_BACK, Reading, read
-from muntin.core.planning.slot import Slot
+from muntin.core.planning.slot import INPUT_LEAST, Slot
 from muntin.core.planning.step import Ground, SteppedSlot, advance, high_levels, room_for
 
 
@@ -42,37 +42,91 @@ def read_all(
     counter: Counter,
     room: int,
     goal: int,
+    gone: Collection[int] = (),
 ) -> Intake:
-    """Read the slots, in window order, as far as anything of them could fit."""
-    calm = all(slot.priority == 0 for slot in slots if slot.messages)
-    found: dict[int, Reading] = {}
-    left = goal
-    places = sorted(range(len(slots)), key=lambda n: (*_safety(slots[n], calm), n), reverse=True)
-    for place in places:
-        slot = slots[place]
-        if slot.index in steps:
-            continue  # what a history may have depends on all others
-        allowed = _limits(slot, room)
-        most = _most(slot, max(0, left, allowed.floor), allowed.cap)
-        found[place] = each = read(slot, most, counter, limits=allowed)
-        # Count only what is sure to stay as it is until all that gives before it is gone.
-        whole = allowed.fallback_cap is None or each.tokens <= allowed.fallback_cap
-        if whole and slot.group is None and not each.pending:
-            left -= each.tokens
+    """Read the slots, in window order, as far as anything of them could fit.
+
+    `gone` are slots that have no place in the window: they have no say.
+    """
+    heard = [slot for slot in slots if slot.messages and slot.index not in gone]
+    calm = all(slot.priority == 0 for slot in heard)
+    found = _read_others(slots, steps, counter, room, goal, calm)
+    moved, under = steps, ground
     if steps:
-        steps, ground = _read_histories(slots, found, steps, ground, counter, room)
+        others = [each for each in found.values() if each.slot.index not in gone]
+        moved, under = _read_histories(slots, found, others, steps, ground, counter, room)
     readings = _read_on([found[place] for place in range(len(slots))], counter)
-    # Slots that turn out to be empty have no say.
-    calm = all(each.slot.priority == 0 for each in readings if each.units or each.beyond)
     readings = join(link(readings, counter), counter)
-    return Intake(tuple(readings), steps, ground, counter, room, goal, calm)
+    blank = {each.slot.index for each in readings if not each.units and not each.beyond}
+    if not calm and all(slot.priority == 0 for slot in heard if slot.index not in blank):
+        # Slots that turned out to hold nothing have no say either.
+        return read_all(slots, steps, ground, counter, room, goal, {*gone, *blank})
+    return Intake(tuple(readings), moved, under, counter, room, goal, calm)
 
 
-def _safety(slot: Slot, calm: bool) -> tuple[bool, int, bool]:
-    """How late a slot gives, as far as that is known before it is read."""
+def _read_others(
+    slots: Sequence[Slot],
+    steps: Mapping[int, SteppedSlot],
+    counter: Counter,
+    room: int,
+    goal: int,
+    calm: bool,
+) -> dict[int, Reading]:
+    """Read all slots but the histories, those first that go last.
+
+    No slot can have more than `most` tokens, and each can count on `least`.
+    """
+    found: dict[int, Reading] = {}
+    allowed = [_limits(slot, room) for slot in slots]
+    order = sorted(range(len(slots)), key=lambda n: (*_safety(slots[n], steps, calm), n))
+    places = [place for place in reversed(order) if slots[place].index not in steps]
+    most = goal
+    # A history takes its room before what is gone next turn, and has not been read yet.
+    least = 0 if steps else goal - sum([allowed[place].floor for place in places])
+    # How many of the slots still to be read may hold what nothing may drop, nobody knows how much.
+    unknown = sum([not slots[place].made for place in places]) if calm else 0
+    for place in places:
+        slot, limits = slots[place], allowed[place]
+        limit = _limit(slot, max(0, most, limits.floor), limits.cap)
+        found[place] = each = read(slot, limit, counter, limits=limits)
+        unknown -= calm and not slot.made
+        unknown += slot.required and bool(each.open or each.pending)
+        least += 0 if steps else limits.floor
+        most -= _certain(each, 0 if unknown else least)
+        least -= each.tokens
+    return found
+
+
+def _safety(
+    slot: Slot, steps: Mapping[int, SteppedSlot], calm: bool
+) -> tuple[bool, bool, bool, int]:
+    """How late a slot goes, as far as that is known before it is read."""
     protected = calm and len(slot.messages) == 1 and role_of(slot.messages[0]) == "system"
-    certain = slot.required or protected or (slot.is_input and slot.priority == 0)
-    return certain, slot.priority, slot.is_input
+    stays = not steps or slot.lasting
+    return slot.required or protected, slot.is_input, stays, slot.priority
+
+
+def _certain(each: Reading, least: int) -> int:
+    """Return how much of a slot is sure to stay if it is left at least so many tokens."""
+    slot, cap = each.slot, each.limits.fallback_cap
+    if slot.group is not None or each.pending or each.open:
+        return 0
+    if slot.required and cap is None:
+        return each.tokens
+    if slot.is_input:
+        sure = INPUT_LEAST if slot.priority else max(INPUT_LEAST, least)
+        return min(each.tokens, sure) if cap is None else 0
+    room = least if cap is None else min(least, cap)
+    if each.tokens <= room and not each.beyond:
+        return each.tokens
+    if slot.trim_behavior != "message" or slot.marker is not None:
+        return 0
+    kept = 0
+    for unit in sorted(each.units[::-1], key=lambda unit: not unit.system):  # the last to go first
+        if kept + unit.tokens > room:
+            break
+        kept += unit.tokens
+    return kept
 
 
 def _limits(slot: Slot, room: int) -> Limits:
@@ -85,26 +139,27 @@ def _limits(slot: Slot, room: int) -> Limits:
     )
 
 
-def _most(slot: Slot, most: int, cap: int | None) -> int:
+def _limit(slot: Slot, most: int, cap: int | None) -> int:
     """How much of a slot need be read: more than that cannot stay."""
-    if slot.is_input or (slot.required and cap is None):
+    if slot.is_input or slot.required:
         return sys.maxsize
     if cap is None:
         return most
     # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
-    return cap if slot.required or slot.trim_behavior == "slot" else min(most, cap)
+    return cap if slot.trim_behavior == "slot" else min(most, cap)
 
 
 def _read_histories(
     slots: Sequence[Slot],
     found: dict[int, Reading],
+    others: Sequence[Reading],
     steps: Mapping[int, SteppedSlot],
     ground: Ground,
     counter: Counter,
     room: int,
 ) -> tuple[dict[int, SteppedSlot], Ground]:
     """Read the histories from their frontiers on; one that passes its high level steps."""
-    share = room_for(found.values(), room)
+    share = room_for(others, room)
     ground = ground.under(share.stable)
     places = [place for place, slot in enumerate(slots) if slot.index in steps]
     allowed = [_limits(slots[place], room) for place in places]

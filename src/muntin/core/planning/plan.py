@@ -14,7 +14,7 @@ from typing import Any
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.breakpoints import place_breakpoints
-from muntin.core.planning.explain import tell_fates, tell_slot
+from muntin.core.planning.explain import tell_fates, tell_slots
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
@@ -62,6 +62,7 @@ class Plan:
             tools=self.declared.tools,
             tokens=self.tokens,
             over_budget=self.over_budget,
+            input_cut=self.input_cut,
             origins=tuple(rendered.origins),
             breakpoints=breakpoints,
             explained=self,
@@ -102,6 +103,11 @@ class Plan:
             self.tokens > 0
         )
 
+    @property
+    def input_cut(self) -> bool:
+        """Whether the current input lost its middle."""
+        return any(each.verdicts for each in self.slots if each.slot.is_input)
+
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
         rendered = render(self.slots)
@@ -120,11 +126,12 @@ class Plan:
     @cached_property
     def _report(self) -> Report:
         return Report(
-            slots=tuple(map(tell_slot, self.slots)),
+            slots=tell_slots(self.slots),
             tokens=self.tokens,
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
             over_budget=self.over_budget,
+            input_cut=self.input_cut,
             tools_tokens=self.tools,
             joined_tokens=self.joined,
             lead_tokens=self.lead,

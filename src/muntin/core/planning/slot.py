@@ -30,6 +30,9 @@ CONTEXT = 50
 INPUT = 90
 SYSTEM = 100
 
+# An input of so many tokens is never cut, and a longer one not to less.
+INPUT_LEAST = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Exact:

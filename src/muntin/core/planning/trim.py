@@ -13,39 +13,56 @@ from typing import NamedTuple
 from muntin.core.message import Message, Role, as_message, at_of, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.books import Books
-from muntin.core.planning.cut import Keep, longest, piece, smallest
+from muntin.core.planning.cut import Keep, longest, piece
+from muntin.core.planning.question import ask_less, least_asked, write_line
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import Cut, Slot
-from muntin.errors import InvalidType
 
 # A marker that counts what was cut may itself make more to cut; so many rounds are tried.
 _MARKER_ROUNDS = 8
 
 
-def shrink(books: Books, reading: Reading, target: int, *, floor: int = 0, cut_at: int = 0) -> None:
-    """Trim a slot to at most `target` tokens, or to its floor.
+def shrink(
+    books: Books, reading: Reading, target: int, *, cut_at: int = 0, over: int | None = None
+) -> None:
+    """Trim a slot to at most `target` tokens.
 
-    Where dropping a whole message would leave less than `cut_at`, its text is cut instead.
+    Where dropping a whole message would leave less than `cut_at`, its text is cut instead. `over`
+    is what the report says was missing, if that is more than what the slot is over.
     """
     slot = reading.slot
     books.unmark(slot.index)
-    trim = _Trim(books, reading, target, floor, cut_at, books.beside(slot.index))
+    trim = _Trim(books, reading, target, cut_at, books.taken, over)
     if trim.is_done() and not books.is_cut(reading):
         return
     trim.body()
-    if slot.marker is not None:
+    if slot.marker is not None and not slot.is_input:
         trim.make_room_for_marker()
 
 
+def least_of(books: Books, reading: Reading) -> int:
+    """Return what of a slot nothing may drop or cut."""
+    slot = reading.slot
+    if slot.is_input and not slot.required:
+        return least_asked(books, reading)
+    least = 0
+    for unit in books.held(reading):
+        least += books.tokens(unit)
+        if slot.trim_behavior == "char" and not books.protects(reading, unit):
+            texts = [text for message in books.now(unit)[0] for text in _texts_of(message)]
+            least -= sum([books.counter.text(text) for text in texts])
+    return least
+
+
 class _Trim(NamedTuple):
-    """One slot on its way to a size; `beside` is what the other slots had when it set out."""
+    """One slot on its way to a size; `taken` is what other slots had taken when it set out."""
 
     books: Books
     reading: Reading
     target: int
-    floor: int
     cut_at: int
-    beside: int
+    taken: int
+    short: int | None
 
     @property
     def slot(self) -> Slot:
@@ -55,12 +72,14 @@ class _Trim(NamedTuple):
     def size(self) -> int:
         return self.books.sizes[self.reading.slot.index]
 
+    @property
+    def over(self) -> int:
+        """How much more room would keep what is about to go."""
+        return self.size - self.aim() if self.short is None else self.short
+
     def aim(self) -> int:
-        """Return the size wanted; without a floor it may be negative, if others are to give too."""
-        target, books = self.target, self.books
-        if not books.capping:  # what went with units of this slot need not be given here
-            target += self.beside - books.beside(self.reading.slot.index)
-        return max(target, self.floor) if self.floor else target
+        """Return the size wanted: what went with units of this slot elsewhere leaves room here."""
+        return self.target + self.taken - self.books.taken
 
     def is_done(self) -> bool:
         return self.books.sizes[self.reading.slot.index] <= self.aim()
@@ -69,16 +88,20 @@ class _Trim(NamedTuple):
         """Trim the slot, without a thought for a marker."""
         if self.is_done():
             return
-        self.books.pass_beyond(self.reading)
-        if self.slot.trim_behavior == "char" or self.slot.is_input:
+        books, reading = self.books, self.reading
+        books.pass_beyond(reading)
+        if self.slot.is_input:
+            if not self.slot.required:
+                ask_less(books, reading, self.aim(), self.over)
+        elif self.slot.trim_behavior == "char":
             self.cut_characters()
         elif self.slot.trim_behavior == "message":
             self.drop_messages(self.cut_at)
         else:
-            over = self.books.over(self.slot.index)
-            for unit in self.reading.units:
-                if self.books.may_drop(self.reading, unit):
-                    self.books.drop(unit, over)
+            over = self.over
+            for unit in reading.units:
+                if not books.holds(reading, unit):
+                    books.drop(unit, over)
 
     def drop_messages(self, cut_at: int) -> None:
         """Drop units, the oldest first; cut the text of one that must not go whole."""
@@ -86,11 +109,11 @@ class _Trim(NamedTuple):
         for unit in _victims(self.reading):
             if self.is_done():
                 return
-            if not self.gives(unit) or not books.may_drop(self.reading, unit):
+            if not self.gives(unit) or books.holds(self.reading, unit):
                 continue
             if cut_at and self.size - books.tokens(unit) < cut_at and self.cut_unit(unit):
                 return
-            books.drop(unit)
+            books.drop(unit, self.over)
 
     def gives(self, unit: Unit) -> bool:
         """Say whether dropping a unit would free anything."""
@@ -111,25 +134,31 @@ class _Trim(NamedTuple):
 
     def cut_characters(self) -> None:
         """Cut texts, from the end that goes first, until the slot fits."""
-        books, slot = self.books, self.slot
-        order = list(self.texts_in_order())
-        texts = [(unit, number) for unit, number in order if books.now(unit)[0][number].text]
-        last = texts[-1] if slot.is_input and texts else None
-        for unit, number in order:
+        with self.books.trial() as keep:
+            self.cut_in_order()
+            held = self.books.capping and self.books.held(self.reading)
+            if not held or (self.size and self.is_done()):
+                keep()  # else what must not vanish stays as it is, over its ceiling
+                return
+        self.drop_messages(0)
+
+    def cut_in_order(self) -> None:
+        books, reading = self.books, self.reading
+        for unit, number in self.texts_in_order():
             if self.is_done():
                 return
-            may_cut = books.capping or slot.is_input or not books.holds(self.reading, unit)
-            if not may_cut or not self.gives(unit) or self.cut_text(unit, number):
-                continue
-            if (unit, number) == last:
-                text = smallest(books.now(unit)[0][number].text, slot.keep)
-                self.set_text(unit, number, text)
-            elif slot.is_input and last is None:
-                continue  # nothing but attachments: the current input is never dropped
-            else:
+            may_cut = books.capping or not books.protects(reading, unit)
+            if may_cut and self.gives(unit) and not self.cut_text(unit, number):
                 self.give_up(unit, number)
-        if books.capping and not slot.is_input:  # ceilings are hard: groups with other slots go
+        if books.capping:  # ceilings are hard: groups with other slots go
             self.drop_messages(0)
+
+    def may_drop(self, unit: Unit) -> bool:
+        """Say whether a unit may go: under a ceiling also what only its own slot protects."""
+        books, reading = self.books, self.reading
+        if not books.holds(reading, unit):
+            return True
+        return books.capping and not unit.mates
 
     def texts_in_order(self) -> Iterator[tuple[Unit, int]]:
         places = [
@@ -152,8 +181,8 @@ class _Trim(NamedTuple):
         alone = len(family) == len(unit.messages) == 1 and not message.tool_calls
         if others or (alone and _has_body(message) and self.is_done()):
             return
-        if self.slot.is_input or books.may_drop(self.reading, unit):
-            books.drop(unit)
+        if self.may_drop(unit):
+            books.drop(unit, self.over)
 
     def cut_text(self, unit: Unit, number: int) -> bool:
         """Cut one text so that its slot fits; False if nothing of it would stay."""
@@ -171,7 +200,7 @@ class _Trim(NamedTuple):
             if found is not None:
                 kept, tokens = found
                 message = self.cut_message(original, kept, marked)
-                self.books.cut(unit, number, message, base + tokens)
+                self.books.cut(unit, number, message, base + tokens, self.over)
                 return True
         return False
 
@@ -204,7 +233,7 @@ class _Trim(NamedTuple):
         changed = _with_text(message, text, self.slot.keep)
         saved = self.text_tokens(message) - self.text_tokens(changed)
         if saved > 0 or (text != message.text and not text):
-            self.books.cut(unit, number, changed, costs[number] - saved)
+            self.books.cut(unit, number, changed, costs[number] - saved, self.over)
 
     def text_tokens(self, message: Message) -> int:
         return sum([self.books.counter.text(text) for text in _texts_of(message)])
@@ -228,22 +257,13 @@ class _Trim(NamedTuple):
                     return
                 if tokens > target or not self.size:
                     return
-                beside = books.beside(slot.index)
-                self._replace(target=target - tokens, floor=0, beside=beside).body()
+                self._replace(target=target - tokens, taken=books.taken).body()
                 if body and not self.size:
                     return  # a marker is not worth the last of the content
 
     def marker_text(self, characters: int) -> str:
-        slot = self.slot
-        assert slot.marker is not None
-        try:
-            text: object = slot.marker(self.missing(characters))
-        except Exception as error:
-            error.add_note(f"raised by the marker of slot {slot.name!r}")
-            raise
-        if not isinstance(text, str):
-            raise InvalidType(f"slot {slot.name!r}: marker must return a str, not {text!r}")
-        return text
+        assert self.slot.marker is not None
+        return write_line(self.slot, self.slot.marker, self.missing(characters))
 
     def missing(self, characters: int) -> Cut:
         """Sum up what is missing: whole messages, and `characters` of those that stay."""

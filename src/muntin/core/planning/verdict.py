@@ -20,8 +20,8 @@ class Verdict(NamedTuple):
     """What became of a unit that is not kept whole: `trimmed` or `dropped`.
 
     `messages` and `costs` are what is left (of a dropped unit, what was left last). `rank`
-    says when it was first cut for this `reason`, `fits_with` by how much the slot or the window
-    was then over.
+    says when it was first cut for this `reason`, `fits_with` by how much the slot was then over
+    its ceiling or its room.
     """
 
     status: Status
@@ -45,19 +45,25 @@ class Verdict(NamedTuple):
 class SlotPlan(NamedTuple):
     """What was decided about one slot.
 
-    `verdicts` are by the first message of a unit; units without one are kept whole. `limits` and
-    `priority` are what was in force, `marker` the line that says what is missing.
+    `verdicts` are by the first message of a unit; units without one are kept whole. `limits` are
+    what was in force, `marker` is the line that says what is missing. `turn` is the place of the
+    slot in the order they go, `asked` its size once ceilings were applied, if any had to go.
     """
 
     slot: Slot
     reading: Reading
     limits: Limits
-    priority: int
     tokens: int
     verdicts: Mapping[int, Verdict]
     marker: Message | None = None
-    beyond_rank: int | None = None
+    beyond_rank: tuple[bool, int] | None = None
     step: SteppedSlot | None = None
+    turn: int = 0
+    asked: int = 0
+
+    def is_over_cap(self) -> bool:
+        """Say whether the slot stays although it is over its ceiling."""
+        return self.limits.cap is not None and self.tokens > self.limits.cap
 
     def is_cut(self) -> bool:
         """Say whether anything of the slot is missing."""

@@ -75,6 +75,7 @@ class Window:
     """The messages of one turn, with their tokens and the report that explains them.
 
     `tokens` is everything that is sent: messages, tool schemas and what the wire adds.
+    `input_cut` says that the current input was too long and lost its middle.
     `origins` says for each message the index of the slot it comes from (None: a slot cannot be
     named, because several were joined).
     """
@@ -83,6 +84,7 @@ class Window:
     tools: tuple[Mapping[str, Any], ...] = field(hash=False)
     tokens: int
     over_budget: bool
+    input_cut: bool
     origins: tuple[int | None, ...] = field(repr=False)
     breakpoints: tuple[Breakpoint, ...] = field(repr=False)
     explained: Explained = field(repr=False, compare=False)
@@ -173,6 +175,7 @@ class Window:
             self.tools,
             self.tokens,
             self.over_budget,
+            self.input_cut,
             self.origins,
             self.breakpoints,
             _Told(self.explained.report()),

@@ -1,0 +1,196 @@
+"""Takers: the ways in which slots take the room that is left for them.
+
+One slot alone, texts that are joined, slots that share, and histories that step, behind one small
+protocol. In which order they take, and how much room is left, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from muntin.core.planning.books import Books
+from muntin.core.planning.limits import allocate
+from muntin.core.planning.read import Reading
+from muntin.core.planning.slot import Group
+from muntin.core.planning.trim import least_of, shrink
+
+# So far from the limit, the count of a joined text is taken to be the sum of its parts'.
+_SEAM = 16
+
+
+class Taker(Protocol):
+    """A slot, or several that act together."""
+
+    def need(self, books: Books) -> int:
+        """Return what must be kept for it, whatever goes later."""
+
+    def take(self, books: Books, room: int) -> None:
+        """Keep as much as its rules allow of `room` tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneSlot:
+    """A slot that is trimmed as its rules ask for."""
+
+    reading: Reading
+
+    def need(self, books: Books) -> int:
+        """Return the floor of the slot, and all of it that nothing may drop."""
+        slot = self.reading.slot
+        size, floor = books.sizes[slot.index], books.limits[slot.index].floor
+        floor = 0 if books.fallback else min(floor, size)
+        return max(floor, least_of(books, self.reading))
+
+    def take(self, books: Books, room: int, over: int | None = None) -> None:
+        """Come down to the room there is; `over` is what would have to be there to keep all."""
+        if books.sizes[self.reading.slot.index] > room:
+            self.fit(books, room, over)
+        books.seat(self.reading)
+
+    def fit(self, books: Books, room: int, over: int | None) -> None:
+        """Trim the slot; one that has, or had, a floor does not fall off a cliff below it."""
+        slot = self.reading.slot
+        if slot.required:
+            books.unmark(slot.index)  # all else stays
+            return
+        floor = books.limits[slot.index].floor
+        cut_at = (room if books.fallback else min(floor, room)) if floor else 0
+        shrink(books, self.reading, room, cut_at=max(0, cut_at), over=over)
+
+
+class Stepping(OneSlot):
+    """A history that is larger than its room: it steps, and all is read again from there."""
+
+    def fit(self, books: Books, room: int, over: int | None) -> None:
+        """Begin later."""
+        books.step(self.reading, max(0, room))
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Slots that divide fairly among them what is left for them."""
+
+    members: list[OneSlot]
+
+    def need(self, books: Books) -> int:
+        """Return what the slots need together."""
+        return sum([each.need(books) for each in self.members])
+
+    def take(self, books: Books, room: int) -> None:
+        """Give each slot its share, none less than it needs."""
+        asks = [books.sizes[each.reading.slot.index] for each in self.members]
+        needs = [each.need(books) for each in self.members]
+        pot = max(0, room)
+        ceilings = [each.reading.slot.max_tokens for each in self.members]
+        weights = [pot if most is None else most for most in ceilings]
+        over = sum(asks) - room
+        for each, share in zip(self.members, _shares(pot, asks, weights, needs), strict=True):
+            each.take(books, share, over)
+
+
+def _shares(
+    pot: int, asks: Sequence[int], weights: Sequence[int], needs: Sequence[int]
+) -> list[int]:
+    """Divide a pot fairly, where nobody gets less than he needs."""
+    shares = list(needs)
+    free = list(range(len(asks)))
+    while free:
+        left = pot - sum(needs[n] for n in range(len(asks)) if n not in free)
+        parts = allocate(max(0, left), [asks[n] for n in free], [weights[n] for n in free])
+        enough = [n for n, part in zip(free, parts, strict=True) if part >= needs[n]]
+        if len(enough) == len(free):
+            for n, part in zip(free, parts, strict=True):
+                shares[n] = part
+            break
+        free = enough
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Texts of one message that are dropped whole, in order."""
+
+    group: Group
+    readings: list[Reading]
+
+    def need(self, books: Books) -> int:
+        """Return nothing: what is pinned of a joined text has its room from the start."""
+        return 0
+
+    def take(self, books: Books, room: int) -> None:
+        """Drop the fewest texts that make the joined text fit, those first that fit with no other.
+
+        The order is fixed, so the number is found by bisection: a few counts, not one per drop.
+        """
+        group = self.group
+        waiting = {each.slot.index: each for each in books.waiting(group)}
+        mine = [each.slot.index for each in self.readings]
+        free = [waiting.pop(index) for index in mine if index in waiting]
+        later = list(waiting.values())
+        space = room + books.joined_room[group]
+        whole = books.measure(group, later)
+        if whole > space:
+            large = [each for each in free if self._is_too_large(books, each)]
+            others = [each for each in free if each not in large]
+            for each in (*large, *self._fewest(books, others, [*later, *large], space)):
+                for unit in each.units:
+                    books.drop(unit, whole - space)
+            whole = books.measure(group, later)
+        books.seat_joined(group, free, whole)
+
+    def _is_too_large(self, books: Books, part: Reading) -> bool:
+        """Say whether a text would not fit even if only what is pinned stood beside it."""
+        group = self.group
+        space = books.spare + books.pinned[group]
+        if part.tokens + books.pinned[group] + _SEAM < space:
+            return False
+        others = [each for each in books.parts(group) if each is not part and not books.held(each)]
+        return books.measure(group, others) > space
+
+    def _fewest(
+        self, books: Books, free: list[Reading], without: list[Reading], space: int
+    ) -> list[Reading]:
+        few, enough = -1, len(free)
+        while enough - few > 1:
+            middle = (few + enough) // 2
+            if books.measure(self.group, [*without, *free[:middle]]) <= space:
+                enough = middle
+            else:
+                few = middle
+        return free[:enough]
+
+
+def in_order(books: Books) -> list[Taker]:
+    """Return the takers in the order they go, slots that act together as one.
+
+    The lowest priority first, of equals the earliest, the current input last unless it has a
+    priority. Beside a history that steps, what will be gone next turn goes first.
+    """
+
+    def rank(each: Reading) -> tuple[bool, bool, int]:
+        slot = each.slot
+        stays = not books.steps or slot.lasting or slot.is_input
+        return stays, slot.is_input and slot.priority == 0, slot.priority
+
+    takers: list[Taker] = []
+    shared: dict[Group, Shared] = {}
+    for each in sorted((each for each in books.readings if each.units), key=rank):
+        alone = OneSlot(each) if each.start is None else Stepping(each)
+        books.order[each.slot.index] = len(takers)
+        group = each.slot.group
+        last = takers[-1] if takers else None
+        if group is not None and group.join is not None:
+            if isinstance(last, Joined) and last.group == group:
+                last.readings.append(each)
+            else:
+                takers.append(Joined(group, [each]))
+        elif group is not None and group.share:
+            if group not in shared:
+                shared[group] = Shared([])
+                takers.append(shared[group])
+            shared[group].members.append(alone)
+        else:
+            takers.append(alone)
+    return takers
