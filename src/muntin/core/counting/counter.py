@@ -159,7 +159,6 @@ class Memo:
             self._size = len(text) + 64
         self.young[text] = tokens
 
-
     @property
     def forms(self) -> FormMemo:
         """What was made of texts with this tokenizer."""

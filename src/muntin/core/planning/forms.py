@@ -8,15 +8,16 @@ tokenizer alone, so the same message always has the same bytes; each is made onc
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from muntin.core.checks import check_size
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
-from muntin.core.parts import Text, ToolCall, compact_json
-from muntin.core.planning.cut import Keep, longest
+from muntin.core.parts import ToolCall, compact_json
+from muntin.core.planning.cut import End, Keep, ends, longest
 from muntin.core.planning.limits import ratio_of
 from muntin.errors import InvalidInput, InvalidType
 
@@ -25,6 +26,10 @@ Level: TypeAlias = Literal["full", "short", "stub"]
 LEAST = 64
 # Arguments of a call up to so many tokens are left alone by a stub.
 _ARGUMENTS = 64
+# About what a stub of one result has.
+_STUB = 16
+# The beginning of a JSON text up to so many characters is read for its structure.
+_SCANNED = 2_000
 # So much of a long value in arguments stays.
 _VALUE = 40
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
@@ -87,6 +92,28 @@ def _check_keep(keep: object) -> None:
 
 
 BOTH: tuple[Keep, ...] = ("head", "tail")
+RESULTS = Results()
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How far each level reaches in a list, as indices of messages: what stands before `gone` has
+    left, before `stubs` is one line a result, before `shorts` is short."""
+
+    gone: int = 0
+    stubs: int = 0
+    shorts: int = 0
+
+    def of(self, index: int) -> Level:
+        """Return the level of a group that has not left."""
+        return "stub" if index < self.stubs else "short" if index < self.shorts else "full"
+
+    def moved(self, by: int) -> Levels:
+        """Return the levels of a list that begins so much later, or earlier."""
+        return Levels(*(max(0, each + by) for each in (self.gone, self.stubs, self.shorts)))
+
+
+NO_LEVELS = Levels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +130,30 @@ class Forms:
         """Return a result with at most `most` tokens of content, or as it is if it is no longer."""
         if self.content_tokens(message) <= most:
             return message
-        known = self.counter.forms.get(key := ("result", message, most, keep, self.loads))
+        key = ("result", message, most, keep, self.loads)
+        known: Message | None = self.counter.forms.get(key)
         if known is None:
             known = self._cut(message, most, keep)
             self.counter.forms.put(key, known, len(message.text) + len(known.text))
         return known
 
     def _cut(self, message: Message, most: int, keep: tuple[Keep, ...]) -> Message:
+        count = self.counter.text_once
         text, size = message.text, self.content_tokens(message)
-        others = isinstance(message.content, tuple) and any(
-            not isinstance(part, Text) for part in message.content
-        )
         plain = replace(message, content=text, attachments=())
-        if (message.attachments or others) and self.counter.text(text) <= most:
-            # What is no text went first; the line says so, if there is room for it.
-            whole = f"{text}\n{self._line(message, size - self.counter.text(text))}".lstrip("\n")
-            return replace(plain, content=whole if self.counter.text(whole) <= most else text)
+        whole = self.counter.text(text)
+        if whole <= most:  # what is no text goes first; the line says so, if there is room for it
+            told = f"{text}\n{self._line(message, size - whole)}".lstrip("\n")
+            return replace(plain, content=told if count(told) <= most else text)
+        end: End = "ends" if len(keep) > 1 else keep[0]
 
-        def shown(kept: int) -> str:
-            head, tail = _ends(text, kept, keep)
-            left = size - self.counter.text_once(head + tail)
-            return "\n".join(p for p in (head, self._line(message, max(left, 1)), tail) if p)
+        def shown(kept: str) -> str:
+            left = self._line(message, max(1, size - count(kept)))
+            head, tail = _split(text, len(kept), end)
+            return "\n".join(part for part in (whole_elements(head), left, tail) if part)
 
-        return replace(plain, content=_largest(text, most, shown, self.counter.text_once))
+        found = longest(text, whole, most, lambda kept: count(shown(kept)), end)
+        return replace(plain, content=shown("" if found is None else found[0]))
 
     def _line(self, message: Message, tokens: int) -> str:
         return f"[{tokens:,} tokens left out{self._how(message)}]"
@@ -172,58 +200,72 @@ class Forms:
         return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
 
 
-def group_at(
-    forms: Forms, level: Level, rules: Ladder, messages: tuple[Message, ...]
-) -> tuple[Message, ...]:
-    """Return the messages of a group of calls and results at a level."""
-    if level == "full":
-        return messages
-    names = {call.id: call.name for each in messages for call in each.tool_calls}
-    made = []
-    for each in messages:
-        if each.tool_call_id is not None:
-            if level == "short":
-                each = forms.result(each, rules.short_tokens)
-            else:
-                each = forms.stub(each, names.get(each.tool_call_id, "result"))
-        elif level == "stub" and each.tool_calls:
-            each = forms.calls(each)
-        made.append(each)
-    return tuple(made)
+class Form(NamedTuple):
+    """What a group was before it was shortened: its level now, its messages and tokens then."""
+
+    level: Level
+    messages: tuple[Message, ...]
+    tokens: int
 
 
-def _ends(text: str, kept: int, keep: tuple[Keep, ...]) -> tuple[str, str]:
-    """Return so many characters of a text: from its beginning, its end, or both."""
-    if keep == ("head",):
-        return _whole_elements(text[:kept]), ""
-    if keep == ("tail",):
-        return "", text[len(text) - kept :]
-    tail = kept // 3  # the beginning says what it is, the end how it came out
-    return _whole_elements(text[: kept - tail]), text[len(text) - tail :] if tail else ""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the groups of one slot are shown: results up to a ceiling, groups at their levels."""
+
+    forms: Forms
+    most: int = sys.maxsize
+    keep: tuple[Keep, ...] = BOTH
+    ladder: Ladder | None = None
+    levels: Levels = NO_LEVELS
+
+    def result(self, message: Message) -> Message:
+        """Return a result, cut to its ceiling."""
+        return self.forms.result(message, self.most, self.keep)
+
+    def group(self, level: Level, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the messages of a group at a level."""
+        if level == "full" or self.ladder is None:
+            return tuple([self.result(m) if m.tool_call_id is not None else m for m in messages])
+        names = {call.id: call.name for each in messages for call in each.tool_calls}
+        most = min(self.ladder.short_tokens, self.most)
+        made = []
+        for each in messages:
+            if each.tool_call_id is not None:
+                if level == "short":
+                    each = self.forms.result(each, most)
+                else:
+                    each = self.forms.stub(each, names.get(each.tool_call_id or "", "result"))
+            elif level == "stub" and each.tool_calls:
+                each = self.forms.calls(each)
+            made.append(each)
+        return tuple(made)
+
+    def least(self, costs: Sequence[int], messages: Sequence[Message]) -> int:
+        """Return about what a group has at the lowest level."""
+        if self.ladder is None or not self.ladder.stubs:
+            return sum(costs)
+        most = self.forms.counter.overhead + _STUB
+        return sum(
+            min(cost, most) if each.tool_call_id is not None else cost
+            for cost, each in zip(costs, messages, strict=True)
+        )
 
 
-def _largest(text: str, most: int, shown: Callable[[int], str], count: Callable[[str], int]) -> str:
-    """Return the form with the most characters of a text that has at most so many tokens."""
-    low, high = 0, len(text)
-    best = shown(0)
-    # The first guess is in proportion; then halves.
-    guess = max(1, len(text) * most // max(1, count(text)))
-    while low < high - 1:
-        middle = min(max(guess, low + 1), high - 1)
-        made = shown(middle)
-        if count(made) <= most:
-            low, best = middle, made
-        else:
-            high = middle
-        guess = (low + high) // 2
-    return best
+def _split(text: str, length: int, end: End) -> tuple[str, str]:
+    """Return so many characters of a text: of its beginning, and of its end."""
+    if end == "ends":
+        return ends(text, length)
+    return (text[:length], "") if end == "head" else ("", text[len(text) - length :])
 
 
-def _whole_elements(head: str) -> str:
+def whole_elements(head: str) -> str:
     """Return the beginning of a JSON text up to the end of an element, if one is near; any other
     text as it is."""
     if head[:1] not in ("[", "{"):
         return head
+    if len(head) > _SCANNED:  # too long to be read for its structure
+        near = max(head.rfind(end, len(head) // 2) for end in ("},", "],"))
+        return head[: near + 2] if near > 0 else head
     last: dict[int, int] = {}
     depth, quoted, skip = 0, False, False
     for index, char in enumerate(head):
@@ -240,5 +282,5 @@ def _whole_elements(head: str) -> str:
             depth -= 1
         elif char == ",":
             last[depth] = index + 1
-    near = [at for _, at in sorted(last.items()) if at >= len(head) // 2]
-    return head[: near[0]] if near else head
+    found = [at for _, at in sorted(last.items()) if at >= len(head) // 2]
+    return head[: found[0]] if found else head

@@ -1,46 +1,111 @@
-"""The ladder: how far a past has gone down, and how it goes further.
+"""The ladder: how a past goes down.
 
-A past is a list of units, the oldest first. Each level reaches from the beginning up to some
-message: what stands before `gone` has left, before `stubs` is one line a result, before `shorts`
-is short. Going down moves these three forward, never back, in one fixed order: all older groups
-become short, then stubs, then they leave; only then do the newest groups follow, and the very
-newest never leaves. So a past at any time is described by three numbers.
+A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
+one fixed order: all older groups become short, then stubs; then the newest groups of the run do
+the same; then units leave, the oldest first. The very newest group is never a stub and never
+leaves. So a past at any time is
+described by three numbers, and the way down is one line of steps.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from functools import cache
 
-from muntin.core.planning.forms import Ladder, Level
-
-
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """How far each level reaches, as indices of messages."""
-
-    gone: int = 0
-    stubs: int = 0
-    shorts: int = 0
-
-    def of(self, index: int) -> Level:
-        """Return the level of the unit that begins at a message, if it has not left."""
-        return "stub" if index < self.stubs else "short" if index < self.shorts else "full"
+from muntin.core.counting.counter import Counter
+from muntin.core.message import opens_turn
+from muntin.core.planning.forms import Ladder, Level, Levels
+from muntin.core.planning.read import Reading, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One unit of a past: where it begins and ends, and whether it has lower levels than full."""
+    """One unit of a past, which begins at the message `first` and has so many tokens now.
+
+    `fixed` ones never go (system messages, the current input). `in_run` says that it follows the
+    last message of the user, `stays` that it is the newest group of a run.
+    """
 
     first: int
     end: int
-    is_group: bool
+    tokens: int
+    is_group: bool = False
     opens_turn: bool = False
+    fixed: bool = False
+    in_run: bool = False
+    stays: bool = False
+    at_level: Callable[[Level], int] | None = None
+
+    def size(self, level: Level) -> int:
+        """Return the tokens at a level."""
+        return self.tokens if self.at_level is None else self.at_level(level)
 
 
-# The size of a rung at a level.
-Size = Callable[[Rung, Level], int]
+def newest_group(reading: Reading) -> Unit | None:
+    """Return the newest calls of a run, with their results."""
+    if not reading.slot.run:
+        return None
+    return next((unit for unit in reversed(reading.units) if is_group(unit)), None)
+
+
+def is_group(unit: Unit) -> bool:
+    """Say whether a unit is calls with their results."""
+    return len(unit.messages) > 1 and any(each.tool_calls for each in unit.messages)
+
+
+def rungs_of(
+    readings: Sequence[Reading],
+    offsets: Sequence[int],
+    counter: Counter,
+    tokens: Callable[[Unit], int] = lambda unit: unit.tokens,
+) -> list[Rung]:
+    """Return the units of a past that stands in these slots, with the tokens they have now."""
+    placed = [
+        (offset + unit.indices[0], unit, each)
+        for each, offset in zip(readings, offsets, strict=True)
+        for unit in each.units
+    ]
+    ends = [first for first, _, _ in placed[1:]]
+    ends.append(offsets[-1] + len(readings[-1].slot.messages))
+    asked = [n for n, (_, unit, _) in enumerate(placed) if unit.messages[0].role == "user"]
+    newest = {id(newest_group(each)) for each in readings}
+    return [
+        Rung(
+            first,
+            end,
+            tokens(unit),
+            is_group(unit) and each.shape is not None,
+            opens_turn(each.slot.messages, unit.indices[0]),
+            unit.system or each.slot.is_input,
+            number > (asked[-1] if asked else -1),
+            id(unit) in newest,
+            _sizes(unit, each, counter) if is_group(unit) else None,
+        )
+        for number, ((first, unit, each), end) in enumerate(zip(placed, ends, strict=True))
+    ]
+
+
+def _sizes(unit: Unit, reading: Reading, counter: Counter) -> Callable[[Level], int] | None:
+    if reading.shape is None:
+        return None
+    messages = unit.messages if unit.form is None else unit.form.messages
+    group = reading.shape.group
+
+    def size(level: Level) -> int:
+        return sum([counter.message(each) for each in group(level, messages)])
+
+    return cache(size)
+
+
+def newest_of(rungs: Sequence[Rung]) -> int:
+    """Return where a past may begin at the latest: at the newest group of its run, if it has one,
+    else behind all."""
+    for rung in reversed(rungs):
+        if rung.stays:
+            return rung.first
+    return rungs[-1].end if rungs else 0
 
 
 def descend(
@@ -49,51 +114,49 @@ def descend(
     rules: Ladder,
     total: int,
     target: int,
-    size: Size,
-    *,
-    run: int | None = None,
+    must: int | None = None,
 ) -> Levels:
     """Go down from `total` tokens until at most `target` are left, or nothing more may go.
 
-    `run` is the message at which the run begins: its newest groups go last, and the very newest
-    stays.
+    With `must`, older groups go down to `target` as far as they can without leaving; the newest
+    groups go down, and anything leaves, only while more than `must` are left.
     """
     if total <= target:
         return levels
-    rungs = [each for each in rungs if each.first >= levels.gone]
-    for levels, saved in _steps(rungs, levels, rules, size, run):
+    free = [rung for rung in rungs if rung.first >= levels.gone and not rung.fixed]
+    for moved, saved, last in _steps(free, levels, rules):
+        if last and must is not None and total <= must:
+            break
+        levels = moved
         total -= saved
         if total <= target:
-            return levels
+            break
     return levels
 
 
 def _steps(
-    rungs: Sequence[Rung], levels: Levels, rules: Ladder, size: Size, run: int | None
-) -> Iterator[tuple[Levels, int]]:
-    """Yield the levels after each step down, and what the step saves."""
-    groups = [
-        place
-        for place, rung in enumerate(rungs)
-        if rung.is_group and run is not None and rung.first >= run
-    ]
-    newest = rungs[groups[-1]].first if groups else inf
-    last = groups[-rules.keep_groups :] if rules.keep_groups else []
-    edge = last[0] if last else len(rungs)
-    for zone in (rungs[:edge], rungs[edge:]):
+    rungs: Sequence[Rung], levels: Levels, rules: Ladder
+) -> Iterator[tuple[Levels, int, bool]]:
+    """Yield the levels after each step down, what the step saves, and whether it is one of the
+    last: those of the newest groups, and what leaves."""
+    groups = [place for place, rung in enumerate(rungs) if rung.is_group and rung.in_run]
+    newest_groups = groups[-rules.keep_groups :] if rules.keep_groups else []
+    edge = newest_groups[0] if newest_groups else len(rungs)
+    newest = next((rung.first for rung in rungs if rung.stays), sys.maxsize)
+    for zone, last in ((rungs[:edge], False), (rungs[edge:], True)):
         for rung in zone:
             if rung.is_group and rung.first >= levels.shorts:
-                saved = size(rung, levels.of(rung.first)) - size(rung, "short")
+                saved = rung.size(levels.of(rung.first)) - rung.size("short")
                 levels = replace(levels, shorts=rung.end)
-                yield levels, saved
+                yield levels, saved, last
         for rung in zone if rules.stubs else ():
             if rung.is_group and levels.stubs <= rung.first < newest:
-                saved = size(rung, levels.of(rung.first)) - size(rung, "stub")
+                saved = rung.size(levels.of(rung.first)) - rung.size("stub")
                 levels = replace(levels, stubs=rung.end, shorts=max(levels.shorts, rung.end))
-                yield levels, saved
-        for rung in zone:
-            if rung.first >= newest:
-                return
-            saved = size(rung, levels.of(rung.first))
-            levels = replace(levels, gone=rung.end)
-            yield levels, saved
+                yield levels, saved, last
+    for rung in rungs:
+        if rung.first >= newest:
+            return
+        saved = rung.size(levels.of(rung.first))
+        levels = replace(levels, gone=rung.end)
+        yield levels, saved, True

@@ -14,6 +14,7 @@ from muntin.core.message import Input, Role
 from muntin.core.message import MessageLike as MessageLike
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
+from muntin.core.planning.forms import Ladder, Results
 from muntin.errors import InvalidInput, InvalidType
 
 Content: TypeAlias = (
@@ -111,7 +112,8 @@ class Slot:
 
     `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
     that what it holds now is expected to stand in the next turn's window too. A slot with
-    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end.
+    `trimming=Stepped()` is a history; `breakpoint` asks a provider to cache up to its end. `run` is
+    the agent's work in this turn; with `recovery` the agent has tools that read what was cut.
     """
 
     name: str
@@ -137,6 +139,10 @@ class Slot:
     breakpoint: bool = False
     excluded: str | None = None
     detail: str | None = None
+    results: Results | None = None
+    ladder: Ladder | None = None
+    recovery: bool = False
+    run: bool = False
 
     def __post_init__(self) -> None:
         _check_options(self)
@@ -179,6 +185,10 @@ def _check_options(slot: Slot) -> None:
         raise _wrong_type(slot, "marker", "a callable")
     if slot.breakpoint is not True and slot.breakpoint is not False:
         raise _wrong_choice(slot, "breakpoint", (False, True))
+    if slot.results is not None and not isinstance(slot.results, Results):
+        raise _wrong_type(slot, "results", "Results(...) or None")
+    if slot.ladder is not None and not isinstance(slot.ladder, Ladder):
+        raise _wrong_type(slot, "ladder", "Ladder(...) or None")
     if slot.trimming is not EXACT:
         _check_trimming(slot)
     if slot.group is not None:
