@@ -376,7 +376,7 @@ class Books:
         others = [index for index in before.members if index in self._seated]
         most += sum([self.sizes[index] for index in others if index != reading.slot.index])
         offsets = Past([each.slot.messages for each in members]).offsets[:-1]
-        rungs = rungs_of(members, offsets, self.counter, self.tokens)
+        rungs = rungs_of(members, offsets, self.tokens)
         step = advance(before, reading.slot.ladder, rungs, total, most, self._ground)
         self.stepped = self.stepped or step.levels != before.levels
         for each, offset in zip(members, offsets, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -130,7 +130,7 @@ class Forms:
         """Return a result with at most `most` tokens of content, or as it is if it is no longer."""
         if self.content_tokens(message) <= most:
             return message
-        key = ("result", message, most, keep, self.loads)
+        key = (message, most, keep, self.loads)
         known: Message | None = self.counter.forms.get(key)
         if known is None:
             known = self._cut(message, most, keep)
@@ -208,6 +208,10 @@ class Form(NamedTuple):
     tokens: int
 
 
+# Messages, what each costs, and all together.
+Shown: TypeAlias = tuple[tuple[Message, ...], tuple[int, ...], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How the groups of one slot are shown: results up to a ceiling, groups at their levels."""
@@ -222,33 +226,45 @@ class Shape:
         """Return a result, cut to its ceiling."""
         return self.forms.result(message, self.most, self.keep)
 
-    def group(self, level: Level, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the messages of a group at a level."""
-        if level == "full" or self.ladder is None:
-            return tuple([self.result(m) if m.tool_call_id is not None else m for m in messages])
-        names = {call.id: call.name for each in messages for call in each.tool_calls}
-        most = min(self.ladder.short_tokens, self.most)
-        made = []
-        for each in messages:
-            if each.tool_call_id is not None:
-                if level == "short":
-                    each = self.forms.result(each, most)
-                else:
-                    each = self.forms.stub(each, names.get(each.tool_call_id or "", "result"))
-            elif level == "stub" and each.tool_calls:
-                each = self.forms.calls(each)
-            made.append(each)
-        return tuple(made)
+    def group(self, level: Level, messages: tuple[Message, ...]) -> Shown:
+        """Return the messages of a group at a level, what each costs, and all together."""
+        ladder, forms = self.ladder, self.forms
+        short = None if ladder is None else ladder.short_tokens
+        key = (level, messages, short, self.most, self.keep, forms.loads)
+        known: Shown | None = forms.counter.forms.get(key)
+        if known is None:
+            made = tuple(self._made(level, messages))
+            costs = tuple([forms.counter.message(each) for each in made])
+            known = made, costs, sum(costs)
+            size = sum([len(each.text) for each in (*messages, *made)])
+            forms.counter.forms.put(key, known, size)
+        return known
 
-    def least(self, costs: Sequence[int], messages: Sequence[Message]) -> int:
+    def _made(self, level: Level, messages: tuple[Message, ...]) -> Iterator[Message]:
+        names = {call.id: call.name for each in messages for call in each.tool_calls}
+        ladder = self.ladder
+        for each in messages:
+            called = each.tool_call_id
+            if level == "full" or ladder is None:
+                yield each if called is None else self.result(each)
+            elif called is None:
+                yield self.forms.calls(each) if level == "stub" and each.tool_calls else each
+            elif level == "short":
+                yield self.forms.result(each, min(ladder.short_tokens, self.most))
+            else:
+                yield self.forms.stub(each, names.get(called, "result"))
+
+    def cuts_at(self, index: int) -> int:
+        """Return the ceiling of the result at an index; one that is short anyway has none."""
+        return self.most if index >= self.levels.shorts else sys.maxsize
+
+    def least(self, tokens: int, costs: Sequence[int], messages: Sequence[Message]) -> int:
         """Return about what a group has at the lowest level."""
-        if self.ladder is None or not self.ladder.stubs:
-            return sum(costs)
-        most = self.forms.counter.overhead + _STUB
-        return sum(
-            min(cost, most) if each.tool_call_id is not None else cost
-            for cost, each in zip(costs, messages, strict=True)
-        )
+        most = len(costs) * (self.forms.counter.overhead + _STUB)
+        if tokens <= most or self.ladder is None or not self.ladder.stubs:
+            return tokens
+        calls = [c for c, each in zip(costs, messages, strict=True) if each.tool_call_id is None]
+        return min(tokens, sum(calls) + most)
 
 
 def _split(text: str, length: int, end: End) -> tuple[str, str]:

@@ -192,7 +192,7 @@ def _read_histories(
         step = steps[members[0]].below(high)
         past, fits = _read_past(own, found, places, steps, step, counter, room)
         if not fits:
-            rungs = rungs_of(past, Past([slot.messages for slot in own]).offsets[:-1], counter)
+            rungs = rungs_of(past, Past([slot.messages for slot in own]).offsets[:-1])
             tokens = sum([each.tokens for each in past])
             step = advance(step, own[0].ladder, rungs, tokens, high, ground)
             past, _ = _read_past(own, found, places, steps, step, counter, room, again=True)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 
-from muntin.core.counting.counter import Counter
-from muntin.core.message import opens_turn
-from muntin.core.planning.forms import Ladder, Level, Levels
+from muntin.core.message import Message, opens_turn
+from muntin.core.planning.forms import Ladder, Level, Levels, Shape
 from muntin.core.planning.read import Reading, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rung:
     """One unit of a past, which begins at the message `first` and has so many tokens now.
 
@@ -36,11 +34,18 @@ class Rung:
     fixed: bool = False
     in_run: bool = False
     stays: bool = False
-    at_level: Callable[[Level], int] | None = None
+    shape: Shape | None = None
+    messages: tuple[Message, ...] = ()
+    sizes: dict[Level, int] = field(default_factory=dict)
 
     def size(self, level: Level) -> int:
         """Return the tokens at a level."""
-        return self.tokens if self.at_level is None else self.at_level(level)
+        if self.shape is None:
+            return self.tokens
+        known = self.sizes.get(level)
+        if known is None:
+            known = self.sizes[level] = self.shape.group(level, self.messages)[2]
+        return known
 
 
 def newest_group(reading: Reading) -> Unit | None:
@@ -58,7 +63,6 @@ def is_group(unit: Unit) -> bool:
 def rungs_of(
     readings: Sequence[Reading],
     offsets: Sequence[int],
-    counter: Counter,
     tokens: Callable[[Unit], int] = lambda unit: unit.tokens,
 ) -> list[Rung]:
     """Return the units of a past that stands in these slots, with the tokens they have now."""
@@ -71,32 +75,19 @@ def rungs_of(
     ends.append(offsets[-1] + len(readings[-1].slot.messages))
     asked = [n for n, (_, unit, _) in enumerate(placed) if unit.messages[0].role == "user"]
     newest = {id(newest_group(each)) for each in readings}
-    return [
-        Rung(
-            first,
-            end,
-            tokens(unit),
-            is_group(unit) and each.shape is not None,
-            opens_turn(each.slot.messages, unit.indices[0]),
-            unit.system or each.slot.is_input,
-            number > (asked[-1] if asked else -1),
-            id(unit) in newest,
-            _sizes(unit, each, counter) if is_group(unit) else None,
-        )
-        for number, ((first, unit, each), end) in enumerate(zip(placed, ends, strict=True))
-    ]
-
-
-def _sizes(unit: Unit, reading: Reading, counter: Counter) -> Callable[[Level], int] | None:
-    if reading.shape is None:
-        return None
-    messages = unit.messages if unit.form is None else unit.form.messages
-    group = reading.shape.group
-
-    def size(level: Level) -> int:
-        return sum([counter.message(each) for each in group(level, messages)])
-
-    return cache(size)
+    rungs = []
+    for number, ((first, unit, each), end) in enumerate(zip(placed, ends, strict=True)):
+        rung = Rung(first, end, tokens(unit))
+        rung.opens_turn = opens_turn(each.slot.messages, unit.indices[0])
+        rung.fixed = unit.system or each.slot.is_input
+        rung.in_run = number > (asked[-1] if asked else -1)
+        if is_group(unit):
+            rung.stays = id(unit) in newest
+            rung.is_group = each.shape is not None
+            rung.shape = each.shape
+            rung.messages = unit.messages if unit.form is None else unit.form.messages
+        rungs.append(rung)
+    return rungs
 
 
 def newest_of(rungs: Sequence[Rung]) -> int:

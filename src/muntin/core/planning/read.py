@@ -223,7 +223,7 @@ class _Reader:
         role = message.role
         called = message.tool_call_id
         if role == "tool" and called is not None:
-            if self.shape is not None and tokens > self.shape.most:
+            if self.shape is not None and tokens > self.shape.cuts_at(index):
                 message, tokens = self.cut(index, message, tokens)
             self.open.setdefault(called, []).append((index, message, tokens))
             return 0
@@ -280,9 +280,8 @@ class _Reader:
         if self.shape is None:
             self.units.append(unit)
             return unit.tokens
-        least = self.shape.least(costs, messages)
-        self.units.append(shaped(unit, self.shape, self.counter, self.whole))
-        return min(least, self.units[-1].tokens)
+        self.units.append(unit := shaped(unit, self.shape, self.whole))
+        return self.shape.least(unit.tokens, unit.costs, unit.messages)
 
     def take_answers(self, unanswered: set[str], indices: range) -> None:
         """Take the results of these calls from messages that were not read."""
@@ -327,22 +326,22 @@ class _Reader:
                         self.left_out.append((at, "beyond_fit", tokens))
 
 
-def shaped(
-    unit: Unit, shape: Shape, counter: Counter, whole: Mapping[int, tuple[Message, int]] = _NOTHING
-) -> Unit:
+def shaped(unit: Unit, shape: Shape, whole: Mapping[int, tuple[Message, int]] = _NOTHING) -> Unit:
     """Return a group of calls and results at its level; `whole` are results before their cut."""
     level = shape.levels.of(unit.indices[0])
-    if level == "full" and not any(index in whole for index in unit.indices):
+    if level != "full":
+        shown, costs, tokens = shape.group(level, unit.messages)
+        form = Form(level, unit.messages, unit.tokens)
+        fields = (unit.slot, unit.indices, shown, costs, tokens, False, unit.missing, (), form)
+        return tuple.__new__(Unit, fields)
+    if not whole or whole.keys().isdisjoint(unit.indices):
         return unit
     were = [
         whole.get(index, (message, cost))
         for index, message, cost in zip(unit.indices, unit.messages, unit.costs, strict=True)
     ]
-    messages = tuple([message for message, _ in were])
-    form = Form(level, messages, sum([cost for _, cost in were]))
-    shown = shape.group(level, messages) if level != "full" else unit.messages
-    costs = tuple([counter.message(each) for each in shown])
-    return unit._replace(messages=shown, costs=costs, tokens=sum(costs), form=form)
+    form = Form(level, tuple([each for each, _ in were]), sum([cost for _, cost in were]))
+    return unit._replace(form=form)
 
 
 def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:

@@ -21,7 +21,7 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
         return
     over = size - target if over is None else over
     units = [unit for unit in reading.units if not unit.mates]
-    rungs = rungs_of([reading._replace(units=tuple(units))], [0], books.counter, books.tokens)
+    rungs = rungs_of([reading._replace(units=tuple(units))], [0], books.tokens)
     levels = descend(rungs, NO_LEVELS, slot.ladder, size, target)
     for unit, rung in zip(units, rungs, strict=True):
         if rung.fixed or books.is_dropped(unit) or books.protects(reading, unit) > rung.stays:
@@ -31,7 +31,7 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
             books.drop(unit, over)
         elif rung.is_group and level != "full":
             was = unit.messages if unit.form is None else unit.form.messages
-            messages = shape.group(level, was)
+            messages = shape.group(level, was)[0]
             if messages != unit.messages:
                 status: Status = "short" if level == "short" else "stubbed"
                 books.shorten(unit, status, messages, over)
