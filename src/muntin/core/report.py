@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.errors import InvalidInput
 
-Status: TypeAlias = Literal["kept", "trimmed", "dropped", "excluded", "empty"]
+Status: TypeAlias = Literal["kept", "trimmed", "short", "stubbed", "dropped", "excluded", "empty"]
 
 # The columns of a report's table, and which of them hold numbers.
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")

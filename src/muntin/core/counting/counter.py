@@ -6,7 +6,7 @@ Every count goes through a `Counter`, which asks the tokenizer once per text and
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -143,9 +143,10 @@ def _chars_per_token(name: str) -> CharsPerToken:
 class Memo:
     """Counts by text, bounded: when the young generation is full, the old one is forgotten."""
 
-    __slots__ = ("_limit", "_size", "old", "young")
+    __slots__ = ("_forms", "_limit", "_size", "old", "young")
 
     def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
+        self._forms: FormMemo | None = None
         self.young: dict[str, int] = {}
         self.old: dict[str, int] = {}
         self._limit = limit // 2
@@ -159,6 +160,38 @@ class Memo:
             self.old, self.young = self.young, {}
             self._size = len(text) + 64
         self.young[text] = tokens
+
+    @property
+    def forms(self) -> FormMemo:
+        """What was made of texts with this tokenizer."""
+        if self._forms is None:
+            self._forms = FormMemo(2 * self._limit)
+        return self._forms
+
+
+class FormMemo:
+    """Shorter forms of messages, bounded as counts are."""
+
+    __slots__ = ("_limit", "_old", "_size", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._young: dict[Hashable, Any] = {}
+        self._old: dict[Hashable, Any] = {}
+        self._limit = limit // 2
+        self._size = 0
+
+    def get(self, key: Hashable) -> Any:
+        """Return what was made, or None."""
+        made = self._young.get(key)
+        return self._old.get(key) if made is None else made
+
+    def put(self, key: Hashable, made: Any, characters: int) -> None:
+        """Remember what was made of so many characters."""
+        self._size += characters + 64
+        if self._size > self._limit:
+            self._old, self._young = self._young, {}
+            self._size = characters + 64
+        self._young[key] = made
 
 
 _memos: WeakKeyDictionary[Tokenizer, Memo] = WeakKeyDictionary()
@@ -266,6 +299,11 @@ class Counter:
                 tokens = self._ask(text)
             memo.put(text, tokens)
         return tokens
+
+    @property
+    def forms(self) -> FormMemo:
+        """Shorter forms of messages that were made with this tokenizer."""
+        return self._memo.forms
 
     def text_once(self, text: str) -> int:
         """Count a text that will not come back, such as a trial cut, without remembering it."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from muntin.core.message import Message
 from muntin.core.planning.intake import Intake
+from muntin.core.planning.ladder import newest_group, rungs_of
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Key, Reading, Unit
 from muntin.core.planning.slot import Group
-from muntin.core.planning.step import SteppedSlot, advance
+from muntin.core.planning.step import Past, SteppedSlot, advance
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Status
 
@@ -68,6 +69,9 @@ class Books:
         self._short: Mapping[int, int] = {}
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
+        # The newest calls of runs, which are never dropped.
+        newest = [newest_group(each) for each in self.readings if each.slot.run]
+        self.newest = {unit.key for unit in newest if unit is not None}
         self.sizes = {each.slot.index: each.tokens for each in self.readings}
         self.limits = {each.slot.index: each.limits for each in self.readings}
         self._booked = sum(self.sizes.values())
@@ -156,7 +160,7 @@ class Books:
         """Say whether a unit is protected by its own slot: required slots, the current input,
         system messages by default (joined texts go by their declared priorities alone)."""
         slot = reading.slot
-        if slot.required or slot.is_input:
+        if slot.required or slot.is_input or unit.key in self.newest:
             return True
         return self.calm and unit.system and (slot.group is None or slot.group.join is None)
 
@@ -173,7 +177,7 @@ class Books:
         slot = reading.slot
         if slot.required or slot.is_input:
             return list(reading.units)
-        if not self.calm and not self.tied:
+        if not self.calm and not self.tied and not slot.run:
             return []
         return [unit for unit in reading.units if self.holds(reading, unit)]
 
@@ -205,6 +209,11 @@ class Books:
         messages = (*messages[:number], message, *messages[number + 1 :])
         costs = (*costs[:number], tokens, *costs[number + 1 :])
         self._note(unit, self.verdict(unit), "trimmed", over, messages, costs)
+
+    def shorten(self, unit: Unit, status: Status, messages: tuple[Message, ...], over: int) -> None:
+        """Put shorter messages in the place of a group's."""
+        costs = tuple([self.counter.message(each) for each in messages])
+        self._note(unit, self.verdict(unit), status, over, messages, costs)
 
     def _note(
         self,
@@ -363,16 +372,23 @@ class Books:
         self.added += self._added[group]
 
     def step(self, reading: Reading, most: int) -> None:
-        """Make a history begin later, so that it has at most so many tokens."""
-        slot = reading.slot
-        before: SteppedSlot = self.steps[slot.index]
-        sizes = [(unit, self.tokens(unit)) for unit in reading.units]
-        step = advance(before, slot, sizes, self.sizes[slot.index], most, self._ground)
-        self.steps[slot.index] = step
-        self.stepped = self.stepped or step.first > before.first
-        for unit in reading.units:
-            if not unit.system and unit.indices[0] < step.first:
-                self.drop(unit)
+        """Make a past begin later, or go down, so that this slot of it has at most so many
+        tokens beside those that have their room."""
+        before = self.steps[reading.slot.index]
+        members = [each for each in self.readings if each.slot.index in before.members]
+        total = sum([self.sizes[each.slot.index] for each in members])
+        others = [index for index in before.members if index in self._seated]
+        most += sum([self.sizes[index] for index in others if index != reading.slot.index])
+        offsets = Past([each.slot.messages for each in members]).offsets[:-1]
+        rungs = rungs_of(members, offsets, self.tokens)
+        step = advance(before, reading.slot.ladder, rungs, total, most, self._ground)
+        self.stepped = self.stepped or step.levels != before.levels
+        for each, offset in zip(members, offsets, strict=True):
+            if each.slot.index in self.steps:
+                self.steps[each.slot.index] = self.steps[each.slot.index].like(step)
+                for unit in each.units:
+                    if not unit.system and unit.indices[0] + offset < step.levels.gone:
+                        self.drop(unit)
 
     def close(self) -> tuple[SlotPlan, ...]:
         """Return what was decided about every slot."""

@@ -69,6 +69,7 @@ from muntin.core.planning.intake import read_all
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.read import Reading
 from muntin.core.planning.render import opens_with_user
+from muntin.core.planning.run import go_down
 from muntin.core.planning.slot import TIERS, Slot, in_full
 from muntin.core.planning.step import Ground, SteppedSlot, find_again
 from muntin.core.planning.takers import in_order
@@ -144,6 +145,7 @@ def apply_ceilings(books: Books) -> None:
             books.step(each, limits.cap)
             continue
         cut_at = limits.cap if books.fallback and limits.floor else limits.floor
+        go_down(books, each, limits.cap, None)
         shrink(books, each, limits.cap, cut_at=cut_at)
         if slot.group is not None and slot.group.join is not None:
             books.recount(slot.group)

@@ -16,6 +16,9 @@ from muntin.core.planning.verdict import SlotPlan
 from muntin.core.planning.window import Fate
 from muntin.core.report import Decision, SlotReport, Status
 
+# What is said of messages that are in the window.
+_STAYS = ("kept", "trimmed", "short", "stubbed")
+
 
 def tell_fates(plans: Sequence[SlotPlan]) -> tuple[Fate, ...]:
     """Tell what became of every message, slot by slot, in the order of the slot."""
@@ -32,12 +35,23 @@ def tell_fates(plans: Sequence[SlotPlan]) -> tuple[Fate, ...]:
 def _unit_fates(plan: SlotPlan, unit: Unit) -> Iterable[Fate]:
     verdict = plan.verdicts.get(unit.indices[0])
     if verdict is None:
+        status, reason = _shown(plan, unit)
         for index, message in zip(unit.indices, unit.messages, strict=True):
-            yield Fate(plan.slot, index, 1, "kept", None, message)
+            yield Fate(plan.slot, index, 1, status, reason, message)
         return
     for index, message in zip(unit.indices, verdict.messages, strict=True):
         shown = None if verdict.status == "dropped" else message
         yield Fate(plan.slot, index, 1, verdict.status, verdict.reason, shown)
+
+
+def _shown(plan: SlotPlan, unit: Unit) -> tuple[Status, str | None]:
+    """Return what a unit is shown as, if nothing was decided about it, and why."""
+    if unit.form is None:
+        return "kept", OVER_CAP if plan.is_over_cap() else None
+    if unit.form.level == "full":  # a result has its ceiling
+        return "short", OVER_CAP
+    status: Status = "short" if unit.form.level == "short" else "stubbed"
+    return status, "stepped"
 
 
 def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
@@ -128,7 +142,7 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         tokens_kept=plan.tokens,
         asked_is_estimate=bool(reading.beyond),
         messages_asked=reading.size,
-        messages_kept=sum(d.count for d in decisions if d.status in ("kept", "trimmed")),
+        messages_kept=sum(d.count for d in decisions if d.status in _STAYS),
         decisions=decisions,
     )
 
@@ -143,19 +157,19 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
     if not cut:
         return "kept", OVER_CAP if plan.is_over_cap() else None
     reason = max(cut, key=lambda decision: decision.rank or 0).reason
-    kept = any(decision.status in ("kept", "trimmed") for decision in decisions)
+    kept = any(decision.status in _STAYS for decision in decisions)
     return ("trimmed" if kept else "dropped"), reason
 
 
 def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tuple[Decision, ...]:
     reading, index = plan.reading, plan.slot.index
-    over = OVER_CAP if plan.is_over_cap() else None
     decisions = []
     for unit in reading.units:
-        first, count, asked = unit.indices[0], len(unit.indices), unit.tokens
+        first, count = unit.indices[0], len(unit.indices)
+        asked = unit.tokens if unit.form is None else unit.form.tokens
         verdict = plan.verdicts.get(first)
         if verdict is None:
-            decisions.append(Decision(first, count, "kept", over, asked, asked))
+            decisions.append(Decision(first, count, *_shown(plan, unit), asked, unit.tokens))
             continue
         more = max(0, verdict.fits_with)  # below 0 where a marker came after it
         if verdict.reason == "over_budget":

@@ -40,7 +40,8 @@ class Start:
 
     `number` tells slots of one name apart. The history had `base` tokens when its frontier last
     moved (or it was first seen), `requests` windows ago. `surplus` is how many tokens more than
-    asked for were kept, all windows since its first step taken together.
+    asked for were kept, all windows since its first step taken together. Results before the message
+    `stubs` are one line, before `shorts` short.
     """
 
     slot: str
@@ -51,6 +52,8 @@ class Start:
     base: int = 0
     requests: int = 0
     surplus: int = 0
+    stubs: int = 0
+    shorts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class Frontier:
 
 def _start(data: Mapping[str, Any]) -> Start:
     start = Start(**data)
-    for name in ("number", "first", "base", "requests"):
+    for name in ("number", "first", "base", "requests", "stubs", "shorts"):
         check_size(getattr(start, name), name)
     if not isinstance(start.surplus, int):
         raise InvalidType(f"surplus must be an int, not {start.surplus!r}")

@@ -12,11 +12,20 @@ from typing import NamedTuple
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import role_of
+from muntin.core.planning.forms import NO_LEVELS, Forms, Levels, Shape
 from muntin.core.planning.groups import find, join, link, may_follow
+from muntin.core.planning.ladder import rungs_of
 from muntin.core.planning.limits import Limits, limits
 from muntin.core.planning.read import LOOK_BACK, Reading, read
 from muntin.core.planning.slot import INPUT_LEAST, Slot
-from muntin.core.planning.step import Ground, SteppedSlot, advance, high_levels, room_for
+from muntin.core.planning.step import (
+    Ground,
+    Past,
+    SteppedSlot,
+    advance,
+    high_levels,
+    room_for,
+)
 
 
 class Intake(NamedTuple):
@@ -88,7 +97,8 @@ def _read_others(
     for place in places:
         slot, limits = slots[place], allowed[place]
         limit = _limit(slot, max(0, most, limits.floor), limits.cap)
-        found[place] = each = read(slot, limit, counter, limits=limits)
+        shape = shape_of(slot, counter, room)
+        found[place] = each = read(slot, limit, counter, limits=limits, shape=shape)
         unknown -= calm and not slot.made
         unknown += slot.required and bool(each.open or each.pending)
         least += 0 if steps else limits.floor
@@ -109,7 +119,7 @@ def _safety(
 def _certain(each: Reading, least: int) -> int:
     """Return how much of a slot is sure to stay if it is left at least so many tokens."""
     slot, cap = each.slot, each.limits.fallback_cap
-    if slot.group is not None or each.pending or each.open:
+    if slot.group is not None or each.pending or each.open or slot.ladder is not None:
         return 0
     if slot.required and cap is None:
         return each.tokens
@@ -149,6 +159,17 @@ def _limit(slot: Slot, most: int, cap: int | None) -> int:
     return cap if slot.trim_behavior == "slot" else min(most, cap)
 
 
+def shape_of(slot: Slot, counter: Counter, room: int, levels: Levels = NO_LEVELS) -> Shape | None:
+    """Return how the groups of a slot are shown, None if they are shown whole."""
+    results = slot.results
+    if slot.made or (results is None and slot.ladder is None):
+        return None
+    forms = Forms(counter, slot.recovery)
+    if results is None:
+        return Shape(forms, ladder=slot.ladder, levels=levels)
+    return Shape(forms, results.ceiling(room), results.keep, slot.ladder, levels)
+
+
 def _read_histories(
     slots: Sequence[Slot],
     found: dict[int, Reading],
@@ -158,23 +179,63 @@ def _read_histories(
     counter: Counter,
     room: int,
 ) -> tuple[dict[int, SteppedSlot], Ground]:
-    """Read the histories from their frontiers on; one that passes its high level steps."""
-    share = room_for(others, room)
+    """Read the pasts from their frontiers on; one that passes its high level steps."""
+    places = {slot.index: place for place, slot in enumerate(slots)}
+    pasts = [step.members for index, step in steps.items() if step.members[0] == index]
+    inside = {index for members in pasts for index in members}
+    share = room_for([each for each in others if each.slot.index not in inside], room)
     ground = ground.under(share.stable)
-    places = [place for place, slot in enumerate(slots) if slot.index in steps]
-    allowed = [_limits(slots[place], room) for place in places]
-    highs = high_levels([each.cap for each in allowed], share.high)
-    moved = {}
-    for place, bounds, high in zip(places, allowed, highs, strict=True):
-        slot = slots[place]
-        step = steps[slot.index].below(high)
-        each = read(slot, high, counter, start=step.first, limits=bounds)
-        if each.tokens > high or each.unread.stop > step.first:
-            sizes = [(unit, unit.tokens) for unit in each.units]
-            step = advance(step, slot, sizes, each.tokens, high, ground)
-            each = read(slot, sys.maxsize, counter, start=step.first, limits=bounds)
-        found[place], moved[slot.index] = each, step
+    caps = [_limits(slots[places[members[0]]], room).cap for members in pasts]
+    moved: dict[int, SteppedSlot] = {}
+    for members, high in zip(pasts, high_levels(caps, share.high), strict=True):
+        own = [slots[places[index]] for index in members]
+        step = steps[members[0]].below(high)
+        past, fits = _read_past(own, found, places, steps, step, counter, room)
+        if not fits:
+            rungs = rungs_of(past, Past([slot.messages for slot in own]).offsets[:-1])
+            tokens = sum([each.tokens for each in past])
+            step = advance(step, own[0].ladder, rungs, tokens, high, ground)
+            past, _ = _read_past(own, found, places, steps, step, counter, room, again=True)
+        for each in past:
+            index = each.slot.index
+            if index in steps:
+                found[places[index]] = each
+                moved[index] = steps[index].like(step)
     return moved, ground
+
+
+def _read_past(
+    members: Sequence[Slot],
+    found: Mapping[int, Reading],
+    places: Mapping[int, int],
+    steps: Mapping[int, SteppedSlot],
+    step: SteppedSlot,
+    counter: Counter,
+    room: int,
+    *,
+    again: bool = False,
+) -> tuple[list[Reading], bool]:
+    """Read the slots of a past, the newest first; say whether it is within its high level."""
+    readings: list[Reading] = []
+    left, fits = step.high, True
+    for slot in reversed(members):
+        if slot.index not in steps:
+            each = found[places[slot.index]]
+        else:
+            offset = steps[slot.index].offset
+            levels = step.levels.moved(-offset)
+            each = read(
+                slot,
+                sys.maxsize if again else max(0, left),
+                counter,
+                start=levels.gone,
+                limits=_limits(slot, room),
+                shape=shape_of(slot, counter, room, levels),
+            )
+            fits = fits and each.unread.stop <= levels.gone
+        left -= each.tokens
+        readings.append(each)
+    return readings[::-1], fits and left >= 0
 
 
 def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:
@@ -217,5 +278,5 @@ def _read_further(
     if until == each.until and not met:
         return each
     limit = each.limit + (freed if met else 0)
-    again = read(each.slot, limit, counter, until=until, limits=each.limits)
+    again = read(each.slot, limit, counter, until=until, limits=each.limits, shape=each.shape)
     return again._replace(limit=each.limit)

@@ -19,7 +19,7 @@ from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
-from muntin.core.planning.verdict import SlotPlan
+from muntin.core.planning.verdict import SlotPlan, starts_of
 from muntin.core.planning.window import Breakpoint, Fate, Window
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
@@ -115,7 +115,7 @@ class Plan:
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
         rendered = render(self.slots)
-        starts = [each.step.start(each.slot, each.tokens) for each in self.slots if each.step]
+        starts = starts_of(self.slots)
         frontier, breakpoints = place_breakpoints(
             rendered,
             self.declared.profile,

@@ -13,6 +13,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, role_of
 from muntin.core.parts import Part, Reasoning, Text
+from muntin.core.planning.forms import Form, Shape
 from muntin.core.planning.limits import NO_LIMITS, Limits
 from muntin.core.planning.slot import Slot
 from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
@@ -26,6 +27,7 @@ Key: TypeAlias = tuple[int, int]
 # A message that was read, and what it costs: (index, message, tokens).
 Read: TypeAlias = tuple[int, Message, int]
 _NONE: Mapping[str, Any] = {}
+_NOTHING: Mapping[int, tuple[Message, int]] = {}
 
 
 # Tuples, not dataclasses: units are made for most messages of every window, and in no time.
@@ -35,7 +37,7 @@ class Unit(NamedTuple):
     """An atomic group of messages of one slot: kept, cut or dropped together.
 
     `slot` is the index of its slot. `missing` are its calls without a result; `mates` the parts of
-    the same group in other slots.
+    the same group in other slots; `form` is what it was before it was shortened.
     """
 
     slot: int
@@ -46,6 +48,7 @@ class Unit(NamedTuple):
     system: bool
     missing: tuple[str, ...] = ()
     mates: tuple[Key, ...] = ()
+    form: Form | None = None
 
     @property
     def key(self) -> Key:
@@ -59,7 +62,7 @@ class Reading(NamedTuple):
     `units` are in window order. `unread` are the messages where reading had stopped, `beyond` how
     many of them were really not looked at. `left_out` are messages that cannot be sent: (index,
     reason, tokens). `limit` and `until` say how far was to be read; `start` is the message a
-    history begins at, None for all other slots.
+    history begins at, None for all other slots. `shape` is how its groups are shown.
     """
 
     slot: Slot
@@ -79,6 +82,7 @@ class Reading(NamedTuple):
     until: int | None = None
     start: int | None = None
     limits: Limits = NO_LIMITS
+    shape: Shape | None = None
 
 
 def read(
@@ -90,12 +94,14 @@ def read(
     until: int | None = None,
     start: int | None = None,
     limits: Limits = NO_LIMITS,
+    shape: Shape | None = None,
 ) -> Reading:
     """Read the slot from its newest message back until what was read exceeds `limit`; a slot that
     keeps its beginning, from its oldest message on.
 
     With `leading`, the system messages that open it are read first: they stay longest. `until` is
-    the index of a message that must be read in any case; before `start` nothing else is.
+    the index of a message that must be read in any case; before `start` nothing else is. `shape`
+    is how groups are shown.
     """
     try:
         if slot.made:  # one message, and something is in it
@@ -103,7 +109,7 @@ def read(
             tokens = counter.message(made)
             unit = Unit(slot.index, (0,), (made,), (tokens,), tokens, made.role == "system")
             return Reading(slot, (unit,), tokens, 1, limit=limit, until=until, limits=limits)
-        reader = _Reader(slot, counter)
+        reader = _Reader(slot, counter, shape)
         if slot.trim_behavior == "char" and slot.keep == "head":
             units = reader.from_head(limit, until)
         else:
@@ -116,7 +122,8 @@ def read(
         raise
     tokens = sum([unit.tokens for unit in units])
     found = reader.found(units)
-    return Reading(slot, units, tokens, len(slot.messages), *found, limit, until, start, limits)
+    size = len(slot.messages)
+    return Reading(slot, units, tokens, size, *found, limit, until, start, limits, shape)
 
 
 # The fields of a reading from `unread` to `seen`.
@@ -134,8 +141,11 @@ _Found: TypeAlias = tuple[
 class _Reader:
     """What was read of a slot so far, the newest first."""
 
-    def __init__(self, slot: Slot, counter: Counter) -> None:
+    def __init__(self, slot: Slot, counter: Counter, shape: Shape | None) -> None:
         self.slot = slot
+        self.shape = shape
+        # What results were before they were cut to their ceilings.
+        self.whole: dict[int, tuple[Message, int]] = {}
         self.index = slot.index
         self.items = slot.messages
         self.counter = counter
@@ -215,8 +225,11 @@ class _Reader:
         if message.tool_calls:
             return self.take_calls(index, message, tokens)
         role = message.role
-        if role == "tool" and message.tool_call_id is not None:
-            self.open.setdefault(message.tool_call_id, []).append((index, message, tokens))
+        called = message.tool_call_id
+        if role == "tool" and called is not None:
+            if self.shape is not None and tokens > self.shape.cuts_at(index):
+                message, tokens = self.cut(index, message, tokens)
+            self.open.setdefault(called, []).append((index, message, tokens))
             return 0
         content = message.content
         if not message.attachments and _is_nothing(content):
@@ -226,9 +239,18 @@ class _Reader:
             self.units.append(_prepended(self.units.pop(), index, message, tokens))
             return tokens
         # The quickest way to make one: most messages of every window come here.
-        fields = (self.index, (index,), (message,), (tokens,), tokens, role == "system", (), ())
+        one, is_system = (index,), role == "system"
+        fields = (self.index, one, (message,), (tokens,), tokens, is_system, (), (), None)
         self.units.append(tuple.__new__(Unit, fields))
         return tokens
+
+    def cut(self, index: int, message: Message, tokens: int) -> tuple[Message, int]:
+        """Cut a result to its ceiling."""
+        assert self.shape is not None
+        cut = self.shape.result(message)
+        if cut is not message:
+            self.whole[index] = message, tokens
+        return cut, self.counter.message(cut)
 
     def take_calls(self, index: int, message: Message, tokens: int) -> int:
         """Close a tool group: the message with the calls, and the results met so far."""
@@ -259,8 +281,11 @@ class _Reader:
         self.waits = self.waits or bool(missing)
         if indices[-1] - indices[0] >= len(indices):
             self.scattered = True
-        self.units.append(unit)
-        return unit.tokens
+        if self.shape is None:
+            self.units.append(unit)
+            return unit.tokens
+        self.units.append(unit := shaped(unit, self.shape, self.whole))
+        return self.shape.least(unit.tokens, unit.costs, unit.messages)
 
     def take_answers(self, unanswered: set[str], indices: range) -> None:
         """Take the results of these calls from messages that were not read."""
@@ -314,6 +339,24 @@ def _place(slot: Slot, culprit: object) -> str:
     return ""
 
 
+def shaped(unit: Unit, shape: Shape, whole: Mapping[int, tuple[Message, int]] = _NOTHING) -> Unit:
+    """Return a group of calls and results at its level; `whole` are results before their cut."""
+    level = shape.levels.of(unit.indices[0])
+    if level != "full":
+        shown, costs, tokens = shape.group(level, unit.messages)
+        form = Form(level, unit.messages, unit.tokens)
+        fields = (unit.slot, unit.indices, shown, costs, tokens, False, unit.missing, (), form)
+        return tuple.__new__(Unit, fields)
+    if not whole or whole.keys().isdisjoint(unit.indices):
+        return unit
+    were = [
+        whole.get(index, (message, cost))
+        for index, message, cost in zip(unit.indices, unit.messages, unit.costs, strict=True)
+    ]
+    form = Form(level, tuple([each for each, _ in were]), sum([cost for _, cost in were]))
+    return unit._replace(form=form)
+
+
 def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:
     if not content:
         return True
@@ -327,6 +370,8 @@ def _prepended(unit: Unit, index: int, message: Message, tokens: int) -> Unit:
         costs=(tokens, *unit.costs),
         tokens=unit.tokens + tokens,
         system=False,
+        form=unit.form
+        and Form(unit.form.level, (message, *unit.form.messages), unit.form.tokens + tokens),
     )
 
 

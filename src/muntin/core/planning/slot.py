@@ -15,6 +15,7 @@ from muntin.core.message import Input, Message, Role
 from muntin.core.message import MessageLike as MessageLike
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
+from muntin.core.planning.forms import Ladder, Results
 from muntin.errors import InvalidInput, InvalidType
 
 Content: TypeAlias = (
@@ -115,7 +116,8 @@ class Slot:
     that what it holds now is expected to stand in the next turn's window too, unless `changes`
     says that it will be another text by then. A slot with `trimming=Stepped()` is a history;
     `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends,
-    however much of what stands between is cut.
+    however much of what stands between is cut. `run` is the agent's work in this turn; with
+    `recovery` the agent has tools that read what was cut.
     """
 
     name: str
@@ -143,6 +145,10 @@ class Slot:
     changes: bool = False
     excluded: str | None = None
     detail: str | None = None
+    results: Results | None = None
+    ladder: Ladder | None = None
+    recovery: bool = False
+    run: bool = False
 
     def __post_init__(self) -> None:
         _check_options(self)
@@ -207,6 +213,10 @@ def _check_options(slot: Slot) -> None:
             f"slot {slot.name!r}: breakpoint=True asks to cache it, and changes=True says that it "
             "will be another text; give one of them"
         )
+    if slot.results is not None and not isinstance(slot.results, Results):
+        raise _wrong_type(slot, "results", "Results(...) or None")
+    if slot.ladder is not None and not isinstance(slot.ladder, Ladder):
+        raise _wrong_type(slot, "ladder", "Ladder(...) or None")
     if slot.trimming is not EXACT:
         _check_trimming(slot)
     if slot.group is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_text, copy_json
@@ -18,6 +18,7 @@ from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
+from muntin.core.planning.forms import RESULTS, Ladder, Results
 from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.slot import (
@@ -39,6 +40,8 @@ from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType
 
+INHERIT: Literal["inherit"] = "inherit"
+
 
 class Slots:
     """Slots collects what may go into the window; `render` composes it.
@@ -47,7 +50,9 @@ class Slots:
     and counted, in the order of their names where the profile prices caching; `profile` is a
     Profile or a model name such as `anthropic/claude-sonnet-4-5`. `previous` is the window of the
     turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
-    this window's beginning with. A `counter` counts in the place of `tokenizer`.
+    this window's beginning with. A `counter` counts in the place of `tokenizer`. `results` is the
+    ceiling of each tool result in lists of messages, `ladder` how calls and results leave; with
+    `recovery` the lines about what was cut name the tool `load_result`.
     """
 
     def __init__(
@@ -61,6 +66,9 @@ class Slots:
         previous: Window | Frontier | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         counter: Counter | None = None,
+        results: Results | None = RESULTS,
+        ladder: Ladder | None = None,
+        recovery: bool = False,
     ) -> None:
         self.budget = as_budget(budget)
         self.profile = as_profile(profile)
@@ -76,6 +84,9 @@ class Slots:
         if previous is not None and not isinstance(previous, Window | Frontier):
             raise InvalidType(f"previous must be a Window, its frontier, or None, not {previous!r}")
         self.previous = previous
+        self.results = results
+        self.ladder = ladder
+        self.recovery = recovery
         self._slots: list[Slot] = []
 
     def __repr__(self) -> str:
@@ -106,6 +117,9 @@ class Slots:
         changes: bool = False,
         detail: str | None = None,
         at: float | None = None,
+        results: Results | Literal["inherit"] | None = INHERIT,
+        ladder: Ladder | Literal["inherit"] | None = INHERIT,
+        run: bool = False,
     ) -> None:
         """Add content to a named place in the window.
 
@@ -115,7 +129,9 @@ class Slots:
         conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
         `changes` says that it will be another text in the next window, so that nothing is cached
         from there on. `detail` is a remark for the report. `at` is where a text stands among dated
-        messages; `frame` is how it begins and ends (its tags), which is never cut.
+        messages; `frame` is how it begins and ends (its tags), which is never cut. `results` and
+        `ladder` are those of all slots if they are not given. `run` says that the list is what the
+        agent has done in this turn: its newest calls stay.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -151,6 +167,10 @@ class Slots:
             breakpoint=breakpoint,
             changes=changes,
             detail=detail,
+            results=(self.results if results == INHERIT else results) if listed else None,
+            ladder=(self.ladder if ladder == INHERIT else ladder) if listed else None,
+            recovery=self.recovery,
+            run=run,
         )
         if trimming is None and isinstance(self.trimming, Stepped):
             inherits = listed and tier in (None, VOLATILE) and name != "system"

@@ -6,16 +6,19 @@ derivation of the low level.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from muntin.core.message import as_message, at_of, opens_turn
+from muntin.core.message import as_message, at_of
+from muntin.core.planning.forms import NO_LEVELS, Ladder, Levels
 from muntin.core.planning.frontier import Start, digest
+from muntin.core.planning.ladder import Rung, descend, newest_of
 from muntin.core.planning.limits import ratio_of
-from muntin.core.planning.read import Reading, Unit
+from muntin.core.planning.read import Reading
 from muntin.core.planning.slot import MessageLike, Slot, Stepped
 from muntin.core.profile import Caching
 
@@ -27,6 +30,8 @@ SEARCH = 1_000
 _MEMORY = 16
 # A step makes up for the average by this share of the high level, at most.
 _MAKE_UP = 0.0625
+# The low levels that are tried: so far from what a step must leave up to the high level.
+_LOWS = (0.0, 0.25, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,16 @@ def high_levels(caps: Sequence[int | None], high: int) -> list[int]:
     return levels
 
 
-def growth_of(
-    slot: Slot, units: Iterable[tuple[Unit, int]], tokens: int, before: Start | None
-) -> float:
+def growth_of(rungs: Iterable[Rung], tokens: int, before: Start | None) -> float:
     """Return the growth a request since the frontier last moved, or by the turns in sight."""
-    sizes = [0]
-    for unit, kept in units:
-        if opens_turn(slot.messages, unit.indices[0]):
-            sizes.append(0)
-        sizes[-1] += kept
-    turns = [size for size in sizes if size] or [1]
     if before is not None and before.requests:
         return max(1.0, (tokens - before.base) / (before.requests + 1))
+    sizes = [0]
+    for rung in rungs:
+        if rung.opens_turn:
+            sizes.append(0)
+        sizes[-1] += rung.tokens
+    turns = [size for size in sizes if size] or [1]
     return sum(turns) / len(turns)
 
 
@@ -124,95 +127,223 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class SteppedSlot:
-    """One history in one plan: where it begins, and where that came from.
+    """One history in one plan: where it begins, how far its levels reach, where that came from.
 
-    `moved` says that its frontier moved in this plan, `lost` that the message at the frontier was
-    not found again.
+    A past may stand in several slots: a history, the current input, and the run of the turn. All
+    have the same `levels`, as indices of all messages of the past; those of this slot begin at
+    `offset`. `members` are the slots of the past. `moved` says that its frontier moved in this
+    plan, `lost` that the message at the frontier was not found again, `way` how it moved.
     """
 
     rules: Stepped
     number: int
-    first: int
+    levels: Levels = NO_LEVELS
     before: Start | None = None
     high: int = 0
     moved: bool = False
     lost: bool = False
+    offset: int = 0
+    members: tuple[int, ...] = ()
+    way: str = ""
+
+    @property
+    def first(self) -> int:
+        """The first message of this slot that is in the window."""
+        return max(0, self.levels.gone - self.offset)
 
     def below(self, high: int) -> SteppedSlot:
         """Return the history with its high level."""
         return replace(self, high=high)
 
-    def start(self, slot: Slot, tokens: int) -> Start:
-        """Return where the history begins now, with so many tokens in the window."""
-        before = self.before
+    def like(self, head: SteppedSlot) -> SteppedSlot:
+        """Return the history as the head of its past is."""
+        return replace(head, offset=self.offset)
+
+    def start(self, slot: Slot, messages: Sequence[MessageLike], tokens: int) -> Start:
+        """Return where the past begins now, with so many tokens in the window."""
+        before, levels = self.before, self.levels
         surplus = 0
-        if self.first:
+        if levels.gone:
             asked = self.high - ratio_of(self.high, 1 - self.rules.retain)
             # Bounded: one long lack or glut is not made up for by many steps the other way.
             bound = _MEMORY * self.high
             surplus = (before.surplus if before is not None else 0) + tokens - asked
             surplus = max(-bound, min(bound, surplus))
         if before is not None and not self.moved:
-            requests = before.requests + 1
-            return replace(before, first=self.first, requests=requests, surplus=surplus)
+            return replace(
+                before,
+                first=levels.gone,
+                requests=before.requests + 1,
+                surplus=surplus,
+                stubs=levels.stubs,
+                shorts=levels.shorts,
+            )
         at = name = None
-        if 0 < self.first < len(slot.messages):
-            at = at_of(slot.messages[self.first])
-            name = digest(as_message(slot.messages[self.first]))
-        return Start(slot.name, self.number, self.first, at, name, tokens, 0, surplus)
+        if 0 < levels.gone < len(messages):
+            at = at_of(messages[levels.gone])
+            name = digest(as_message(messages[levels.gone]))
+        return Start(
+            slot.name,
+            self.number,
+            levels.gone,
+            at,
+            name,
+            tokens,
+            surplus=surplus,
+            stubs=levels.stubs,
+            shorts=levels.shorts,
+        )
 
 
-def find_again(slots: Iterable[Slot], previous: Iterable[Start]) -> dict[int, SteppedSlot]:
+class Past(Sequence[MessageLike]):
+    """The messages of several slots, one behind the other."""
+
+    def __init__(self, lists: Iterable[Sequence[MessageLike]]) -> None:
+        self._lists = list(lists)
+        self.offsets = [0, *accumulate(len(each) for each in self._lists)]
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        place = bisect_right(self.offsets, index) - 1
+        return self._lists[place][index - self.offsets[place]]
+
+
+def find_again(slots: Sequence[Slot], previous: Iterable[Start]) -> dict[int, SteppedSlot]:
     """Find where the histories began in the turn before, by the index of their slots."""
     known = {(start.slot, start.number): start for start in previous}
     numbers: dict[str, int] = {}
-    steps = {}
-    for slot in slots:
-        if isinstance(slot.trimming, Stepped):
-            number = numbers.get(slot.name, 0)
-            numbers[slot.name] = number + 1
-            steps[slot.index] = _begin(slot, slot.trimming, number, known.get((slot.name, number)))
+    steps: dict[int, SteppedSlot] = {}
+    for members in _pasts(slots):
+        head = members[0]
+        number = numbers.get(head.name, 0)
+        numbers[head.name] = number + 1
+        past = Past([slot.messages for slot in members])
+        step = _begin(past, head, number, known.get((head.name, number)))
+        step = replace(step, members=tuple([slot.index for slot in members]))
+        for slot, offset in zip(members, past.offsets, strict=False):
+            if isinstance(slot.trimming, Stepped):
+                steps[slot.index] = replace(step, offset=offset)
     return steps
 
 
-def _begin(slot: Slot, rules: Stepped, number: int, before: Start | None) -> SteppedSlot:
-    if before is None or not before.first:
-        return SteppedSlot(rules, number, 0, before)
-    found = locate(slot.messages, before)
-    if found is None:
-        return SteppedSlot(rules, number, 0, lost=True)
-    return SteppedSlot(rules, number, found, before)
+def _pasts(slots: Sequence[Slot]) -> list[list[Slot]]:
+    """Return the slots of each past: a history; behind the last one the input and the run too."""
+    pasts: list[list[Slot]] = []
+    for slot in slots:
+        stepped = isinstance(slot.trimming, Stepped)
+        if pasts and (slot.run or slot.is_input) and _is_open(pasts[-1][0]):
+            if stepped or slot.is_input:
+                pasts[-1].append(slot)
+        elif stepped:
+            pasts.append([slot])
+    return pasts
+
+
+def _is_open(head: Slot) -> bool:
+    """Say whether a history has no bounds of its own."""
+    return head.group is None and head.max_tokens is None and head.max_ratio == 1
+
+
+def _begin(past: Past, head: Slot, number: int, before: Start | None) -> SteppedSlot:
+    rules = head.trimming
+    assert isinstance(rules, Stepped)
+    if before is None:
+        return SteppedSlot(rules, number)
+    levels = Levels(before.first, before.stubs, before.shorts)
+    if not before.first:
+        levels = levels if before.shorts <= len(past) else NO_LEVELS
+        return SteppedSlot(rules, number, levels, before)
+    found = locate(past, before)
+    if found is None:  # the run of an earlier turn is over
+        return SteppedSlot(rules, number, lost=not head.run)
+    return SteppedSlot(rules, number, levels.moved(found - before.first), before)
 
 
 def advance(
     step: SteppedSlot,
-    slot: Slot,
-    sizes: Sequence[tuple[Unit, int]],
+    ladder: Ladder | None,
+    rungs: Sequence[Rung],
     tokens: int,
     high: int,
     ground: Ground,
 ) -> SteppedSlot:
-    """Move the frontier of a history that is to have at most `high` tokens.
+    """Move the frontier of a past that is to have at most `high` tokens.
 
-    `sizes` are its units with the tokens they have now, `tokens` is the size of the slot.
+    `rungs` are its units with the tokens they have now, `tokens` is the size of the past.
     """
-    first = max(step.first, _cut(step, slot, sizes, tokens, high, ground))
-    return replace(step, first=first, moved=True)
+    gone = max(step.levels.gone, _cut(step, rungs, tokens, high, ground))
+    dropped = replace(step.levels, gone=gone)
+    if ladder is None:
+        return replace(step, levels=dropped, moved=True)
+    levels, way = _way_down(step, ladder, rungs, tokens, high, ground, dropped)
+    return replace(step, levels=levels, moved=True, way=way)
 
 
-def _cut(
+def _way_down(
     step: SteppedSlot,
-    slot: Slot,
-    sizes: Sequence[tuple[Unit, int]],
+    ladder: Ladder,
+    rungs: Sequence[Rung],
     tokens: int,
     high: int,
     ground: Ground,
-) -> int:
-    """Return where the history is to begin: at a turn, or between groups if turns are long."""
-    ends = _ends(slot, sizes, high)
+    dropped: Levels,
+) -> tuple[Levels, str]:
+    """Choose the cheapest way for each turn that stays in view: down the ladder to one of a few
+    low levels, or dropping."""
+    growth = growth_of(rungs, tokens, None if step.moved else step.before)
+    least = _least(step, high, growth)
     if step.rules.low is not None:
-        return _within(ends, ratio_of(high, step.rules.low), high, len(slot.messages))
-    growth = growth_of(slot, sizes, tokens, None if step.moved else step.before)
+        lows = [ratio_of(high, step.rules.low)]
+    else:
+        lows = [int(least + (high - least) * share) for share in _LOWS]
+    must = int(high - growth)  # room for what comes next
+    found = [
+        (descend(rungs, step.levels, ladder, tokens, low, max(low, must)), "ladder") for low in lows
+    ]
+    ways = [*found, (dropped, "dropping")]
+    return min(
+        ways, key=lambda way: _price(step.levels, way[0], rungs, tokens, high, growth, ground)
+    )
+
+
+def _price(
+    before: Levels,
+    after: Levels,
+    rungs: Sequence[Rung],
+    tokens: int,
+    high: int,
+    growth: float,
+    ground: Ground,
+) -> float:
+    """Return what a request costs until the next step, for each unit that stays in view."""
+    kept, same, seen, changed = tokens, 0, 0, False
+    for rung in rungs:
+        if rung.first < before.gone:
+            continue
+        was, now = before.of(rung.first), after.of(rung.first)
+        if rung.first < after.gone and not rung.fixed:
+            kept -= rung.size(was)
+            changed = True
+            continue
+        seen += 1
+        if was != now and rung.is_group:
+            kept -= rung.size(was) - rung.size(now)
+            changed = changed or rung.size(was) != rung.size(now)
+        same += 0 if changed else rung.size(now)
+    if kept > high:
+        return inf  # not low enough
+    return ground.under(same).cost(max(0, kept - same), max(1, high - same), growth) / max(1, seen)
+
+
+def _cut(step: SteppedSlot, rungs: Sequence[Rung], tokens: int, high: int, ground: Ground) -> int:
+    """Return where the past is to begin: at a turn, or between groups if turns are long."""
+    ends = _ends(step.levels, rungs, high)
+    end = newest_of(rungs)
+    if step.rules.low is not None:
+        return _within(ends, ratio_of(high, step.rules.low), high, end)
+    growth = growth_of(rungs, tokens, None if step.moved else step.before)
     least = _least(step, high, growth)
     for places in ends:
         # Beyond the middle the next step would come too soon.
@@ -222,7 +353,7 @@ def _cut(
     beyond = [place for place in ends[0] if place[0] > least]
     if beyond:  # the next step comes soon, but no turn is torn
         return beyond[0][1]
-    return _within(ends, int(least), high, len(slot.messages))
+    return _within(ends, int(least), high, end)
 
 
 def _least(step: SteppedSlot, high: int, growth: float) -> float:
@@ -273,22 +404,23 @@ def _sort_at(item: MessageLike) -> float:
 Place: TypeAlias = tuple[int, int]
 
 
-def _ends(
-    slot: Slot, sizes: Sequence[tuple[Unit, int]], high: int
-) -> tuple[list[Place], list[Place]]:
-    """Return where the history could begin with at most `high` tokens left, the shortest first:
-    at turns, and between any groups."""
+def _ends(levels: Levels, rungs: Sequence[Rung], high: int) -> tuple[list[Place], list[Place]]:
+    """Return where the past could begin with at most `high` tokens left, the shortest first: at
+    turns, and between any groups."""
     turns: list[Place] = []
     groups: list[Place] = []
-    left = sum(tokens for unit, tokens in sizes if unit.system)
-    for unit, tokens in reversed(sizes):
-        if unit.system:
+    left = sum([rung.tokens for rung in rungs if rung.fixed])
+    newest = newest_of(rungs)
+    for rung in reversed(rungs):
+        if rung.fixed:
             continue
-        left += tokens
+        left += rung.tokens
         if left > high:
             break
-        groups.append((left, unit.indices[0]))
-        if opens_turn(slot.messages, unit.indices[0]):
+        if rung.first > newest:
+            continue
+        groups.append((left, rung.first))
+        if rung.opens_turn:
             turns.append(groups[-1])
     return turns, groups
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message, counted
 from muntin.core.parts import compact_json
 from muntin.core.planning import decide as deciding
+from muntin.core.planning.forms import Ladder, Results
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
 from muntin.core.planning.plan import Declaration, Plan
@@ -49,6 +50,8 @@ _RULES = {
             "detail",
             "lasting",
             "changes",
+            "recovery",
+            "run",
         )
     },
     "mark": "breakpoint",
@@ -89,6 +92,10 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
         rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
     if slot.frame is not None:
         rules["frame"] = list(slot.frame)
+    if slot.results is not None:
+        rules["results"] = [slot.results.max_ratio, *slot.results.keep]
+    if slot.ladder is not None:
+        rules["ladder"] = list(astuple(slot.ladder))
     marker = None if slot.marker is None else write_marker(slot.marker)
     if marker is not None:
         rules["marker"] = marker
@@ -175,6 +182,11 @@ def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]
     if "frame" in written:
         opening, closing = written["frame"]
         rules["frame"] = opening, closing
+    if "results" in written:
+        ratio, *keep = written["results"]
+        rules["results"] = Results(ratio, tuple(keep))
+    if "ladder" in written:
+        rules["ladder"] = Ladder(*written["ladder"])
     if "marker" in written:
         rules["marker"] = read_marker(written["marker"])
     messages = tuple(Message.from_dict(get(key)) for key in written["messages"])

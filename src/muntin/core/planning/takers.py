@@ -13,6 +13,7 @@ from typing import Protocol
 from muntin.core.planning.books import Books
 from muntin.core.planning.limits import allocate
 from muntin.core.planning.read import Reading
+from muntin.core.planning.run import cut_newest, go_down
 from muntin.core.planning.slot import Group
 from muntin.core.planning.trim import least_of, shrink
 
@@ -58,6 +59,8 @@ class OneSlot:
         if slot.required:
             books.unmark(slot.index)  # all else stays
             return
+        if slot.ladder is not None:
+            go_down(books, self.reading, room, over)
         floor = books.limits[slot.index].floor
         cut_at = (room if books.fallback else min(floor, room)) if floor else 0
         shrink(books, self.reading, room, cut_at=max(0, cut_at), over=over)
@@ -67,8 +70,10 @@ class Stepping(OneSlot):
     """A history that is larger than its room: it steps, and all is read again from there."""
 
     def fit(self, books: Books, room: int, over: int | None) -> None:
-        """Begin later."""
+        """Begin later, or go down; the newest calls of a run are cut."""
         books.step(self.reading, max(0, room))
+        if not books.stepped:
+            cut_newest(books, self.reading, room, over)
 
 
 @dataclass(frozen=True, slots=True)

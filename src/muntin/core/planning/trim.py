@@ -16,6 +16,7 @@ from muntin.core.planning.books import Books
 from muntin.core.planning.cut import Keep, longest, piece
 from muntin.core.planning.question import ask_less, least_asked, write_line
 from muntin.core.planning.read import Reading, Unit
+from muntin.core.planning.run import cut_newest, least_newest
 from muntin.core.planning.slot import Cut, Slot
 
 # A marker that counts what was cut may itself make more to cut; so many rounds are tried.
@@ -45,8 +46,10 @@ def least_of(books: Books, reading: Reading) -> int:
     slot = reading.slot
     if slot.is_input and not slot.required:
         return least_asked(books, reading)
-    least = 0
+    least = least_newest(books, reading)
     for unit in books.held(reading):
+        if unit.key in books.newest and not slot.required:
+            continue
         least += books.tokens(unit)
         if slot.trim_behavior == "char" and not books.protects(reading, unit):
             texts = [text for message in books.now(unit)[0] for text in _texts_of(message)]
@@ -97,6 +100,7 @@ class _Trim(NamedTuple):
             self.cut_characters()
         elif self.slot.trim_behavior == "message":
             self.drop_messages(self.cut_at)
+            cut_newest(books, reading, self.aim(), self.short)
         else:
             over = self.over
             for unit in reading.units:

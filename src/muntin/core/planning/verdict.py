@@ -5,14 +5,15 @@ The books enter them, a plan holds them; rendering and explaining only read them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from muntin.core.message import Message
+from muntin.core.planning.frontier import Start
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import Slot
-from muntin.core.planning.step import SteppedSlot
+from muntin.core.planning.step import Past, SteppedSlot
 from muntin.core.report import Status
 
 
@@ -94,3 +95,16 @@ class SlotPlan(NamedTuple):
                 verdict = verdicts.get(unit.indices[0])
                 messages += unit.messages if verdict is None else verdict.left
         return messages if self.marker is None else [self.marker, *messages]
+
+
+def starts_of(plans: Sequence[SlotPlan]) -> list[Start]:
+    """Return where the pasts of a window begin, for the next turn."""
+    by_slot = {each.slot.index: each for each in plans}
+    starts = []
+    for each in plans:
+        if each.step is not None and each.step.members[0] == each.slot.index:
+            members = [by_slot[index] for index in each.step.members]
+            past = Past([member.slot.messages for member in members])
+            tokens = sum([member.tokens for member in members])
+            starts.append(each.step.start(each.slot, past, tokens))
+    return starts

@@ -1,0 +1,153 @@
+"""The ladder: how a past goes down.
+
+A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
+one fixed order: all older groups become short, then stubs; then the newest groups of the run do
+the same; then units leave, the oldest first. The very newest group is never a stub and never
+leaves. So a past at any time is
+described by three numbers, and the way down is one line of steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from muntin.core.message import Message, opens_turn
+from muntin.core.planning.forms import Ladder, Level, Levels, Shape
+from muntin.core.planning.read import Reading, Unit
+
+
+@dataclass(slots=True)
+class Rung:
+    """One unit of a past, which begins at the message `first` and has so many tokens now.
+
+    `fixed` ones never go (system messages, the current input). `in_run` says that it follows the
+    last message of the user, `stays` that it is the newest group of a run.
+    """
+
+    first: int
+    end: int
+    tokens: int
+    is_group: bool = False
+    opens_turn: bool = False
+    fixed: bool = False
+    in_run: bool = False
+    stays: bool = False
+    shape: Shape | None = None
+    messages: tuple[Message, ...] = ()
+    sizes: dict[Level, int] = field(default_factory=dict)
+
+    def size(self, level: Level) -> int:
+        """Return the tokens at a level."""
+        if self.shape is None:
+            return self.tokens
+        known = self.sizes.get(level)
+        if known is None:
+            known = self.sizes[level] = self.shape.group(level, self.messages)[2]
+        return known
+
+
+def newest_group(reading: Reading) -> Unit | None:
+    """Return the newest calls of a run, with their results."""
+    if not reading.slot.run:
+        return None
+    return next((unit for unit in reversed(reading.units) if is_group(unit)), None)
+
+
+def is_group(unit: Unit) -> bool:
+    """Say whether a unit is calls with their results."""
+    return len(unit.messages) > 1 and any(each.tool_calls for each in unit.messages)
+
+
+def rungs_of(
+    readings: Sequence[Reading],
+    offsets: Sequence[int],
+    tokens: Callable[[Unit], int] = lambda unit: unit.tokens,
+) -> list[Rung]:
+    """Return the units of a past that stands in these slots, with the tokens they have now."""
+    placed = [
+        (offset + unit.indices[0], unit, each)
+        for each, offset in zip(readings, offsets, strict=True)
+        for unit in each.units
+    ]
+    ends = [first for first, _, _ in placed[1:]]
+    ends.append(offsets[-1] + len(readings[-1].slot.messages))
+    asked = [n for n, (_, unit, _) in enumerate(placed) if unit.messages[0].role == "user"]
+    newest = {id(newest_group(each)) for each in readings}
+    rungs = []
+    for number, ((first, unit, each), end) in enumerate(zip(placed, ends, strict=True)):
+        rung = Rung(first, end, tokens(unit))
+        rung.opens_turn = opens_turn(each.slot.messages, unit.indices[0])
+        rung.fixed = unit.system or each.slot.is_input
+        rung.in_run = number > (asked[-1] if asked else -1)
+        if is_group(unit):
+            rung.stays = id(unit) in newest
+            rung.is_group = each.shape is not None
+            rung.shape = each.shape
+            rung.messages = unit.messages if unit.form is None else unit.form.messages
+        rungs.append(rung)
+    return rungs
+
+
+def newest_of(rungs: Sequence[Rung]) -> int:
+    """Return where a past may begin at the latest: at the newest group of its run, if it has one,
+    else behind all."""
+    for rung in reversed(rungs):
+        if rung.stays:
+            return rung.first
+    return rungs[-1].end if rungs else 0
+
+
+def descend(
+    rungs: Sequence[Rung],
+    levels: Levels,
+    rules: Ladder,
+    total: int,
+    target: int,
+    must: int | None = None,
+) -> Levels:
+    """Go down from `total` tokens until at most `target` are left, or nothing more may go.
+
+    With `must`, older groups go down to `target` as far as they can without leaving; the newest
+    groups go down, and anything leaves, only while more than `must` are left.
+    """
+    if total <= target:
+        return levels
+    free = [rung for rung in rungs if rung.first >= levels.gone and not rung.fixed]
+    for moved, saved, last in _steps(free, levels, rules):
+        if last and must is not None and total <= must:
+            break
+        levels = moved
+        total -= saved
+        if total <= target:
+            break
+    return levels
+
+
+def _steps(
+    rungs: Sequence[Rung], levels: Levels, rules: Ladder
+) -> Iterator[tuple[Levels, int, bool]]:
+    """Yield the levels after each step down, what the step saves, and whether it is one of the
+    last: those of the newest groups, and what leaves."""
+    groups = [place for place, rung in enumerate(rungs) if rung.is_group and rung.in_run]
+    newest_groups = groups[-rules.keep_groups :] if rules.keep_groups else []
+    edge = newest_groups[0] if newest_groups else len(rungs)
+    newest = next((rung.first for rung in rungs if rung.stays), sys.maxsize)
+    for zone, last in ((rungs[:edge], False), (rungs[edge:], True)):
+        for rung in zone:
+            if rung.is_group and rung.first >= levels.shorts:
+                saved = rung.size(levels.of(rung.first)) - rung.size("short")
+                levels = replace(levels, shorts=rung.end)
+                yield levels, saved, last
+        for rung in zone if rules.stubs else ():
+            if rung.is_group and levels.stubs <= rung.first < newest:
+                saved = rung.size(levels.of(rung.first)) - rung.size("stub")
+                levels = replace(levels, stubs=rung.end, shorts=max(levels.shorts, rung.end))
+                yield levels, saved, last
+    for rung in rungs:
+        if rung.first >= newest:
+            return
+        saved = rung.size(levels.of(rung.first))
+        levels = replace(levels, gone=rung.end)
+        yield levels, saved, True

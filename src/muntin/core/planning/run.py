@@ -1,0 +1,69 @@
+"""Runs under pressure: going down the ladder at once, and the newest calls, which always stay.
+
+Owns what becomes of groups of calls and results when a slot must be smaller; the books are told.
+"""
+
+from __future__ import annotations
+
+from muntin.core.planning.books import Books
+from muntin.core.planning.forms import LEAST, NO_LEVELS
+from muntin.core.planning.ladder import descend, newest_group, rungs_of
+from muntin.core.planning.limits import allocate
+from muntin.core.planning.read import Reading
+from muntin.core.report import Status
+
+
+def go_down(books: Books, reading: Reading, target: int, over: int | None) -> None:
+    """Take a slot down its ladder, as few steps as are needed."""
+    slot, shape = reading.slot, reading.shape
+    size = books.sizes[slot.index]
+    if slot.ladder is None or shape is None or size <= target:
+        return
+    over = size - target if over is None else over
+    units = [unit for unit in reading.units if not unit.mates]
+    rungs = rungs_of([reading._replace(units=tuple(units))], [0], books.tokens)
+    levels = descend(rungs, NO_LEVELS, slot.ladder, size, target)
+    for unit, rung in zip(units, rungs, strict=True):
+        if rung.fixed or books.is_dropped(unit) or books.protects(reading, unit) > rung.stays:
+            continue
+        level = levels.of(rung.first)
+        if rung.first < levels.gone:
+            books.drop(unit, over)
+        elif rung.is_group and level != "full":
+            was = unit.messages if unit.form is None else unit.form.messages
+            messages = shape.group(level, was)[0]
+            if messages != unit.messages:
+                status: Status = "short" if level == "short" else "stubbed"
+                books.shorten(unit, status, messages, over)
+
+
+def least_newest(books: Books, reading: Reading) -> int:
+    """Return what of the newest calls of a run is never cut: 64 tokens of each result."""
+    unit = newest_group(reading)
+    if unit is None:
+        return 0
+    most = LEAST + books.counter.overhead
+    return sum(
+        min(cost, most) if message.tool_call_id is not None else cost
+        for message, cost in zip(unit.messages, unit.costs, strict=True)
+    )
+
+
+def cut_newest(books: Books, reading: Reading, target: int, over: int | None) -> None:
+    """Cut the results of the newest calls of a run, the longest most, until the slot fits."""
+    unit, shape = newest_group(reading), reading.shape
+    size = books.sizes[reading.slot.index]
+    if unit is None or shape is None or size <= target:
+        return
+    was = unit.messages if unit.form is None else unit.form.messages
+    shown, costs = books.now(unit)
+    results = [number for number, each in enumerate(was) if each.tool_call_id is not None]
+    asks = [costs[number] for number in results]
+    pot = max(0, target - (size - sum(asks)))
+    shares = allocate(pot, asks, [1] * len(asks))
+    messages = list(shown)
+    for number, share in zip(results, shares, strict=True):
+        if costs[number] > share:
+            most = max(LEAST, share - books.counter.overhead)
+            messages[number] = shape.forms.result(was[number], most, shape.keep)
+    books.shorten(unit, "short", tuple(messages), size - target if over is None else over)
