@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import role_of
-from muntin.core.planning.forms import NO_LEVELS, Forms, Levels, Shape
 from muntin.core.planning.groups import find, join, link, may_follow
 from muntin.core.planning.ladder import rungs_of
 from muntin.core.planning.limits import Limits, limits
 from muntin.core.planning.read import LOOK_BACK, Reading, read
+from muntin.core.planning.shapes import NO_LEVELS, Forms, Levels, Shape
 from muntin.core.planning.slot import INPUT_LEAST, Slot
 from muntin.core.planning.step import (
     Ground,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from muntin.core.message import Message, opens_turn
-from muntin.core.planning.forms import Ladder, Level, Levels, Shape
 from muntin.core.planning.read import Reading, Unit
+from muntin.core.planning.shapes import Ladder, Level, Levels, Shape
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, role_of
 from muntin.core.parts import Part, Reasoning, Text
-from muntin.core.planning.forms import Form, Shape
 from muntin.core.planning.limits import NO_LIMITS, Limits
+from muntin.core.planning.shapes import Form, Shape
 from muntin.core.planning.slot import Slot
 from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
 

@@ -6,10 +6,10 @@ Owns what becomes of groups of calls and results when a slot must be smaller; th
 from __future__ import annotations
 
 from muntin.core.planning.books import Books
-from muntin.core.planning.forms import LEAST, NO_LEVELS
 from muntin.core.planning.ladder import descend, newest_group, rungs_of
 from muntin.core.planning.limits import allocate
 from muntin.core.planning.read import Reading
+from muntin.core.planning.shapes import LEAST, NO_LEVELS
 from muntin.core.report import Status
 
 

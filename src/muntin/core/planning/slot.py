@@ -15,7 +15,7 @@ from muntin.core.message import Input, Message, Role
 from muntin.core.message import MessageLike as MessageLike
 from muntin.core.parts import Attachment
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.forms import Ladder, Results
+from muntin.core.planning.shapes import Ladder, Results
 from muntin.errors import InvalidInput, InvalidType
 
 Content: TypeAlias = (

@@ -18,9 +18,9 @@ from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.forms import RESULTS, Ladder, Results
 from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
 from muntin.core.planning.plan import Declaration, Plan
+from muntin.core.planning.shapes import RESULTS, Ladder, Results
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,

@@ -14,11 +14,11 @@ from math import inf
 from typing import Any, TypeAlias
 
 from muntin.core.message import as_message, at_of
-from muntin.core.planning.forms import NO_LEVELS, Ladder, Levels
 from muntin.core.planning.frontier import Start, digest
 from muntin.core.planning.ladder import Rung, descend, newest_of
 from muntin.core.planning.limits import ratio_of
 from muntin.core.planning.read import Reading
+from muntin.core.planning.shapes import NO_LEVELS, Ladder, Levels
 from muntin.core.planning.slot import MessageLike, Slot, Stepped
 from muntin.core.profile import Caching
 

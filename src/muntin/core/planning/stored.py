@@ -18,10 +18,10 @@ from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message, counted
 from muntin.core.parts import compact_json
 from muntin.core.planning import decide as deciding
-from muntin.core.planning.forms import Ladder, Results
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
 from muntin.core.planning.plan import Declaration, Plan
+from muntin.core.planning.shapes import Ladder, Results
 from muntin.core.planning.slot import Group, Slot, Stepped, in_full
 from muntin.core.profile import as_profile
 from muntin.errors import InvalidInput, NeedsConversation
