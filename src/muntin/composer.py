@@ -17,6 +17,7 @@ from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLik
 from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Attachment, Text
 from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import EXACT, Marker, MessageLike, Slot, Stepped, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
@@ -37,7 +38,9 @@ class Composer:
     """How the windows of one turn are made; made by `Composer.of`.
 
     `trimming` is what the user said, None if nothing was said. `tools` are schemas. `previous` is
-    the window before this one, or its frontier.
+    the window before this one, or its frontier. `results` is the ceiling of each tool result,
+    `ladder` how calls and results leave; with `recovery` the agent has tools that read what was
+    cut.
     """
 
     model: str | None
@@ -47,6 +50,9 @@ class Composer:
     trimming: Trimming | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     previous: Window | Frontier | None = None
+    results: Results | None = RESULTS
+    ladder: Ladder | None = LADDER
+    recovery: bool = False
 
     @classmethod
     def of(
@@ -59,6 +65,8 @@ class Composer:
         trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
+        results: Results | None = RESULTS,
+        ladder: Ladder | None = LADDER,
     ) -> Composer:
         """Return the Composer for a model, by its name or as an object that answers.
 
@@ -79,6 +87,8 @@ class Composer:
             Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
             tuple(tool_schema(tool) for tool in tools),
+            results=results,
+            ladder=ladder,
         )
 
     @property
@@ -114,6 +124,9 @@ class Composer:
             "profile": self.profile,
             "trimming": self.trimming or EXACT,
             "previous": self.previous,
+            "results": self.results,
+            "ladder": self.ladder,
+            "recovery": self.recovery,
         }
 
     def turn_slots(self, asked: Asked) -> TurnSlots:
@@ -163,6 +176,8 @@ class Composer:
                 tier=tier,
                 max_tokens=most,
                 required=required,
+                trimming=None if required else self.history_trimming,
+                run=True,
             )
         return slots
 
@@ -217,7 +232,7 @@ class TurnSlots(Slots):
     """
 
     def __init__(self, composer: Composer, asked: Asked) -> None:
-        super().__init__(**composer.options())
+        super().__init__(**{**composer.options(), "trimming": composer.history_trimming})
         self._composer = composer
         self._asked = asked
         # The window that was rendered last.

@@ -93,6 +93,7 @@ def _check_keep(keep: object) -> None:
 
 BOTH: tuple[Keep, ...] = ("head", "tail")
 RESULTS = Results()
+LADDER = Ladder()
 
 
 @dataclass(frozen=True, slots=True)
