@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from muntin import Message, Slots, Window, assistant, system, user
+from muntin import Message, Slots, Window
+from muntin.core.message import Role
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 many = settings(
@@ -17,6 +18,7 @@ many = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
+ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 Add = tuple[str, Any, dict[str, Any]]
 
 
@@ -58,7 +60,7 @@ def plain_slots(draw: st.DrawFn, *, floors: bool = False, question: int = 0) -> 
         kind = draw(st.sampled_from(("text", "list", "system")))
         if kind == "list":
             made: list[Message] = [
-                draw(st.sampled_from((user, assistant, system)))(text())
+                Message(draw(st.sampled_from(ROLES)), text())
                 for _ in range(draw(st.integers(1, 4)))
             ]
             adds.append((f"list{number}", made, options))

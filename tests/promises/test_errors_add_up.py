@@ -48,7 +48,7 @@ def test_every_part_is_named_with_its_tokens() -> None:
 
 
 def test_a_window_without_room_says_what_was_asked() -> None:
-    with pytest.raises(BudgetExceeded, match="0 tokens has room for nothing.*'docs' 7"):
+    with pytest.raises(BudgetExceeded, match=r"0 tokens has room for nothing.*'docs' 7"):
         compose(0, slot("docs", "D" * 7)).openai()
 
 

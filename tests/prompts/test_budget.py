@@ -195,7 +195,7 @@ DECLARED = st.lists(
 
 
 @given(DECLARED, st.text("o", max_size=8), st.integers(1, 120), st.integers(1, 4))
-def test_the_dropped_are_the_shortest_prefix_of_the_fixed_order_that_fits(
+def test_the_dropped_are_the_shortest_prefix_of_the_order_that_fits(
     declared, own, budget, per_token
 ):
     uses = [
@@ -214,15 +214,23 @@ def test_the_dropped_are_the_shortest_prefix_of_the_fixed_order_that_fits(
 
     active = [i for i, (text, _, _, included) in enumerate(declared) if text and included]
     pinned = {i for i in active if declared[i][1] >= 100 or (declared[i][2] and i % 3 == 0)}
-    order = sorted((i for i in active if i not in pinned), key=lambda i: (declared[i][1], i))
 
-    def left(count: int) -> str:
-        gone = set(order[:count])
-        texts = [own, *(declared[i][0] for i in active if i not in gone)]
+    def joined_text(kept: set[int]) -> str:
+        texts = [own, *(declared[i][0] for i in active if i in kept)]
         return "\n\n".join(text for text in texts if text)
 
-    def size(count):
-        return -(-len(left(count)) // per_token)
+    def tokens(text: str) -> int:
+        return Pieces(per_token).count(text)
+
+    # What cannot fit even alone beside the pinned goes first, then the lowest priority.
+    alone = {i: joined_text({*pinned, i}) for i in active if i not in pinned}
+    order = sorted(alone, key=lambda i: (tokens(alone[i]) <= budget, declared[i][1], i))
+
+    def left(count: int) -> str:
+        return joined_text(set(active) - set(order[:count]))
+
+    def size(count: int) -> int:
+        return tokens(left(count))
 
     fewest = next((n for n in range(len(order) + 1) if size(n) <= budget), len(order))
     assert dropped(shown) == [f"context:{i}" for i in order[:fewest]]
@@ -241,7 +249,7 @@ def test_the_dropped_are_the_shortest_prefix_of_the_fixed_order_that_fits(
         f"context:{i}" for i, (_, _, _, included) in enumerate(declared) if not included
     }
 
-    joined = [text for text in tokenizer.seen if "\n\n" in text]
+    joined = [text for text in tokenizer.seen if "\n\n" in text and text not in alone.values()]
     assert len(joined) <= 2 + math.ceil(math.log2(max(1, len(active))))
 
     resolved = p.resolve_sync(tokenizer=tokenizer, token_budget=budget)
@@ -259,7 +267,8 @@ def test_the_cut_is_found_in_few_counts_of_joined_text(n, data):
         system="own",
     )
     p.resolve_sync(tokenizer=tokenizer, token_budget=budget)
-    joined = [text for text in tokenizer.seen if "\n\n" in text]
+    alone = [f"own\n\n{i:06}" for i in range(n)]
+    joined = [text for text in tokenizer.seen if "\n\n" in text and text not in alone]
     assert len(joined) <= 2 + math.ceil(math.log2(n))
 
 
