@@ -55,6 +55,8 @@ class Books:
         self.taken = self.spare = 0
         self._seated: set[int] = set()
         self._seated_parts: set[int] = set()
+        # Chains of slots of which one was dropped.
+        self.broken: set[Group] = set()
         # The places of the slots in the order they go, if any had to.
         self.order: dict[int, int] = {}
         # What there was when ceilings had been applied, in all and by slot, if it was too much.
@@ -243,6 +245,9 @@ class Books:
         """Enter that a slot has taken its room."""
         self._seated.add(reading.slot.index)
         self.taken += self.sizes[reading.slot.index]
+        group = reading.slot.group
+        if group is not None and group.chain and self.is_empty(reading):
+            self.broken.add(group)
 
     def _next_rank(self) -> int:
         self._rank += 1
@@ -306,6 +311,7 @@ class Books:
         self._began = len(self._journal)
         self._seated.clear()
         self._seated_parts.clear()
+        self.broken.clear()
         self.pinned = {
             group: self.measure(group, [each for each in parts if not self.held(each)])
             for group, parts in self._joins.items()
