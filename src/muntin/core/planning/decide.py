@@ -232,8 +232,11 @@ def _in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
         calm = not any(each.slot.priority for each in rest if each.units)
         if new and calm and any(unit.system for each in books.readings for unit in each.units):
             return new
-    in_order = sorted(gone, key=lambda each: books.order.get(each.slot.index, 0))
-    return [each for each in in_order if _was_kept_room(books, each)][:1]
+
+    def turn(each: Reading) -> tuple[int, int]:
+        return books.order.get(each.slot.index, 0), each.slot.priority
+
+    return [each for each in sorted(gone, key=turn) if _was_kept_room(books, each)][:1]
 
 
 def _was_kept_room(books: Books, reading: Reading) -> bool:
