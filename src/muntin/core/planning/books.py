@@ -95,6 +95,7 @@ class Books:
                 self._joins.setdefault(group, []).append(each)
         if lessons is not None:
             self._leave_out(lessons)
+        self._opened = len(self._journal)
         for group in self._joins:
             self.recount(group)
 
@@ -297,8 +298,13 @@ class Books:
         self._rewind(self._began, {each.key for unit in units for each in self.family(unit)})
 
     def ignore_floors(self) -> None:
-        """Fall back: floors no longer raise ceilings, and yield to them."""
+        """Fall back: floors no longer raise ceilings, and yield to them; what was cut to a raised
+        ceiling is whole again."""
         self.fallback = True
+        self.reason = OVER_CAP
+        self._rewind(self._opened)
+        for group in self._joins:
+            self.recount(group)
         for slot, limits in self.limits.items():
             cap, floor = limits.fallback_cap, limits.floor
             floor = floor if cap is None else min(floor, cap)
