@@ -251,7 +251,6 @@ def _was_kept_room(books: Books, reading: Reading) -> bool:
 
 
 def _last_word(books: Books, reading: Reading) -> Verdict:
-    """Return the verdict that stands for all of a dropped slot."""
-    verdict = books.verdict(reading.units[-1])
-    assert verdict is not None
-    return verdict
+    """Return the last verdict about a dropped slot, which stands for all of it."""
+    verdicts = [books.verdict(unit) for unit in reading.units]
+    return max((each for each in verdicts if each is not None), key=lambda each: each.rank)
