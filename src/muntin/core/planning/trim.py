@@ -150,8 +150,7 @@ class _Trim(NamedTuple):
             may_cut = books.capping or not books.protects(reading, unit)
             if may_cut and self.gives(unit) and not self.cut_text(unit, number):
                 self.give_up(unit, number)
-        if books.capping:  # ceilings are hard: groups with other slots go
-            self.drop_messages(0)
+        self.drop_messages(0)  # groups with texts in other slots, which cannot be cut here
 
     def may_drop(self, unit: Unit) -> bool:
         """Say whether a unit may go: under a ceiling also what only its own slot protects."""
