@@ -242,6 +242,10 @@ class Books:
         if slot in self._seated:
             self.taken += change
 
+    def is_seated(self, slot: int) -> bool:
+        """Say whether a slot has taken its room."""
+        return slot in self._seated
+
     def seat(self, reading: Reading) -> None:
         """Enter that a slot has taken its room."""
         self._seated.add(reading.slot.index)

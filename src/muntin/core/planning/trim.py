@@ -150,7 +150,13 @@ class _Trim(NamedTuple):
             may_cut = books.capping or not books.protects(reading, unit)
             if may_cut and self.gives(unit) and not self.cut_text(unit, number):
                 self.give_up(unit, number)
-        self.drop_messages(0)  # groups with texts in other slots, which cannot be cut here
+        if books.capping:  # ceilings are hard: groups with other slots go
+            self.drop_messages(0)
+            return
+        for unit in _victims(reading):  # nobody after this slot can let go of these
+            tied = unit.mates and all(books.is_seated(slot) for slot, _ in unit.mates)
+            if tied and not self.is_done() and not books.holds(reading, unit):
+                books.drop(unit, self.over)
 
     def may_drop(self, unit: Unit) -> bool:
         """Say whether a unit may go: under a ceiling also what only its own slot protects."""
