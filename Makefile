@@ -65,7 +65,7 @@ docs: site ## Build the site into site/, and check that the docs are true
 check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
 
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
-	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core
+	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/timeline/test_windows.py
 	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py

@@ -789,7 +789,7 @@ BRAND = "Speak plainly, and never promise what was not promised to you. " * 300
         (CacheOptions(ttl=1_000, provider=False), "anthropic", False),
         (None, "anthropic", False),
         (300_000, "openai", False),  # caches by itself
-        (300_000, None, False),
+        (300_000, None, True),  # the name says whose model it is
     ],
 )
 def test_a_cached_context_is_marked_for_the_provider_to_cache(cache, provider, marked):

@@ -119,5 +119,5 @@ def contexts(number: int) -> Callable[[], object]:
 
 @pytest.mark.parametrize("make", [shown, halved, slots, linked, contexts])
 def test_a_window_costs_at_most_in_proportion_to_what_it_shows(make):
-    small, large = steps(make(60)), steps(make(480))
-    assert large <= 8 * 1.1 * small
+    small, large = steps(make(240)), steps(make(960))
+    assert large <= 4 * 1.1 * small

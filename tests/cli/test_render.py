@@ -109,9 +109,10 @@ def test_over_budget_is_exit_code_1_and_still_shown(chat):
 
 
 def test_the_user_is_cut_before_the_window_is_over_budget(chat):
-    code, data = shown("render", chat, "--input", "message=" + "word " * 50, "--budget", "20")
+    message = "message=" + "word " * 1_000
+    code, data = shown("render", chat, "--input", message, "--budget", "400")
     assert code == 0
-    assert data["tokens"] <= 20
+    assert 256 < data["tokens"] <= 400
     assert texts(data)[0] == "You help people."
 
 

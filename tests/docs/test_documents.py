@@ -84,5 +84,11 @@ def test_the_readme_names_paths_that_exist():
         assert (ROOT / path).exists(), path
 
 
+def test_every_promise_stands_on_the_page_with_its_test():
+    page = ROOT.joinpath("docs", "promises.md").read_text(encoding="utf-8")
+    tests = {path.name for path in ROOT.joinpath("tests", "promises").glob("test_*.py")}
+    assert set(re.findall(r"\(\.\./tests/promises/(test_\w+\.py)\)", page)) == tests
+
+
 def test_the_changelog_has_the_present_version():
     assert f"## {muntin.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

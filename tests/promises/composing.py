@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from muntin import Message, Slots, Window
+from muntin.core.message import Role
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 many = settings(
@@ -17,6 +18,7 @@ many = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
+ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 Add = tuple[str, Any, dict[str, Any]]
 
 
@@ -57,9 +59,8 @@ def plain_slots(draw: st.DrawFn, *, floors: bool = False, question: int = 0) -> 
             options["required"] = True
         kind = draw(st.sampled_from(("text", "list", "system")))
         if kind == "list":
-            roles = ("user", "assistant", "system")
-            made = [
-                Message(draw(st.sampled_from(roles)), text())
+            made: list[Message] = [
+                Message(draw(st.sampled_from(ROLES)), text())
                 for _ in range(draw(st.integers(1, 4)))
             ]
             adds.append((f"list{number}", made, options))

@@ -111,7 +111,7 @@ def test_slow_changing_gives_before_stable_and_stable_before_pinned():
         for tier in TIERS
     }
     for room, kept in ((300, 3), (260, 2), (160, 1), (60, 0)):
-        window = woken({}, 300, sources, "w" * (300 - room) if room < 300 else "")
+        window = woken({}, 301, sources, "w" * (301 - room))
         whole = [tier for tier in TIERS if tier[:2] * 50 in texts(window)]
         assert whole == list(TIERS[:kept]), room
         if room == 60:

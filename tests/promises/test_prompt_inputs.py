@@ -100,7 +100,7 @@ def test_a_prompt_does_not_change_when_its_messages_do():
 
 
 def test_a_message_that_cannot_be_read_is_named_where_the_prompt_is_defined():
-    with pytest.raises(InvalidInput, match=r"prompt 'p': messages\[1\]: .* needs a 'role'"):
+    with pytest.raises(InvalidInput, match=r"prompt 'p': message 1: .* needs a 'role'"):
         prompt(id="p", messages=[user("x"), {"content": "x"}])
     late = prompt(messages=lambda: [user("x"), 5])
     with pytest.raises(InvalidInput, match=r"the messages of the prompt\[1\]"):

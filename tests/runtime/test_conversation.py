@@ -514,9 +514,11 @@ def test_a_stream_that_breaks_off_is_an_error_and_the_turn_failed():
 
 def test_an_input_larger_than_the_window_is_cut_and_the_record_is_whole():
     model = ScriptedModel(["long!"])
-    app = memory(model=model, budget=100)
+    app = memory(model=model, budget=300)
     run(app.conversation("c").send("x" * 500))
-    assert texts(model.windows[0]) == ["x" * 100]
+    (window,) = model.windows
+    assert window.input_cut
+    assert len(texts(window)[0]) == 300
     assert said(app.store.read("c")) == ["x" * 500, "long!"]
 
 

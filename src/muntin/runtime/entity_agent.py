@@ -75,8 +75,10 @@ class Agent:
             loaded = await load_sources(sources, ctx.input, ctx)
             ctx.projections.plain = any(each.plain for each in loaded)
             keep_originals(self._turn, loaded)
-        past, later = await in_store(ctx.session, self._read)
-        asked = self._asked(later)
+        past, done = await in_store(ctx.session, self._read)
+        asked = self._asked(done)
+        # A run that an earlier attempt has begun goes on, and tells of itself.
+        later = [message for message in done if message.at not in self._turn.resuming]
         if sources is not None:
             loaded, asked = without_input(loaded, asked)
             rest = keep_input(self._turn, asked, sources, self._composer.counter)
@@ -104,8 +106,7 @@ class Agent:
     def _read(self) -> tuple[Sequence[Message], list[Message]]:
         """Read as much of the past as fits (with sources, none), and what this turn did already.
 
-        What it did in other runs stands behind what it was asked. A run that an earlier attempt
-        has begun goes on, and tells of itself.
+        What it did in other runs stands behind what it was asked.
         """
         ctx, turn = self._ctx, self._turn
         items = ctx.session.store.read(
@@ -119,14 +120,14 @@ class Agent:
             whole = ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
             ours = {item.position for item in items}
             past = [message for message in whole if message.at not in ours]
-        return past, [message for message in done if message.at not in turn.resuming]
+        return past, done
 
-    def _asked(self, later: Sequence[Message]) -> Asked:
+    def _asked(self, done: Sequence[Message]) -> Asked:
         ctx = self._ctx
         woken = ctx.session.project(ctx.events)
         positions = frozenset(item.position for item in ctx.events)
         projected = None if ctx.sources is None else ctx.projected
-        return Asked(tuple(woken), positions, ctx.session.id, tuple(later), projected)
+        return Asked(tuple(woken), positions, ctx.session.id, tuple(done), projected)
 
     def _base(self, composer: Composer) -> Slots:
         slots = composer.slots()

@@ -120,12 +120,21 @@ def _take(
             taken |= _joined_turn(window, turn, taken, fits, spare, overhead)
             continue
         (n,) = turn
-        found = [
-            (state, died, {**_without(window, taken, died), n: state})
-            for state, died in _choices(window, n, taken, dead)
-        ]
-        fitting = [each for each in found if fits(each[2])]
-        if fitting:
+        for late in (False, True):  # a group that no other slot can let go of dies if it must
+            found = [
+                (state, died, {**_without(window, taken, died), n: state})
+                for state, died in _choices(window, n, taken, dead, late=late)
+            ]
+            fitting = [
+                each
+                for each in found
+                if fits(each[2]) and (not late or _are_oldest(window[n], each[1], dead))
+            ]
+            if fitting:
+                break
+        if fitting and late:  # the oldest first
+            best = max(fitting, key=lambda each: (-len(each[1]), amount(each[0])))
+        elif fitting:
             best = max(fitting, key=lambda each: (amount(each[0]), -len(each[1])))
         else:
             best = min(found, key=lambda each: (amount(each[0]), -len(each[1])))
@@ -137,6 +146,13 @@ def _take(
         dead |= died
         taken = then
     return taken, frozenset()
+
+
+def _are_oldest(place: Place, died: frozenset[object], dead: frozenset[object]) -> bool:
+    """Say whether no group of a slot that is older than one that died is alive."""
+    ages: dict[object, int] = {u.group: min(u.members) for u in place.units if u.group is not None}
+    alive = [age for group, age in ages.items() if group not in died | dead]
+    return not died or max(ages[group] for group in died) < min(alive, default=len(place.messages))
 
 
 def _turns(window: list[Place], order: list[int]) -> list[list[int]]:
@@ -187,7 +203,7 @@ def _pinned(place: Place) -> State:
 
 
 def _choices(
-    window: list[Place], n: int, taken: Taken, dead: frozenset[object]
+    window: list[Place], n: int, taken: Taken, dead: frozenset[object], *, late: bool
 ) -> Iterator[tuple[State, frozenset[object]]]:
     """List what a slot may look like, and the groups of several slots that die with that."""
     place = window[n]
@@ -206,7 +222,8 @@ def _choices(
         )
         mortal = may_die(window, group)
         fates = [Fate(alive=True, ours=mortal, held=text or not mortal)]
-        if mortal and not (place.by_char and text):
+        waits = any(m not in taken for m, _ in elsewhere if m != n)
+        if mortal and not (place.by_char and text and (waits or not late)):
             fates.append(Fate(alive=False, ours=True))
         options.append(fates)
     states = set(all_states(place))

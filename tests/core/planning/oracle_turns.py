@@ -186,7 +186,7 @@ def _costly(turns: list[Turn], gone: list[Turn], capped_away: list[Turn]) -> lis
 
 
 def _take(turns: list[Turn], budget: int) -> None:
-    order = _order(turns)
+    order = [turn for turn in _order(turns) if not turn.gone]
     rounds: list[list[Turn]] = []
     for turn in order:  # all of a group take when the first of them would
         group = turn.place.given.group

@@ -35,6 +35,8 @@ def contents(draw: st.DrawFn, texts: Texts) -> str | list[Message]:
 def cases(draw: st.DrawFn, *, shared: bool, marked: bool) -> Case:
     texts = Texts()
     slots: list[Given] = []
+    # Slots that share have one priority, as in the doors: what others would mean is nowhere said.
+    priorities = {name: draw(st.integers(0, 2)) for name in ("one", "two")}
     for number in range(draw(st.integers(1, 4))):
         options: dict[str, Any] = {
             "priority": draw(st.integers(0, 2)),
@@ -43,7 +45,8 @@ def cases(draw: st.DrawFn, *, shared: bool, marked: bool) -> Case:
             "keep": draw(st.sampled_from(("tail", "tail", "head"))),
         }
         if shared and draw(st.integers(0, 3)):
-            options["group"] = Group(draw(st.sampled_from(("one", "one", "two"))), share=True)
+            name = draw(st.sampled_from(("one", "one", "two")))
+            options.update(group=Group(name, share=True), priority=priorities[name])
         if marked and draw(st.integers(0, 3)):
             options["marker"] = draw(st.sampled_from(("!", "<>", "[cut]")))
         if not shared and not marked and draw(st.integers(0, 5)) == 0:

@@ -105,7 +105,7 @@ def test_under_pressure_history_goes_first_then_context_then_the_run():
         model = ScriptedModel([ToolCall("c1", "look", "{}"), "done"], budget=budget)
         asyncio.run(chat.run(app=App("memory:", tokenizer=len), model=model))
         report = model.windows[-1].report
-        return {row.name for row in report.slots if row.tokens_kept} - {"prompt", "user"}
+        return {row.name for row in report.slots if row.tokens_kept} - {"prompt", "input"}
 
     assert kept(1_000) == {"history", "context", "run"}
     assert kept(600) == {"context", "run"}

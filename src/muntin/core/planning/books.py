@@ -56,6 +56,8 @@ class Books:
         self.taken = self.spare = 0
         self._seated: set[int] = set()
         self._seated_parts: set[int] = set()
+        # Chains of slots of which one was dropped.
+        self.broken: set[Group] = set()
         # The places of the slots in the order they go, if any had to.
         self.order: dict[int, int] = {}
         # What there was when ceilings had been applied, in all and by slot, if it was too much.
@@ -97,6 +99,7 @@ class Books:
                 self._joins.setdefault(group, []).append(each)
         if lessons is not None:
             self._leave_out(lessons)
+        self._opened = len(self._journal)
         for group in self._joins:
             self.recount(group)
 
@@ -248,10 +251,17 @@ class Books:
         if slot in self._seated:
             self.taken += change
 
+    def is_seated(self, slot: int) -> bool:
+        """Say whether a slot has taken its room."""
+        return slot in self._seated
+
     def seat(self, reading: Reading) -> None:
         """Enter that a slot has taken its room."""
         self._seated.add(reading.slot.index)
         self.taken += self.sizes[reading.slot.index]
+        group = reading.slot.group
+        if group is not None and group.chain and self.is_empty(reading):
+            self.broken.add(group)
 
     def _next_rank(self) -> int:
         self._rank += 1
@@ -301,8 +311,13 @@ class Books:
         self._rewind(self._began, {each.key for unit in units for each in self.family(unit)})
 
     def ignore_floors(self) -> None:
-        """Fall back: floors no longer raise ceilings, and yield to them."""
+        """Fall back: floors no longer raise ceilings, and yield to them; what was cut to a raised
+        ceiling is whole again."""
         self.fallback = True
+        self.reason = OVER_CAP
+        self._rewind(self._opened)
+        for group in self._joins:
+            self.recount(group)
         for slot, limits in self.limits.items():
             cap, floor = limits.fallback_cap, limits.floor
             floor = floor if cap is None else min(floor, cap)
@@ -315,6 +330,7 @@ class Books:
         self._began = len(self._journal)
         self._seated.clear()
         self._seated_parts.clear()
+        self.broken.clear()
         self.pinned = {
             group: self.measure(group, [each for each in parts if not self.held(each)])
             for group, parts in self._joins.items()

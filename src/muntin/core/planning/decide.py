@@ -234,8 +234,11 @@ def _in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
         calm = not any(each.slot.priority for each in rest if each.units)
         if new and calm and any(unit.system for each in books.readings for unit in each.units):
             return new
-    in_order = sorted(gone, key=lambda each: books.order.get(each.slot.index, 0))
-    return [each for each in in_order if _was_kept_room(books, each)][:1]
+
+    def turn(each: Reading) -> tuple[int, int]:
+        return books.order.get(each.slot.index, 0), each.slot.priority
+
+    return [each for each in sorted(gone, key=turn) if _was_kept_room(books, each)][:1]
 
 
 def _was_kept_room(books: Books, reading: Reading) -> bool:
@@ -250,7 +253,6 @@ def _was_kept_room(books: Books, reading: Reading) -> bool:
 
 
 def _last_word(books: Books, reading: Reading) -> Verdict:
-    """Return the verdict that stands for all of a dropped slot."""
-    verdict = books.verdict(reading.units[-1])
-    assert verdict is not None
-    return verdict
+    """Return the last verdict about a dropped slot, which stands for all of it."""
+    verdicts = [books.verdict(unit) for unit in reading.units]
+    return max((each for each in verdicts if each is not None), key=lambda each: each.rank)

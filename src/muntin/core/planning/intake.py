@@ -102,8 +102,9 @@ def _read_others(
         unknown -= calm and not slot.made
         unknown += slot.required and bool(each.open or each.pending)
         least += 0 if steps else limits.floor
-        most -= _certain(each, 0 if unknown else least)
-        least -= each.tokens
+        if place != places[-1]:  # for the last one nobody asks
+            most -= _certain(each, 0 if unknown else least)
+            least -= each.tokens
     return found
 
 

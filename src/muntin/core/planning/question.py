@@ -11,7 +11,7 @@ from muntin.core.message import Message
 from muntin.core.parts import Text
 from muntin.core.planning.books import Books
 from muntin.core.planning.cut import ends, longest
-from muntin.core.planning.read import Reading
+from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import INPUT_LEAST, Cut, Marker, Slot
 from muntin.errors import InvalidType
 
@@ -34,7 +34,11 @@ def least_asked(books: Books, reading: Reading) -> int:
 
 
 def ask_less(books: Books, reading: Reading, target: int, over: int) -> None:
-    """Cut the texts of the current input in the middle, the longest first, until it fits."""
+    """Cut the current input in the middle until it fits.
+
+    The longest text is cut, if that is enough. Else messages go from the middle on, and what is
+    left of the first and the last is cut.
+    """
     target = max(target, least_asked(books, reading))
     texts = [
         (unit, number, message)
@@ -43,17 +47,58 @@ def ask_less(books: Books, reading: Reading, target: int, over: int) -> None:
         if _text(message)
     ]
     texts.sort(key=lambda each: -len(_text(each[2])))
-    for unit, number, message in texts:
-        size = books.sizes[reading.slot.index]
-        if size <= target:
+    if texts and not _cut_text(books, reading, *texts[0], target, over):
+        _leave_out(books, reading, target, over)
+        for unit, number, message in texts:
+            if books.tokens(unit) and not books.verdict(unit):
+                _cut_text(books, reading, unit, number, message, target, over, stub=True)
+
+
+def _cut_text(
+    books: Books,
+    reading: Reading,
+    unit: Unit,
+    number: int,
+    message: Message,
+    target: int,
+    over: int,
+    *,
+    stub: bool = False,
+) -> bool:
+    """Cut one text so that the input fits; with `stub`, as far as may be. Say whether it fits."""
+    size = books.sizes[reading.slot.index]
+    if size <= target:
+        return True
+    whole = books.counter.text(_text(message))
+    base = unit.costs[number] - whole
+    room = target - (size - books.now(unit)[1][number]) - base
+    found = _shorter(books, reading.slot, message, room, whole, stub=stub)
+    if found is not None and found[1] < whole:
+        text, tokens = found
+        books.cut(unit, number, _with_text(message, text), base + tokens, over)
+    return books.sizes[reading.slot.index] <= target
+
+
+def _leave_out(books: Books, reading: Reading, target: int, over: int) -> None:
+    """Leave out messages from the middle of the input; one of them says how much is missing."""
+    slot, inner = reading.slot, list(reading.units[1:-1])
+    middle = len(inner) // 2
+    order = sorted(range(len(inner)), key=lambda n: (abs(n - middle), n))
+    if not inner or len(inner[middle].messages) > 1:
+        return
+    missing = 0
+    for count, place in enumerate(order, 1):
+        missing += sum(len(message.text) for message in inner[place].messages)
+        if count > 1:
+            books.drop(inner[place], over)
+        first = inner[middle].messages[0]
+        cut = Cut(slot.name, count, missing, first.at, first.at)
+        line = f"[{missing:,} characters are left out here]"
+        line = line if slot.marker is None else write_line(slot, slot.marker, cut)
+        told = replace(first, content=line, attachments=())
+        books.cut(inner[middle], 0, told, books.counter.message(told), over)
+        if books.sizes[slot.index] <= target:
             return
-        whole = books.counter.text(_text(message))
-        base = unit.costs[number] - whole
-        room = target - (size - books.now(unit)[1][number]) - base
-        found = _shorter(books, reading.slot, message, room, whole, stub=len(texts) > 1)
-        if found is not None and found[1] < whole:
-            text, tokens = found
-            books.cut(unit, number, _with_text(message, text), base + tokens, over)
 
 
 def _shorter(

@@ -77,12 +77,14 @@ class Group:
     `interleave`: their messages are merged by `at`.
     `share`: what they may have together is divided max-min fairly, in proportion to each slot's
     `max_tokens` (without one, to all there is).
+    `chain`: they are one conversation; where one of them is dropped, those before it are too.
     """
 
     name: str
     join: str | None = field(default=None, kw_only=True)
     interleave: bool = field(default=False, kw_only=True)
     share: bool = field(default=False, kw_only=True)
+    chain: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_text(self.name, "Group.name")

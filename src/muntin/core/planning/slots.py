@@ -284,7 +284,9 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         if not isinstance(schema, Mapping):
             raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
         # A copy: what is sent must be what was counted.
-        checked.append(copy_json(schema, f"tools[{number}] {_name(schema)!r}"))
+        name = _name(schema)
+        where = f"tools[{number}] {name!r}" if name else f"tools[{number}]"
+        checked.append(copy_json(schema, where))
     return tuple(checked)
 
 

@@ -87,7 +87,7 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
     }
     if slot.group is not None:
         group = slot.group
-        rules["group"] = [group.name, group.join, group.interleave, group.share]
+        rules["group"] = [group.name, group.join, group.interleave, group.share, group.chain]
     if isinstance(slot.trimming, Stepped):
         rules["stepped"] = [slot.trimming.low, slot.trimming.retain]
     if slot.frame is not None:
@@ -174,8 +174,10 @@ def read_plan(
 def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]) -> Slot:
     rules = {name: written[key] for key, name in _RULES.items() if key in written}
     if "group" in written:
-        name, join, interleave, share = written["group"]
-        rules["group"] = Group(name, join=join, interleave=interleave, share=share)
+        name, join, interleave, share, *chain = written["group"]
+        rules["group"] = Group(
+            name, join=join, interleave=interleave, share=share, chain=any(chain)
+        )
     if "stepped" in written:
         low, retain = written["stepped"]
         rules["trimming"] = Stepped(low=low, retain=retain)

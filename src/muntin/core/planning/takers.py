@@ -49,7 +49,10 @@ class OneSlot:
 
     def take(self, books: Books, room: int, over: int | None = None) -> None:
         """Come down to the room there is; `over` is what would have to be there to keep all."""
-        if books.sizes[self.reading.slot.index] > room:
+        size = books.sizes[self.reading.slot.index]
+        if self.reading.slot.group in books.broken:
+            over, room = max(1, size - room), 0
+        if size > room:
             self.fit(books, room, over)
         books.seat(self.reading)
 
@@ -147,13 +150,22 @@ class Joined:
             others = [each for each in free if each not in large]
             few = self._fewest(books, others, [*later, *large], space)
             cut = few.pop() if few and few[-1].slot.trim_behavior == "char" else None
+            over = self._missing(free, whole - space)
             for each in (*large, *few):
                 for unit in each.units:
-                    books.drop(unit, whole - space)
+                    books.drop(unit, over[each.slot.index])
             if cut is not None:
                 self._cut(books, cut, later, space)
             whole = books.measure(group, later)
         books.seat_joined(group, free, whole)
+
+    def _missing(self, free: Sequence[Reading], over: int) -> dict[int, int]:
+        """Return what would keep each text, if those before it went."""
+        found = {}
+        for each in free:
+            found[each.slot.index] = over
+            over -= each.tokens
+        return found
 
     def _is_too_large(self, books: Books, part: Reading) -> bool:
         """Say whether a text would not fit even if only what is pinned stood beside it."""

@@ -156,6 +156,11 @@ class _Trim(NamedTuple):
                 self.give_up(unit, number)
         if books.capping:  # ceilings are hard: groups with other slots go
             self.drop_messages(0)
+            return
+        for unit in _victims(reading):  # nobody after this slot can let go of these
+            tied = unit.mates and all(books.is_seated(slot) for slot, _ in unit.mates)
+            if tied and not self.is_done() and not books.holds(reading, unit):
+                books.drop(unit, self.over)
 
     def may_drop(self, unit: Unit) -> bool:
         """Say whether a unit may go: under a ceiling also what only its own slot protects."""

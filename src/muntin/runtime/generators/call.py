@@ -17,7 +17,7 @@ from muntin.calls import call_async
 from muntin.composer import Asked, Composer
 from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
-from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Stepped
+from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Group, Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.tags.tree import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # What of a prompt file's front matter is a setting.
 _SETTINGS = ("max_tokens", "temperature")
+# The turns of a history are one conversation: none stays when a later one is gone.
+_HISTORY = Group("history", chain=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,14 @@ class Call:
             return
         for turn, messages in self.past:
             detail = None if turn is None else f"turn {turn}"
-            slots.add("history", messages, priority=HISTORY, trim_behavior="slot", detail=detail)
+            slots.add(
+                "history",
+                messages,
+                priority=HISTORY,
+                trim_behavior="slot",
+                detail=detail,
+                group=_HISTORY,
+            )
 
     async def _resolve(self) -> StepTexts:
         """Resolve prompt and context, as they are now."""
