@@ -39,6 +39,7 @@ def test_the_report_as_json_is_stable():
         "budget",
         "fallback",
         "over_budget",
+        "input_cut",
         "tools_tokens",
         "joined_tokens",
         "lead_tokens",

@@ -3,8 +3,7 @@
 A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
 one fixed order: all older groups become short, then stubs; then the newest groups of the run do
 the same; then units leave, the oldest first. The very newest group is never a stub and never
-leaves. So a past at any time is
-described by three numbers, and the way down is one line of steps.
+leaves. So a past at any time is described by three numbers, and the way down is one line of steps.
 """
 
 from __future__ import annotations
@@ -92,11 +91,16 @@ def rungs_of(
 
 def newest_of(rungs: Sequence[Rung]) -> int:
     """Return where a past may begin at the latest: at the newest group of its run, if it has one,
-    else behind all."""
+    else behind all but the input."""
     for rung in reversed(rungs):
         if rung.stays:
             return rung.first
-    return rungs[-1].end if rungs else 0
+    end = rungs[-1].end if rungs else 0
+    for rung in reversed(rungs):
+        if not rung.fixed:
+            break
+        end = rung.first
+    return end
 
 
 def descend(

@@ -1,4 +1,4 @@
-"""Forms: how a call and its results look when there is less room for them.
+"""Shapes: how a call and its results look when there is less room for them.
 
 Owns what a result looks like when it is too long (`Results`), short, or one line (`Ladder`). Which
 group goes down, and when, is decided elsewhere. A form depends on the message, the rules and the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from muntin.core.checks import check_size
@@ -124,7 +124,7 @@ class Forms:
     `loads` says that the agent has the tool `load_result`, so that a line may name it.
     """
 
-    counter: Counter
+    counter: Counter = field(compare=False)
     loads: bool = False
 
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:

@@ -159,7 +159,7 @@ class SteppedSlot:
         """Return the history as the head of its past is."""
         return replace(head, offset=self.offset)
 
-    def start(self, slot: Slot, messages: Sequence[MessageLike], tokens: int) -> Start:
+    def start(self, members: Sequence[Slot], tokens: int) -> Start:
         """Return where the past begins now, with so many tokens in the window."""
         before, levels = self.before, self.levels
         surplus = 0
@@ -179,11 +179,13 @@ class SteppedSlot:
                 shorts=levels.shorts,
             )
         at = name = None
-        if 0 < levels.gone < len(messages):
-            at = at_of(messages[levels.gone])
-            name = digest(as_message(messages[levels.gone]))
+        past = Past([slot.messages for slot in members])
+        # An input may be recorded in other words, or not at all: what follows it is new then.
+        if 0 < levels.gone < len(past) and not members[past.place(levels.gone)].is_input:
+            at = at_of(past[levels.gone])
+            name = digest(as_message(past[levels.gone]))
         return Start(
-            slot.name,
+            members[0].name,
             self.number,
             levels.gone,
             at,
@@ -205,8 +207,12 @@ class Past(Sequence[MessageLike]):
     def __len__(self) -> int:
         return self.offsets[-1]
 
+    def place(self, index: int) -> int:
+        """Return which of the lists a message stands in."""
+        return bisect_right(self.offsets, index) - 1
+
     def __getitem__(self, index: Any) -> Any:
-        place = bisect_right(self.offsets, index) - 1
+        place = self.place(index)
         return self._lists[place][index - self.offsets[place]]
 
 
