@@ -107,3 +107,14 @@ def starts_of(plans: Sequence[SlotPlan]) -> list[Start]:
             tokens = sum([member.tokens for member in members])
             starts.append(each.step.start([member.slot for member in members], tokens))
     return starts
+
+
+def lowered(plans: Sequence[SlotPlan]) -> list[Message]:
+    """Return the last message of what is short in a past that steps, and of what is stubbed: from
+    there on the next step down changes it."""
+    found: dict[str, Message] = {}
+    for plan in plans:
+        for unit, messages in plan.left() if plan.step is not None else ():
+            if unit.form is not None and unit.form.level != "full":
+                found[unit.form.level] = messages[-1]
+    return [found[level] for level in ("short", "stub") if level in found]
