@@ -133,7 +133,7 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         index=slot.index,
         status=status,
         reason=reason,
-        detail=slot.detail,
+        detail=_detail(plan),
         priority=slot.priority,
         tier=slot.tier,
         floor=plan.limits.floor,
@@ -145,6 +145,14 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         messages_kept=sum(d.count for d in decisions if d.status in _STAYS),
         decisions=decisions,
     )
+
+
+def _detail(plan: SlotPlan) -> str | None:
+    """Return the remark about a slot, and how its past went down if it did so in this window."""
+    step = plan.step
+    if step is None or not step.way or step.members[0] != plan.slot.index:
+        return plan.slot.detail
+    return step.way if plan.slot.detail is None else f"{plan.slot.detail}; {step.way}"
 
 
 def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str | None]:

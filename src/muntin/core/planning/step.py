@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from muntin.core.message import as_message, at_of
 from muntin.core.planning.frontier import Start, digest
@@ -287,6 +287,21 @@ def advance(
     return replace(step, levels=levels, moved=True, way=way)
 
 
+class Price(NamedTuple):
+    """What a way down costs a request on average until the next step, and what stays in view."""
+
+    cost: float
+    seen: int
+
+    @property
+    def each(self) -> float:
+        """What a request costs for each unit in view."""
+        return self.cost / max(1, self.seen)
+
+    def __str__(self) -> str:
+        return f"about {self.cost:,.0f} tokens a request for {self.seen:,} in view"
+
+
 def _way_down(
     step: SteppedSlot,
     ladder: Ladder,
@@ -296,8 +311,8 @@ def _way_down(
     ground: Ground,
     dropped: Levels,
 ) -> tuple[Levels, str]:
-    """Choose the cheapest way for each turn that stays in view: down the ladder to one of a few
-    low levels, or dropping."""
+    """Choose the way that costs least for each unit that stays in view: down the ladder to one of
+    a few low levels, or dropping. Return it, and the two prices in words."""
     growth = growth_of(rungs, tokens, None if step.moved else step.before)
     least = _least(step, high, growth)
     if step.rules.low is not None:
@@ -305,13 +320,15 @@ def _way_down(
     else:
         lows = [int(least + (high - least) * share) for share in _LOWS]
     must = int(high - growth)  # room for what comes next
-    found = [
-        (descend(rungs, step.levels, ladder, tokens, low, max(low, must)), "ladder") for low in lows
-    ]
-    ways = [*found, (dropped, "dropping")]
-    return min(
-        ways, key=lambda way: _price(step.levels, way[0], rungs, tokens, high, growth, ground)
-    )
+
+    def price(levels: Levels) -> Price:
+        return _price(step.levels, levels, rungs, tokens, high, growth, ground)
+
+    ways = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
+    down, drop = min(((price(way), way) for way in ways), key=lambda way: way[0].each), price(dropped)
+    if drop.each < down[0].each:
+        return dropped, f"dropping: {drop}; the ladder: {down[0]}"
+    return down[1], f"the ladder: {down[0]}; dropping: {drop}"
 
 
 def _price(
@@ -322,8 +339,8 @@ def _price(
     high: int,
     growth: float,
     ground: Ground,
-) -> float:
-    """Return what a request costs until the next step, for each unit that stays in view."""
+) -> Price:
+    """Return what a way down costs. What stands before the first change stays cached."""
     kept, same, seen, changed = tokens, 0, 0, False
     for rung in rungs:
         if rung.first < before.gone:
@@ -339,8 +356,9 @@ def _price(
             changed = changed or rung.size(was) != rung.size(now)
         same += 0 if changed else rung.size(now)
     if kept > high:
-        return inf  # not low enough
-    return ground.under(same).cost(max(0, kept - same), max(1, high - same), growth) / max(1, seen)
+        return Price(inf, seen)  # not low enough
+    under = ground.under(same)
+    return Price(under.cost(max(0, kept - same), max(1, high - same), growth), seen)
 
 
 def _cut(step: SteppedSlot, rungs: Sequence[Rung], tokens: int, high: int, ground: Ground) -> int:
