@@ -50,7 +50,9 @@ def past(kinds: str) -> list[Rung]:
 
 def total(rungs: list[Rung], levels: Levels) -> int:
     return sum(
-        rung.size(levels.of(rung.first)) for rung in rungs if rung.fixed or rung.first >= levels.gone
+        rung.size(levels.of(rung.first))
+        for rung in rungs
+        if rung.fixed or rung.first >= levels.gone
     )
 
 

@@ -45,7 +45,10 @@ TOOLS = [{"name": "look", "description": "Look.", "parameters": {"type": "object
 def called(number: int, *sizes: int) -> list[Message]:
     """One step: calls, and results of so many characters."""
     calls = [ToolCall(f"c{number}.{n}", "look", "{}") for n in range(len(sizes))]
-    results = [tool(call.id, f"{call.id} ".ljust(size, "r")) for call, size in zip(calls, sizes)]
+    results = [
+        tool(call.id, f"{call.id} ".ljust(size, "r"))
+        for call, size in zip(calls, sizes, strict=True)
+    ]
     return [assistant(tool_calls=calls), *results]
 
 
@@ -86,7 +89,7 @@ def statuses(window: Window, name: str = "run") -> list[str]:
         (20 + 3 * 70 + 68, ["stubbed", "stubbed", "short", "short", "short"]),
         (20 + 70 + 4 * 34, ["stubbed"] * 4 + ["short"]),
         (20 + 70 + 3 * 34, ["dropped"] + ["stubbed"] * 3 + ["short"]),
-        (20 + 70, ["dropped"] * 4 + ["short"]),
+        (20 + 70, ["dropped", "dropped", "dropped", "short"]),  # the oldest were not even read
     ],
 )
 def test_exact_takes_as_few_steps_as_it_needs(budget: int, expected: list[str]) -> None:
@@ -94,7 +97,7 @@ def test_exact_takes_as_few_steps_as_it_needs(budget: int, expected: list[str]) 
     assert statuses(window) == expected
     assert window.tokens <= budget
     told = window.report["run"]
-    assert told.tokens_asked == 5 * 106
+    assert told.asked_is_estimate or told.tokens_asked == 5 * 106
     assert told.tokens_kept == sum(each.tokens_kept for each in told.decisions)
 
 
@@ -113,7 +116,7 @@ def test_a_run_whose_newest_calls_do_not_fit_is_refused_by_tool_and_size(trimmin
     window = compose(called(0, 400, 400), 100, trimming=trimming)
     assert window.over_budget
     assert [message.role for message in window.messages[-3:]] == ["assistant", "tool", "tool"]
-    with pytest.raises(BudgetExceeded, match=r"'run'.*look"):
+    with pytest.raises(BudgetExceeded, match=r"'run' 140 \(look: 400 tokens, cut to 64; look"):
         window.openai()
 
 
@@ -129,13 +132,14 @@ def test_a_run_steps_all_at_once_and_then_stays() -> None:
     before: tuple[Message, ...] = ()
     moves = 0
     for count in range(1, 60):
-        window = compose(steps(*[100] * count), 1_000, window, trimming=Stepped())
-        assert window.tokens <= 1_000
+        window = compose(steps(*[400] * count), 4_000, window, trimming=Stepped())
+        assert window.tokens <= 4_000
         same = window.messages[: len(before)] == before
         moves += not same
         before = window.messages
-    assert 3 < moves < 20
-    assert "stubbed" in statuses(window) if window else False
+    assert 3 < moves < 16
+    assert window is not None
+    assert "stubbed" in statuses(window)
 
 
 def test_the_report_says_which_way_was_taken_and_what_both_would_cost() -> None:
@@ -304,7 +308,10 @@ def test_the_past_stays_between_steps_and_levels_only_go_down(session: Session) 
             was, now = before.frontier.starts[0], window.frontier.starts[0]
             if was.first or was.shorts:
                 assert _levels(now) >= _levels(was) or now.requests == 0
-            if _levels(now) == _levels(was) and was.slot == now.slot and not before.over_budget:
+            # The question of a turn whose run had no room leaves with its turn.
+            torn = was.first > before.report["history"].messages_asked
+            same = _levels(now) == _levels(was) and was.slot == now.slot
+            if same and not torn and not before.over_budget:
                 old = [m.text for m in before.messages]
                 assert [m.text for m in window.messages[: len(old)]] == old or _was_cut(before)
         before = window

@@ -17,6 +17,7 @@ from muntin.core.planning.shapes import Forms, Levels, Shape, whole_elements
 from muntin.errors import InvalidType
 from tests.core.planning.scenes import TOKENIZERS, many
 
+
 def forms(loads: bool = False, tokenizer: Any = len) -> Forms:
     return Forms(Counter.of(None, tokenizer=tokenizer), loads)
 
@@ -118,7 +119,7 @@ def test_arguments_that_are_no_json_are_named_by_their_size() -> None:
 def test_a_group_at_each_level() -> None:
     shape = Shape(forms(), 1_000, ladder=Ladder())
     messages = group("r" * 3_000)
-    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]  # type: ignore[arg-type]
+    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]
     assert sizes == [1_006, 206, 36]
 
 
@@ -174,9 +175,9 @@ def test_wrong_rules_are_refused(make: Any, error: type[Exception]) -> None:
 
 TEXTS = st.one_of(
     st.text(max_size=400),
-    st.lists(st.sampled_from(["word ", "日本", "👩\u200d🚀", "e\u0301", "🇩🇪", "\r\n", '{"a": 1},'])).map(
-        "".join
-    ),
+    st.lists(
+        st.sampled_from(["word ", "日本", "👩\u200d🚀", "e\u0301", "🇩🇪", "\r\n", '{"a": 1},'])
+    ).map("".join),
     st.lists(st.integers(), max_size=80).map(json.dumps),
 )
 
@@ -208,7 +209,7 @@ def test_each_level_is_at_most_as_large_as_the_one_above(
 ) -> None:
     shape = Shape(forms(tokenizer=TOKENIZERS[tokenizer]), ladder=Ladder(short_tokens=short))
     messages = group(result, json.dumps({"text": argument}))
-    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]  # type: ignore[arg-type]
+    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]
     assert sizes == sorted(sizes, reverse=True)
 
 

@@ -277,7 +277,9 @@ def test_what_may_not_be_dropped_and_does_not_fit_is_flagged_and_not_sent():
     assert window.over_budget
     assert [message.text[0] for message in window.messages] == ["r", "i"]
     assert window.messages[-1].text == "i" * 9  # the input stays whole
-    with pytest.raises(BudgetExceeded, match=r"needs 49 tokens but only 30.*'rules' 40, 'input' 9") as e:
+    with pytest.raises(
+        BudgetExceeded, match=r"needs 49 tokens but only 30.*'rules' 40, 'input' 9"
+    ) as e:
         window.openai()
     assert (e.value.needed, e.value.available, e.value.report) == (49, 30, window.report)
     assert pickle.loads(pickle.dumps(e.value)).needed == 49

@@ -251,9 +251,7 @@ def _within_sight(
     if past[0].slot.ladder is None:
         return step
     stops = [offset + each.unread.stop for each, offset in zip(past, offsets, strict=True)]
-    gone = max(
-        (stop for stop, each in zip(stops, past, strict=True) if each.unread), default=0
-    )
+    gone = max((stop for stop, each in zip(stops, past, strict=True) if each.unread), default=0)
     return replace(step, levels=replace(step.levels, gone=max(step.levels.gone, gone)))
 
 

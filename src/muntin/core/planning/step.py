@@ -325,7 +325,10 @@ def _way_down(
         return _price(step.levels, levels, rungs, tokens, high, growth, ground)
 
     ways = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
-    down, drop = min(((price(way), way) for way in ways), key=lambda way: way[0].each), price(dropped)
+    down, drop = (
+        min(((price(way), way) for way in ways), key=lambda way: way[0].each),
+        price(dropped),
+    )
     if drop.each < down[0].each:
         return dropped, f"dropping: {drop}; the ladder: {down[0]}"
     return down[1], f"the ladder: {down[0]}; dropping: {drop}"
