@@ -27,7 +27,9 @@ from muntin import (
     user,
 )
 from muntin.core.planning.frontier import Frontier, Start
+from muntin.core.planning.shapes import Forms, Level, Shape
 from muntin.core.planning.stored import read_plan, write_plan
+from tests.core.planning.oracle_ladder import go_down
 from tests.core.planning.scenes import many
 from tests.providers.wire import rules
 from tests.providers.wire.test_shared import MODELS, check, profile_of
@@ -89,7 +91,7 @@ def statuses(window: Window, name: str = "run") -> list[str]:
         (20 + 3 * 70 + 68, ["stubbed", "stubbed", "short", "short", "short"]),
         (20 + 70 + 4 * 34, ["stubbed"] * 4 + ["short"]),
         (20 + 70 + 3 * 34, ["dropped"] + ["stubbed"] * 3 + ["short"]),
-        (20 + 70, ["dropped", "dropped", "dropped", "short"]),  # the oldest were not even read
+        (20 + 70, ["dropped"] * 4 + ["short"]),
     ],
 )
 def test_exact_takes_as_few_steps_as_it_needs(budget: int, expected: list[str]) -> None:
@@ -99,6 +101,31 @@ def test_exact_takes_as_few_steps_as_it_needs(budget: int, expected: list[str]) 
     told = window.report["run"]
     assert told.asked_is_estimate or told.tokens_asked == 5 * 106
     assert told.tokens_kept == sum(each.tokens_kept for each in told.decisions)
+
+
+@many
+@given(
+    st.lists(st.sampled_from((1, 40, 64, 65, 100, 150, 300)), min_size=1, max_size=9),
+    st.integers(90, 1_500),
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(64, 120),
+)
+def test_exact_goes_down_as_the_oracle_demands(
+    sizes: list[int], room: int, keep: int, stubs: bool, short: int
+) -> None:
+    run = steps(*sizes)
+    shape = Shape(Forms(Slots(1, tokenizer=len).counter), ladder=Ladder(short))
+    groups = [tuple(run[n : n + 2]) for n in range(0, len(run), 2)]
+    levels: tuple[Level, ...] = ("full", "short", "stub")
+    forms = [[shape.group(level, group)[2] for level in levels] for group in groups]
+    expected = go_down(forms, room, keep, stubs)
+    window = compose(run, room + 20, trimming=Exact(), ladder=Ladder(short, keep, stubs))
+    kept = [each.tokens_kept for each in window.report["run"].decisions]
+    shown = len(kept) - (window.report["run"].asked_is_estimate)  # the oldest are one decision
+    if sum(expected) <= room:  # else the newest results are cut further
+        assert kept[len(kept) - shown :] == expected[len(expected) - shown :]
+        assert not any(expected[: len(expected) - shown])
 
 
 def test_the_newest_results_are_cut_to_no_less_than_64_each() -> None:
@@ -173,8 +200,6 @@ def test_levels_go_over_into_the_history_of_the_next_turn() -> None:
 
 def test_forms_are_made_once_for_each_group_and_level(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    from muntin.core.planning.shapes import Shape
-
     original = Shape._made
 
     def counting(self: Any, level: Any, messages: Any) -> Any:

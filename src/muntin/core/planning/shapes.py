@@ -261,11 +261,16 @@ class Shape:
 
     def least(self, tokens: int, costs: Sequence[int], messages: Sequence[Message]) -> int:
         """Return about what a group has at the lowest level."""
-        most = len(costs) * (self.forms.counter.overhead + _STUB)
-        if tokens <= most or self.ladder is None or not self.ladder.stubs:
+        ladder = self.ladder
+        if ladder is None:
             return tokens
-        calls = [c for c, each in zip(costs, messages, strict=True) if each.tool_call_id is None]
-        return min(tokens, sum(calls) + most)
+        most = self.forms.counter.overhead + (_STUB if ladder.stubs else ladder.short_tokens)
+        if tokens <= most:
+            return tokens
+        saved = [
+            c - most for c, m in zip(costs, messages, strict=True) if m.tool_call_id and c > most
+        ]
+        return tokens - sum(saved)
 
 
 def _split(text: str, length: int, end: End) -> tuple[str, str]:
