@@ -32,6 +32,8 @@ _MEMORY = 16
 _MAKE_UP = 0.0625
 # The low levels that are tried: so far from what a step must leave up to the high level.
 _LOWS = (0.0, 0.25, 0.5)
+# A low level at which the ladder costs so much more than dropping is taken only if all do.
+_DEARER = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +326,14 @@ def _way_down(
     def price(levels: Levels) -> Price:
         return _price(step.levels, levels, rungs, tokens, high, growth, ground)
 
+    drops = price(dropped)
     ways = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
-    down, drop = (
-        min(((price(way), way) for way in ways), key=lambda way: way[0].each),
-        price(dropped),
-    )
-    if drop.each < down[0].each:
-        return dropped, f"dropping: {drop}; the ladder: {down[0]}"
-    return down[1], f"the ladder: {down[0]}; dropping: {drop}"
+    cheap = [way for way in ways if price(way).cost <= _DEARER * drops.cost]
+    down = min(cheap or ways, key=lambda way: price(way).each)
+    ladders = price(down)
+    if drops.each < ladders.each:
+        return dropped, f"dropping: {drops}; the ladder: {ladders}"
+    return down, f"the ladder: {ladders}; dropping: {drops}"
 
 
 def _price(
