@@ -88,6 +88,7 @@ class Slots:
         self.ladder = ladder
         self.recovery = recovery
         self._slots: list[Slot] = []
+        self._has_input = False
 
     def __repr__(self) -> str:
         tokens, tokenizer = self.budget.remaining_input_tokens, self.counter.name
@@ -171,19 +172,18 @@ class Slots:
             results=(self.results if results == INHERIT else results) if listed else None,
             ladder=(self.ladder if ladder == INHERIT else ladder) if listed else None,
             recovery=self.recovery,
-            run=listed and self._asked_already() if run is None else run,
+            run=listed and self._has_input if run is None else run,
         )
         if trimming is None and isinstance(self.trimming, Stepped):
             inherits = listed and tier in (None, VOLATILE) and name != "system"
             if inherits and may_step(slot):
                 slot = replace(slot, trimming=self.trimming)
+        self._has_input = self._has_input or slot.is_input
         self._slots.append(slot)
-
-    def _asked_already(self) -> bool:
-        return any(slot.is_input for slot in self._slots)
 
     def take(self, slot: Slot) -> None:
         """Add a slot that was declared elsewhere."""
+        self._has_input = self._has_input or slot.is_input
         self._slots.append(replace(slot, index=len(self._slots)))
 
     @property
