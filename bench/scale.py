@@ -24,7 +24,22 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.conversations import TEXT, fill, turn
 from bench.measure import Figure, amount, exponents, in_turns, memory, run
-from muntin import App, Message, Slots, Tokens, context, prompt, user
+from muntin import (
+    App,
+    Ladder,
+    Message,
+    Results,
+    Slots,
+    Stepped,
+    Tokens,
+    ToolCall,
+    Window,
+    assistant,
+    context,
+    prompt,
+    tool,
+    user,
+)
 from muntin.prompts.definition import Prompt
 from muntin.testing import ScriptedModel
 from muntin.timeline.session import Session
@@ -80,6 +95,61 @@ def timed(
     taken = in_turns(named, rounds, clock=clock, collecting=False)
     seconds = {size: taken[str(size)].seconds for size in works}
     return growth(work, by, [(n, s / n if each else s) for n, s in seconds.items()], most)
+
+
+# Runs.
+
+
+def working(groups: int) -> list[Message]:
+    """Return the run of an agent: so many calls, with results of 400 to 8,000 characters."""
+    run: list[Message] = []
+    for number in range(groups):
+        call = ToolCall(f"c{number}", "look", f'{{"n":{number}}}')
+        result = f"line of file {number}\n" * (20, 100, 400)[number % 3]
+        run += [assistant(tool_calls=[call]), tool(call.id, result)]
+    return run
+
+
+def step_of(run: Sequence[Message], budget: int, ladder: Ladder | None) -> Callable[[], Window]:
+    """Return how the next step of a run is planned, with the window before it."""
+    counter = Slots(1, tokenizer="chars/4").counter
+
+    def plan(run: Sequence[Message], previous: Window | None) -> Window:
+        slots = Slots(
+            budget,
+            counter=counter,
+            profile="anthropic/claude-sonnet-4-5",
+            trimming=Stepped(),
+            previous=previous,
+            results=Results() if ladder else None,
+            ladder=ladder,
+        )
+        slots.add("input", "Look through the files.")
+        slots.add("run", run)
+        return slots.render()
+
+    before = plan(run[:-2], None)
+    return lambda: plan(run, before)
+
+
+def runs(short: bool) -> Iterator[Figure]:
+    """Measure a step of a run whose calls are all in view, most of them as stubs."""
+    groups = 60 if short else 400
+    run = working(groups)
+    works = {
+        "ladder": step_of(run, 60 * groups, Ladder()),
+        "whole": step_of(run, 10_000_000, None),
+    }
+    shown = {name: len(work().messages) for name, work in works.items()}
+    assert len(set(shown.values())) == 1, shown
+    taken = in_turns(works, 5 if short else 40, clock=process_time, collecting=False)
+    yield Figure(
+        work=f"a step of a run, {groups} groups in view, with a ladder",
+        peer="the same groups whole",
+        ours=taken["ladder"].seconds,
+        theirs=taken["whole"].seconds,
+        at_most=2.0,
+    )
 
 
 # Messages.
@@ -304,6 +374,7 @@ def measure(short: bool) -> Iterator[Figure]:
     """Measure all growths."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        yield from runs(short)
         yield from messages(folder, short)
         yield from slots(short)
         yield from contexts(short)

@@ -127,13 +127,18 @@ class MissingExtra(MuntinError, ImportError):
 def _parts(needed: int, report: ReportLike) -> str:
     """Name what a window is made of, with tokens that add up to what it needs."""
     parts = [(repr(slot.name), slot.tokens_kept) for slot in report.slots]
+    told = {repr(slot.name): slot.detail for slot in report.slots if slot.detail}
     parts += [
         ("the tools", report.tools_tokens),
         ("what joins texts", report.joined_tokens),
         ("the user message that must come first", report.lead_tokens),
     ]
     parts.append(("the rest of the request", needed - sum(tokens for _, tokens in parts)))
-    return ", ".join(f"{name} {tokens:,}" for name, tokens in parts if tokens)
+    return ", ".join(
+        f"{name} {tokens:,}" + (f" ({told[name]})" if name in told else "")
+        for name, tokens in parts
+        if tokens
+    )
 
 
 class BudgetExceeded(MuntinError):

@@ -175,7 +175,8 @@ def test_the_breakpoints_of_stepped_windows_find_all_that_was_written(model, ste
         if new.diverged is None:
             assert new.read == old.read + old.written
         else:
-            assert new.read == run.steps[0].tokens - run.steps[0].retained  # the system text
+            # The system text, and what of the history stands before the first change.
+            assert new.read >= run.steps[0].tokens - run.steps[0].retained
 
 
 def _conversation(line: str) -> list[Any]:

@@ -35,7 +35,8 @@ _STYLE = """
 background:none!important;vertical-align:top}
 .muntin th{font-weight:600;opacity:.65}
 .muntin .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.muntin .dropped,.muntin .excluded{color:#d1344b}.muntin .trimmed{color:#b86e00}
+.muntin .dropped,.muntin .excluded{color:#d1344b}
+.muntin :is(.trimmed,.short,.stubbed){color:#b86e00}
 .muntin summary{cursor:pointer;font-weight:600;margin:.6em 0 .4em}
 .muntin article{border-left:4px solid #8886;padding:.1em 0 .1em .8em;margin:0 0 .7em}
 .muntin article.out{opacity:.75}
@@ -51,7 +52,8 @@ _PAGE_STYLE = """
 body{margin:2rem auto;padding:0 1.2rem;max-width:70rem;background:#fff;color:#1b1e24}
 h1{font:650 1.25rem/1.3 system-ui,sans-serif;margin:0 0 1rem}
 @media (prefers-color-scheme:dark){body{background:#14161a;color:#e4e7ec}
-body .muntin :is(.dropped,.excluded,.bad){color:#ff8095}body .muntin .trimmed{color:#ffb454}}
+body .muntin :is(.dropped,.excluded,.bad){color:#ff8095}
+body .muntin :is(.trimmed,.short,.stubbed){color:#ffb454}}
 """
 
 

@@ -22,6 +22,8 @@ from muntin.core.report import Status
 LONGEST = 20_000
 
 State: TypeAlias = Status | Literal["added"]
+# What is said of a group, and holds for those of its messages that are really shorter.
+_CUT = ("trimmed", "short", "stubbed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,11 @@ def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
         keep = "tail" if fate is None else fate.slot.keep
         pieces = _cut(given, shown, keep == "head", longest)
         cut = any(piece.cut for piece in pieces) and shown is not None
-        state = "added" if fate is None else "kept" if fate.status == "trimmed" else fate.status
+        state = "added" if fate is None else "kept" if fate.status in _CUT else fate.status
         if fate is None and not window.fates:
             state = "kept"
-        state = "trimmed" if cut else state
+        if cut:
+            state = fate.status if fate is not None and fate.status in _CUT else "trimmed"
         reason = fate.reason if fate is not None and state != "kept" else None
     origin = fate.slot.index if fate is not None else None
     if origin is None and line.place is not None:

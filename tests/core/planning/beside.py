@@ -41,7 +41,7 @@ def render(
 ) -> Window:
     """Let the planner compose the window."""
     profile = Profile("test/model", user_first=True) if user_first else None
-    planner = Slots(budget, tokenizer=Characters(overhead), profile=profile)
+    planner = Slots(budget, tokenizer=Characters(overhead), profile=profile, results=None)
     for slot in slots:
         options: dict[str, Any] = {
             each.name: getattr(slot, each.name)
@@ -50,7 +50,7 @@ def render(
         }
         if slot.marker is not None:
             options["marker"] = partial(_line, slot.marker)
-        planner.add(slot.name, slot.content, **options)
+        planner.add(slot.name, slot.content, run=False, **options)
     return planner.render()
 
 

@@ -28,10 +28,8 @@ class Stage:
 
     @property
     def high(self) -> int:
-        """What is left for the history, however large the volatile texts are this turn."""
-        left = max(0, self.budget - len(self.rules) - self.ceiling)
-        unbounded = min(self.budget // 4, left // 2)  # the input, which has no ceiling
-        return max(0, self.budget - len(self.rules) - self.ceiling - unbounded)
+        """What is left for the history and the input, however large the docs are this turn."""
+        return max(0, self.budget - len(self.rules) - self.ceiling)
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,9 @@ def turns(history: Sequence[Message]) -> set[int]:
     return {n for n in range(len(history)) if roles[n + 1] == "user" and roles[n] != "user"}
 
 
-def stepped(history: Sequence[Message], first: int, most: int, low: float) -> int:
-    """Return where a history begins that may have at most `most` tokens."""
-    sizes = {n: sum(len(m.text) for m in history[n:]) for n in range(first, len(history))}
+def stepped(history: Sequence[Message], first: int, most: int, low: float, asked: int) -> int:
+    """Return where a history begins that may have at most `most` tokens with the input."""
+    sizes = {n: asked + sum(len(m.text) for m in history[n:]) for n in range(first, len(history))}
     opening = turns(history)
     for level in (floor(most * Fraction(str(low))), most):
         anywhere = [n for n, size in sizes.items() if size <= level]
@@ -64,17 +62,18 @@ def stepped(history: Sequence[Message], first: int, most: int, low: float) -> in
 
 def play(stage: Stage, history: Sequence[Message], first: int) -> Outcome:
     """Return one turn, with the history that began at `first` the turn before."""
-    if sum(len(m.text) for m in history[first:]) > stage.high:
-        first = stepped(history, first, stage.high, stage.low)
+    asked = len(stage.asked)
+    if sum(len(m.text) for m in history[first:]) + asked > stage.high:
+        first = stepped(history, first, stage.high, stage.low, asked)
     while True:
         kept = sum(len(m.text) for m in history[first:])
         docs = min(len(stage.docs), stage.ceiling)
-        over = len(stage.rules) + kept + docs + len(stage.asked) - stage.budget
+        over = len(stage.rules) + kept + docs + asked - stage.budget
         given = max(0, min(docs, over))  # what is gone next turn gives first
         over -= given
         if over <= 0 or not kept:
             break
-        later = stepped(history, first, max(0, kept - over), stage.low)
+        later = stepped(history, first, max(0, kept - over) + asked, stage.low, asked)
         if later == first:
             break
         first = later

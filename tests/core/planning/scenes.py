@@ -115,10 +115,11 @@ class Scene:
             self.budget if budget is None else budget,
             tokenizer=TOKENIZERS[self.tokenizer],
             attachment_tokens=FILE_TOKENS,
+            results=None,
             **self.options,
         )
         for name, content, options in self.adds:
-            slots.add(name, content, **options)
+            slots.add(name, content, run=False, **options)
         return slots
 
     def window(self, budget: int | None = None) -> Window:

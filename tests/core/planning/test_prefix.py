@@ -79,10 +79,10 @@ def test_equal_windows_have_equal_hashes() -> None:
 
 
 def test_a_step_says_what_it_cost() -> None:
-    before = render(talk(29))
-    after = render(talk(30), before)
-    assert moved(after) == Moved(1, "history", "stepped", 580)
-    assert "the prefix moved at message 1: slot history (stepped), 580 tokens" in str(after.report)
+    before = render(talk(41))
+    after = render(talk(42), before)
+    assert moved(after) == Moved(1, "history", "stepped", 820)
+    assert "the prefix moved at message 1: slot history (stepped), 820 tokens" in str(after.report)
 
 
 def test_exact_trimming_moves_the_prefix_every_turn() -> None:
@@ -197,9 +197,9 @@ def test_without_caching_or_a_window_before_there_is_nothing_to_tell() -> None:
 
 
 def test_a_report_with_its_prefix_is_json() -> None:
-    report = render(talk(30), render(talk(29))).report
+    report = render(talk(42), render(talk(41))).report
     data = json.loads(json.dumps(report.to_dict()))["prefix"]
-    assert data["moved"] == {"message": 1, "slot": "history", "reason": "stepped", "tokens": 580}
+    assert data["moved"] == {"message": 1, "slot": "history", "reason": "stepped", "tokens": 820}
     assert list(data) == [
         *("hash", "tokens", "share", "moved", "unstable", "warnings", "expected", "reported")
     ]
@@ -233,13 +233,13 @@ def test_different_messages_have_different_digests(other: Message) -> None:
 
 
 def test_the_check_over_all_tests_finds_a_move_that_is_not_told() -> None:
-    before, after = render(talk(29)), render(talk(30))
-    silent = render(talk(29), before)
+    before, after = render(talk(41)), render(talk(42))
+    silent = render(talk(41), before)
     assert unexplained_move(silent, before, CACHED) is None
     liar = replace(silent, messages=after.messages, origins=after.origins)
     assert "does not say so" in (unexplained_move(liar, before, CACHED) or "")
     assert "does not say so" in (unexplained_move(liar, before.frontier, CACHED) or "")
-    stepped = render(talk(30), before)
+    stepped = render(talk(42), before)
     honest = replace(stepped, messages=silent.messages)
     assert "report says" in (unexplained_move(honest, before, CACHED) or "")
 

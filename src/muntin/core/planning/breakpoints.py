@@ -41,8 +41,12 @@ def place_breakpoints(
     tools: tuple[Mapping[str, Any], ...],
     tokens: int,
     counter: Counter,
+    lowered: Sequence[Message] = (),
 ) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
-    """Choose the breakpoints, and keep what the next turn must know."""
+    """Choose the breakpoints, and keep what the next turn must know.
+
+    `lowered` are the last messages of what is short, and of what is stubbed.
+    """
     sent = as_sent(rendered.messages, profile)
     messages, slots = [], []
     for piece in sent:
@@ -74,6 +78,7 @@ def place_breakpoints(
         tools=tools,
         previous=before,
         settled=past.settled,
+        lowered=_ends(messages, lowered),
     )
     past.breakpoints = tuple(places)
     lives = ttls(places, messages, caching)
@@ -111,13 +116,15 @@ def choose_breakpoints(
     tools: Sequence[Mapping[str, Any]] = (),
     previous: LazyFrontier | Frontier | None = None,
     settled: int,
+    lowered: Sequence[int] = (),
 ) -> list[int]:
     """Return after how many messages breakpoints stand, in order.
 
     None stands behind the first `settled` messages, which stay, but for the end of everything
     between the steps of a turn. When there are more candidates than the provider takes, the most
     saving come first: the tail; what the user asked for; the latest of the turn before, where a
-    read could not look back that far; the frontier; the last stable tier; earlier tiers.
+    read could not look back that far; the ends of what is `lowered`, where the next step down
+    begins; the frontier; the last stable tier; earlier tiers.
     """
     taken = user_breakpoints(messages)
     left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
@@ -128,6 +135,7 @@ def choose_breakpoints(
         *_asked(slots),
         *tails[1:],
         _anchor(messages, tails, caching, previous),
+        *lowered,
         _conversation(messages, slots),
         *_tier_ends(slots),
     ]
@@ -183,6 +191,12 @@ def _carried(message: Message) -> list[Any]:
 
 def _carries_one(schema: Mapping[str, Any]) -> bool:
     return any(schema.get(key) for key in USER_BREAKPOINTS)
+
+
+def _ends(messages: Sequence[Message], lowered: Sequence[Message]) -> list[int]:
+    """Return where messages of the window end in the request."""
+    places = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
+    return [places[id(message)] for message in lowered if id(message) in places]
 
 
 def _tails(messages: Sequence[Message], settled: int) -> list[int]:

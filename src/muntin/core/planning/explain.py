@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from muntin.core.planning.books import OVER_CAP
+from muntin.core.planning.ladder import newest_group
 from muntin.core.planning.read import Unit
-from muntin.core.planning.verdict import SlotPlan
+from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.planning.window import Fate
 from muntin.core.report import Decision, SlotReport, Status
 
@@ -133,7 +134,7 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         index=slot.index,
         status=status,
         reason=reason,
-        detail=slot.detail,
+        detail=_detail(plan),
         priority=slot.priority,
         tier=slot.tier,
         floor=plan.limits.floor,
@@ -147,6 +148,32 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
     )
 
 
+def _detail(plan: SlotPlan) -> str | None:
+    """Return the remark about a slot; how its past went down, if it did so in this window; and
+    what is left of the newest results, if they had to be cut."""
+    said = [plan.slot.detail] if plan.slot.detail else []
+    step = plan.step
+    if step is not None and step.way and step.members[0] == plan.slot.index:
+        said.append(step.way)
+    unit = newest_group(plan.reading)
+    verdict = None if unit is None else plan.verdicts.get(unit.indices[0])
+    if unit is not None and verdict is not None:
+        said += _cut_results(plan, unit, verdict)
+    return "; ".join(said) or None
+
+
+def _cut_results(plan: SlotPlan, unit: Unit, verdict: Verdict) -> Iterable[str]:
+    """Say what of each result is left."""
+    shape = plan.reading.shape
+    names = {call.id: call.name for each in unit.messages for call in each.tool_calls}
+    whole = unit.messages if unit.form is None else unit.form.messages
+    for message, now in zip(whole, verdict.costs, strict=True):
+        if shape is not None and message.tool_call_id is not None:
+            name = names.get(message.tool_call_id, "a result")
+            was = shape.forms.counter.message(message)
+            yield f"{name}: {was:,} tokens" + (f", cut to {now:,}" if now < was else "")
+
+
 def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str | None]:
     """Sum up a slot: its status, and the reason of the last thing that was cut."""
     if plan.slot.excluded is not None:
@@ -157,6 +184,9 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
     if not cut:
         return "kept", OVER_CAP if plan.is_over_cap() else None
     reason = max(cut, key=lambda decision: decision.rank or 0).reason
+    became = {decision.status for decision in cut}
+    if became <= {"short", "stubbed"}:
+        return ("stubbed" if "stubbed" in became else "short"), reason
     kept = any(decision.status in _STAYS for decision in decisions)
     return ("trimmed" if kept else "dropped"), reason
 

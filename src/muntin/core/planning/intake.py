@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from muntin.core.counting.counter import Counter
@@ -193,7 +194,9 @@ def _read_histories(
         step = steps[members[0]].below(high)
         past, fits = _read_past(own, found, places, steps, step, counter, room)
         if not fits:
-            rungs = rungs_of(past, Past([slot.messages for slot in own]).offsets[:-1])
+            offsets = Past([slot.messages for slot in own]).offsets[:-1]
+            step = _within_sight(step, past, offsets)
+            rungs = rungs_of(past, offsets)
             tokens = sum([each.tokens for each in past])
             step = advance(step, own[0].ladder, rungs, tokens, high, ground)
             past, _ = _read_past(own, found, places, steps, step, counter, room, again=True)
@@ -225,9 +228,11 @@ def _read_past(
         else:
             offset = steps[slot.index].offset
             levels = step.levels.moved(-offset)
+            # What goes down the ladder leaves room: each slot is read as if the others did.
+            most = step.high if slot.ladder is not None else max(0, left)
             each = read(
                 slot,
-                sys.maxsize if again else max(0, left),
+                sys.maxsize if again else most,
                 counter,
                 start=levels.gone,
                 limits=_limits(slot, room),
@@ -237,6 +242,18 @@ def _read_past(
         left -= each.tokens
         readings.append(each)
     return readings[::-1], fits and left >= 0
+
+
+def _within_sight(
+    step: SteppedSlot, past: Sequence[Reading], offsets: Sequence[int]
+) -> SteppedSlot:
+    """Return a past on a ladder without what is so old that it was not read: not even its lowest
+    forms fit."""
+    if past[0].slot.ladder is None:
+        return step
+    stops = [offset + each.unread.stop for each, offset in zip(past, offsets, strict=True)]
+    gone = max((stop for stop, each in zip(stops, past, strict=True) if each.unread), default=0)
+    return replace(step, levels=replace(step.levels, gone=max(step.levels.gone, gone)))
 
 
 def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:

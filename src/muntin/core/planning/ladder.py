@@ -3,13 +3,11 @@
 A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
 one fixed order: all older groups become short, then stubs; then the newest groups of the run do
 the same; then units leave, the oldest first. The very newest group is never a stub and never
-leaves. So a past at any time is
-described by three numbers, and the way down is one line of steps.
+leaves. So a past at any time is described by three numbers, and the way down is one line of steps.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -92,11 +90,16 @@ def rungs_of(
 
 def newest_of(rungs: Sequence[Rung]) -> int:
     """Return where a past may begin at the latest: at the newest group of its run, if it has one,
-    else behind all."""
+    else behind all but the input."""
     for rung in reversed(rungs):
         if rung.stays:
             return rung.first
-    return rungs[-1].end if rungs else 0
+    end = rungs[-1].end if rungs else 0
+    for rung in reversed(rungs):
+        if not rung.fixed:
+            break
+        end = rung.first
+    return end
 
 
 def descend(
@@ -110,44 +113,61 @@ def descend(
     """Go down from `total` tokens until at most `target` are left, or nothing more may go.
 
     With `must`, older groups go down to `target` as far as they can without leaving; the newest
-    groups go down, and anything leaves, only while more than `must` are left.
+    groups go down, and anything leaves, only if more than `must` are left.
     """
     if total <= target:
         return levels
+    must = target if must is None else max(target, must)
     free = [rung for rung in rungs if rung.first >= levels.gone and not rung.fixed]
-    for moved, saved, last in _steps(free, levels, rules):
-        if last and must is not None and total <= must:
-            break
-        levels = moved
-        total -= saved
-        if total <= target:
-            break
-    return levels
+    groups = [place for place, rung in enumerate(free) if rung.is_group and rung.in_run]
+    kept = groups[-rules.keep_groups :] if rules.keep_groups else []
+    edge = kept[0] if kept else len(free)
+    for zone, low in ((free[:edge], target), (free[edge:], must)):
+        for moved, saved in _lower(zone, levels, rules):
+            if total <= low:
+                break
+            levels, total = moved, total - saved
+    return levels if total <= must else _leave(rungs, levels, total, target, must)
 
 
-def _steps(
-    rungs: Sequence[Rung], levels: Levels, rules: Ladder
-) -> Iterator[tuple[Levels, int, bool]]:
-    """Yield the levels after each step down, what the step saves, and whether it is one of the
-    last: those of the newest groups, and what leaves."""
-    groups = [place for place, rung in enumerate(rungs) if rung.is_group and rung.in_run]
-    newest_groups = groups[-rules.keep_groups :] if rules.keep_groups else []
-    edge = newest_groups[0] if newest_groups else len(rungs)
-    newest = next((rung.first for rung in rungs if rung.stays), sys.maxsize)
-    for zone, last in ((rungs[:edge], False), (rungs[edge:], True)):
-        for rung in zone:
-            if rung.is_group and rung.first >= levels.shorts:
-                saved = rung.size(levels.of(rung.first)) - rung.size("short")
-                levels = replace(levels, shorts=rung.end)
-                yield levels, saved, last
-        for rung in zone if rules.stubs else ():
-            if rung.is_group and levels.stubs <= rung.first < newest:
-                saved = rung.size(levels.of(rung.first)) - rung.size("stub")
-                levels = replace(levels, stubs=rung.end, shorts=max(levels.shorts, rung.end))
-                yield levels, saved, last
-    for rung in rungs:
-        if rung.first >= newest:
+def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tuple[Levels, int]]:
+    """Yield the levels after each step down, and what it saves: first all become short, then
+    stubs."""
+    for rung in zone:
+        if rung.is_group and rung.first >= levels.shorts:
+            saved = rung.size(levels.of(rung.first)) - rung.size("short")
+            levels = replace(levels, shorts=rung.end)
+            yield levels, saved
+    for rung in zone if rules.stubs else ():
+        if rung.stays:
             return
-        saved = rung.size(levels.of(rung.first))
+        if rung.is_group and levels.stubs <= rung.first:
+            saved = rung.size(levels.of(rung.first)) - rung.size("stub")
+            levels = replace(levels, stubs=rung.end, shorts=max(levels.shorts, rung.end))
+            yield levels, saved
+
+
+def _leave(rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int) -> Levels:
+    """Let the oldest leave; half of what may leave stays, if `target` is lower than that."""
+    newest = newest_of(rungs)
+    may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
+    sizes = [rung.size(levels.of(rung.first)) for rung in may]
+    aim = max(target, (must + total - sum(sizes)) // 2)
+    for rung, size in zip(may, sizes, strict=True):
+        if total <= aim:
+            break
+        total -= size
         levels = replace(levels, gone=rung.end)
-        yield levels, saved, True
+    return _at_turn(rungs, levels, total, aim, newest)
+
+
+def _at_turn(rungs: Sequence[Rung], levels: Levels, total: int, aim: int, newest: int) -> Levels:
+    """Go on to the next beginning of a turn, if at least half of what was aimed at stays."""
+    for rung in rungs:
+        if not levels.gone <= rung.first <= newest:
+            continue
+        if rung.opens_turn:
+            return replace(levels, gone=rung.first) if 2 * total >= aim else levels
+        if not rung.fixed:
+            total -= rung.size(levels.of(rung.first))
+    return levels

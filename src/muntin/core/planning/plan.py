@@ -19,7 +19,7 @@ from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
-from muntin.core.planning.verdict import SlotPlan, starts_of
+from muntin.core.planning.verdict import SlotPlan, lowered, starts_of
 from muntin.core.planning.window import Breakpoint, Fate, Window
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
@@ -125,6 +125,7 @@ class Plan:
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,
+            lowered=lowered(self.slots),
         )
         return rendered, frontier, breakpoints
 

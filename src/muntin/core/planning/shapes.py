@@ -1,4 +1,4 @@
-"""Forms: how a call and its results look when there is less room for them.
+"""Shapes: how a call and its results look when there is less room for them.
 
 Owns what a result looks like when it is too long (`Results`), short, or one line (`Ladder`). Which
 group goes down, and when, is decided elsewhere. A form depends on the message, the rules and the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from muntin.core.checks import check_size
@@ -124,7 +124,7 @@ class Forms:
     `loads` says that the agent has the tool `load_result`, so that a line may name it.
     """
 
-    counter: Counter
+    counter: Counter = field(compare=False)
     loads: bool = False
 
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
@@ -261,11 +261,16 @@ class Shape:
 
     def least(self, tokens: int, costs: Sequence[int], messages: Sequence[Message]) -> int:
         """Return about what a group has at the lowest level."""
-        most = len(costs) * (self.forms.counter.overhead + _STUB)
-        if tokens <= most or self.ladder is None or not self.ladder.stubs:
+        ladder = self.ladder
+        if ladder is None:
             return tokens
-        calls = [c for c, each in zip(costs, messages, strict=True) if each.tool_call_id is None]
-        return min(tokens, sum(calls) + most)
+        most = self.forms.counter.overhead + (_STUB if ladder.stubs else ladder.short_tokens)
+        if tokens <= most:
+            return tokens
+        saved = [
+            c - most for c, m in zip(costs, messages, strict=True) if m.tool_call_id and c > most
+        ]
+        return tokens - sum(saved)
 
 
 def _split(text: str, length: int, end: End) -> tuple[str, str]:

@@ -88,6 +88,7 @@ class Slots:
         self.ladder = ladder
         self.recovery = recovery
         self._slots: list[Slot] = []
+        self._has_input = False
 
     def __repr__(self) -> str:
         tokens, tokenizer = self.budget.remaining_input_tokens, self.counter.name
@@ -119,7 +120,7 @@ class Slots:
         at: float | None = None,
         results: Results | Literal["inherit"] | None = INHERIT,
         ladder: Ladder | Literal["inherit"] | None = INHERIT,
-        run: bool = False,
+        run: bool | None = None,
     ) -> None:
         """Add content to a named place in the window.
 
@@ -131,7 +132,8 @@ class Slots:
         from there on. `detail` is a remark for the report. `at` is where a text stands among dated
         messages; `frame` is how it begins and ends (its tags), which is never cut. `results` and
         `ladder` are those of all slots if they are not given. `run` says that the list is what the
-        agent has done in this turn: its newest calls stay.
+        agent has done in this turn, as a list is that is added behind the input: its newest calls
+        stay.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -170,16 +172,18 @@ class Slots:
             results=(self.results if results == INHERIT else results) if listed else None,
             ladder=(self.ladder if ladder == INHERIT else ladder) if listed else None,
             recovery=self.recovery,
-            run=run,
+            run=listed and self._has_input if run is None else run,
         )
         if trimming is None and isinstance(self.trimming, Stepped):
             inherits = listed and tier in (None, VOLATILE) and name != "system"
             if inherits and may_step(slot):
                 slot = replace(slot, trimming=self.trimming)
+        self._has_input = self._has_input or slot.is_input
         self._slots.append(slot)
 
     def take(self, slot: Slot) -> None:
         """Add a slot that was declared elsewhere."""
+        self._has_input = self._has_input or slot.is_input
         self._slots.append(replace(slot, index=len(self._slots)))
 
     @property
@@ -284,10 +288,13 @@ def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         if not isinstance(schema, Mapping):
             raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
         # A copy: what is sent must be what was counted.
-        name = _name(schema)
-        where = f"tools[{number}] {name!r}" if name else f"tools[{number}]"
-        checked.append(copy_json(schema, where))
+        checked.append(copy_json(schema, _place(number, schema)))
     return tuple(checked)
+
+
+def _place(number: int, schema: Mapping[str, Any]) -> str:
+    name = _name(schema)
+    return f"tools[{number}] {name!r}" if name else f"tools[{number}]"
 
 
 def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from muntin.core.message import as_message, at_of
 from muntin.core.planning.frontier import Start, digest
@@ -32,6 +32,8 @@ _MEMORY = 16
 _MAKE_UP = 0.0625
 # The low levels that are tried: so far from what a step must leave up to the high level.
 _LOWS = (0.0, 0.25, 0.5)
+# A low level at which the ladder costs so much more than dropping is taken only if all do.
+_DEARER = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class SteppedSlot:
         """Return the history as the head of its past is."""
         return replace(head, offset=self.offset)
 
-    def start(self, slot: Slot, messages: Sequence[MessageLike], tokens: int) -> Start:
+    def start(self, members: Sequence[Slot], tokens: int) -> Start:
         """Return where the past begins now, with so many tokens in the window."""
         before, levels = self.before, self.levels
         surplus = 0
@@ -179,11 +181,13 @@ class SteppedSlot:
                 shorts=levels.shorts,
             )
         at = name = None
-        if 0 < levels.gone < len(messages):
-            at = at_of(messages[levels.gone])
-            name = digest(as_message(messages[levels.gone]))
+        past = Past([slot.messages for slot in members])
+        # An input may be recorded in other words, or not at all: what follows it is new then.
+        if 0 < levels.gone < len(past) and not members[past.place(levels.gone)].is_input:
+            at = at_of(past[levels.gone])
+            name = digest(as_message(past[levels.gone]))
         return Start(
-            slot.name,
+            members[0].name,
             self.number,
             levels.gone,
             at,
@@ -205,8 +209,12 @@ class Past(Sequence[MessageLike]):
     def __len__(self) -> int:
         return self.offsets[-1]
 
+    def place(self, index: int) -> int:
+        """Return which of the lists a message stands in."""
+        return bisect_right(self.offsets, index) - 1
+
     def __getitem__(self, index: Any) -> Any:
-        place = bisect_right(self.offsets, index) - 1
+        place = self.place(index)
         return self._lists[place][index - self.offsets[place]]
 
 
@@ -281,6 +289,21 @@ def advance(
     return replace(step, levels=levels, moved=True, way=way)
 
 
+class Price(NamedTuple):
+    """What a way down costs a request on average until the next step, and what stays in view."""
+
+    cost: float
+    seen: int
+
+    @property
+    def each(self) -> float:
+        """What a request costs for each unit in view."""
+        return self.cost / max(1, self.seen)
+
+    def __str__(self) -> str:
+        return f"about {self.cost:,.0f} tokens a request for {self.seen:,} in view"
+
+
 def _way_down(
     step: SteppedSlot,
     ladder: Ladder,
@@ -290,8 +313,8 @@ def _way_down(
     ground: Ground,
     dropped: Levels,
 ) -> tuple[Levels, str]:
-    """Choose the cheapest way for each turn that stays in view: down the ladder to one of a few
-    low levels, or dropping."""
+    """Choose the way that costs least for each unit that stays in view: down the ladder to one of
+    a few low levels, or dropping. Return it, and the two prices in words."""
     growth = growth_of(rungs, tokens, None if step.moved else step.before)
     least = _least(step, high, growth)
     if step.rules.low is not None:
@@ -299,13 +322,18 @@ def _way_down(
     else:
         lows = [int(least + (high - least) * share) for share in _LOWS]
     must = int(high - growth)  # room for what comes next
-    found = [
-        (descend(rungs, step.levels, ladder, tokens, low, max(low, must)), "ladder") for low in lows
-    ]
-    ways = [*found, (dropped, "dropping")]
-    return min(
-        ways, key=lambda way: _price(step.levels, way[0], rungs, tokens, high, growth, ground)
-    )
+
+    def price(levels: Levels) -> Price:
+        return _price(step.levels, levels, rungs, tokens, high, growth, ground)
+
+    drops = price(dropped)
+    ways = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
+    cheap = [way for way in ways if price(way).cost <= _DEARER * drops.cost]
+    down = min(cheap or ways, key=lambda way: price(way).each)
+    ladders = price(down)
+    if drops.each < ladders.each:
+        return dropped, f"dropping: {drops}; the ladder: {ladders}"
+    return down, f"the ladder: {ladders}; dropping: {drops}"
 
 
 def _price(
@@ -316,8 +344,8 @@ def _price(
     high: int,
     growth: float,
     ground: Ground,
-) -> float:
-    """Return what a request costs until the next step, for each unit that stays in view."""
+) -> Price:
+    """Return what a way down costs. What stands before the first change stays cached."""
     kept, same, seen, changed = tokens, 0, 0, False
     for rung in rungs:
         if rung.first < before.gone:
@@ -333,8 +361,9 @@ def _price(
             changed = changed or rung.size(was) != rung.size(now)
         same += 0 if changed else rung.size(now)
     if kept > high:
-        return inf  # not low enough
-    return ground.under(same).cost(max(0, kept - same), max(1, high - same), growth) / max(1, seen)
+        return Price(inf, seen)  # not low enough
+    under = ground.under(same)
+    return Price(under.cost(max(0, kept - same), max(1, high - same), growth), seen)
 
 
 def _cut(step: SteppedSlot, rungs: Sequence[Rung], tokens: int, high: int, ground: Ground) -> int:

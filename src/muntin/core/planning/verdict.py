@@ -13,7 +13,7 @@ from muntin.core.planning.frontier import Start
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import Slot
-from muntin.core.planning.step import Past, SteppedSlot
+from muntin.core.planning.step import SteppedSlot
 from muntin.core.report import Status
 
 
@@ -104,7 +104,17 @@ def starts_of(plans: Sequence[SlotPlan]) -> list[Start]:
     for each in plans:
         if each.step is not None and each.step.members[0] == each.slot.index:
             members = [by_slot[index] for index in each.step.members]
-            past = Past([member.slot.messages for member in members])
             tokens = sum([member.tokens for member in members])
-            starts.append(each.step.start(each.slot, past, tokens))
+            starts.append(each.step.start([member.slot for member in members], tokens))
     return starts
+
+
+def lowered(plans: Sequence[SlotPlan]) -> list[Message]:
+    """Return the last message of what is short in a past that steps, and of what is stubbed: from
+    there on the next step down changes it."""
+    found: dict[str, Message] = {}
+    for plan in plans:
+        for unit, messages in plan.left() if plan.step is not None else ():
+            if unit.form is not None and unit.form.level != "full":
+                found[unit.form.level] = messages[-1]
+    return [found[level] for level in ("short", "stub") if level in found]

@@ -99,7 +99,7 @@ export class Sidebar {
   drawTurn(place) {
     const each = this.windows[this.windows.length - 1 - place];
     const first = each.step === 1 || this.windows[this.windows.length - 2 - place]?.turn !== each.turn;
-    const cut = each.slots.some((slot) => ["trimmed", "dropped"].includes(slot.status));
+    const cut = each.slots.some((slot) => ["trimmed", "short", "stubbed", "dropped"].includes(slot.status));
     const all = Math.max(each.budget, each.tokens, 1);
     return h(
       "a",

@@ -285,7 +285,7 @@ export class WindowView {
 
   drawTabs() {
     const { report } = this.now;
-    const out = report.slots.filter((slot) => ["dropped", "excluded", "trimmed", "empty"].includes(slot.status)).length;
+    const out = report.slots.filter((slot) => ["dropped", "excluded", "trimmed", "short", "stubbed", "empty"].includes(slot.status)).length;
     const names = { messages: "Messages", tools: `Tools ${num(this.own.tools.length)}`, out: `Left out ${num(out)}` };
     fill(
       this.parts.tabs,

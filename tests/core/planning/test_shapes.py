@@ -1,0 +1,222 @@
+"""Forms of results and groups: worked cases first, then what holds for any text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin import InvalidInput, Ladder, Message, Results, Slots, ToolCall, assistant, tool, user
+from muntin.core.counting.counter import Counter
+from muntin.core.parts import Attachment
+from muntin.core.planning.cut import is_boundary
+from muntin.core.planning.shapes import Forms, Levels, Shape, whole_elements
+from muntin.errors import InvalidType
+from tests.core.planning.scenes import TOKENIZERS, many
+
+
+def forms(loads: bool = False, tokenizer: Any = len) -> Forms:
+    return Forms(Counter.of(None, tokenizer=tokenizer), loads)
+
+
+def group(result: str, arguments: str = "{}", name: str = "look") -> tuple[Message, ...]:
+    return assistant(tool_calls=[ToolCall("c1", name, arguments)]), tool("c1", result)
+
+
+# Worked cases: a token is a character.
+
+
+def test_a_long_result_shows_its_beginning_its_end_and_how_much_is_missing() -> None:
+    shown = forms().result(tool("c1", "a" * 100 + "b" * 100), 80)
+    head, line, tail = shown.text.split("\n")
+    assert (head, line, tail) == ("a" * 29, "[143 tokens left out]", "b" * 28)
+    assert len(shown.text) <= 80
+    assert shown.tool_call_id == "c1"
+
+
+def test_the_line_names_the_tool_that_reads_the_rest_where_there_is_one() -> None:
+    shown = forms(loads=True).result(tool("c1", "a" * 500), 120)
+    assert "tokens left out; load_result('c1') reads them]" in shown.text
+
+
+@pytest.mark.parametrize(("keep", "first", "last"), [(("head",), "a", "]"), (("tail",), "[", "b")])
+def test_only_one_end_may_be_kept(keep: Any, first: str, last: str) -> None:
+    shown = forms().result(tool("c1", "a" * 200 + "b" * 200), 90, keep).text
+    assert (shown[0], shown[-1]) == (first, last)
+
+
+def test_a_result_within_its_ceiling_stays_as_it_is() -> None:
+    message = tool("c1", "a" * 80)
+    assert forms().result(message, 80) is message
+
+
+def test_the_ceiling_is_a_share_of_the_room_and_never_below_64() -> None:
+    assert Results().ceiling(1_000) == 250
+    assert Results(0.1).ceiling(1_000) == 100
+    assert Results().ceiling(100) == 64
+
+
+def test_json_is_cut_between_elements() -> None:
+    rows = json.dumps([{"id": n, "name": f"row {n}"} for n in range(40)])
+    head = forms().result(tool("c1", rows), 300).text.split("\n")[0]
+    assert head.endswith("},")
+    assert json.loads(head[:-1] + "]")[0] == {"id": 0, "name": "row 0"}
+
+
+@pytest.mark.parametrize(
+    ("head", "cut"),
+    [
+        ("plain, text", "plain, text"),
+        ('[1, 2, 3, "a, b', "[1, 2, 3,"),
+        ('{"a": 100000, "b": "x\\", y', '{"a": 100000,'),
+        ('["long and without any end', '["long and without any end'),
+    ],
+)
+def test_elements_end_at_commas_outside_of_strings(head: str, cut: str) -> None:
+    assert whole_elements(head) == cut
+
+
+def test_files_in_a_result_go_before_its_text() -> None:
+    file = Attachment("id", "photo.png", 10, "image")
+    message = Message("tool", "seen", tool_call_id="c1", attachments=(file,))
+    counter = Counter.of(None, tokenizer=len, attachment_tokens={"image": 500})
+    shown = Forms(counter).result(message, 100)
+    assert shown.attachments == ()
+    assert shown.text.startswith("seen\n[")
+
+
+def test_a_stub_is_one_line_with_tool_and_size() -> None:
+    result = group("r" * 400)[1]
+    assert forms().stub(result, "look").text == "[look: 400 tokens, left out]"
+    loads = forms(loads=True).stub(result, "look").text
+    assert loads == "[look: 400 tokens, left out; load_result('c1') reads them]"
+
+
+def test_a_short_result_is_no_stub() -> None:
+    result = tool("c1", "found nothing")
+    assert forms().stub(result, "look") is result
+
+
+def test_long_arguments_are_shortened_in_a_stub_and_stay_json() -> None:
+    given = {"path": "a.txt", "text": "x" * 300, "rows": list(range(100))}
+    called = assistant(tool_calls=[ToolCall("c1", "write", json.dumps(given))])
+    call = forms().calls(called).tool_calls[0]
+    shown = json.loads(call.arguments)
+    assert shown["path"] == "a.txt"
+    assert shown["text"] == "x" * 40 + " [260 characters left out]"
+    assert shown["rows"].startswith("[0,1,2")
+    assert (call.id, call.name) == ("c1", "write")
+
+
+def test_arguments_that_are_no_json_are_named_by_their_size() -> None:
+    called = assistant(tool_calls=[ToolCall("c1", "write", "{" + "x" * 100)])
+    assert forms().calls(called).tool_calls[0].arguments == '{"left_out":"101 tokens"}'
+
+
+def test_a_group_at_each_level() -> None:
+    shape = Shape(forms(), 1_000, ladder=Ladder())
+    messages = group("r" * 3_000)
+    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]
+    assert sizes == [1_006, 206, 36]
+
+
+def test_levels_are_told_by_index() -> None:
+    levels = Levels(2, 4, 8)
+    assert [levels.of(n) for n in (2, 3, 4, 7, 8)] == ["stub", "stub", "short", "short", "full"]
+    assert levels.moved(-3) == Levels(0, 1, 5)
+
+
+# Slots.
+
+
+def render(result: str, budget: int = 1_000, **options: Any) -> Any:
+    slots = Slots(budget, tokenizer=len, **options)
+    slots.add("history", [user("go"), *group(result)])
+    return slots.render()
+
+
+def test_a_result_above_its_ceiling_is_told_with_what_it_asked_for() -> None:
+    window = render("r" * 600)
+    (kept, short) = window.report.slots[0].decisions
+    assert (kept.status, short.status, short.reason) == ("kept", "short", "over_cap")
+    assert (short.tokens_asked, short.tokens_kept) == (606, 256)
+    assert window.tokens == window.report.slots[0].tokens_kept == 258
+
+
+def test_without_results_nothing_is_cut() -> None:
+    assert render("r" * 600, results=None).tokens == 608
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Results(0), InvalidInput),
+        (lambda: Results(1.1), InvalidInput),
+        (lambda: Results("x"), InvalidType),  # type: ignore[arg-type]
+        (lambda: Results(keep="head"), InvalidType),  # type: ignore[arg-type]
+        (lambda: Results(keep=()), InvalidInput),
+        (lambda: Results(keep=("head", "head")), InvalidInput),
+        (lambda: Ladder(short_tokens=10), InvalidInput),
+        (lambda: Ladder(keep_groups=-1), InvalidInput),
+        (lambda: Ladder(stubs=1), InvalidInput),  # type: ignore[arg-type]
+        (lambda: Slots(10).add("x", [], results=3), InvalidType),  # type: ignore[arg-type]
+        (lambda: Slots(10).add("x", [], ladder=3), InvalidType),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_rules_are_refused(make: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"Results|Ladder"):
+        make()
+
+
+# Any text.
+
+TEXTS = st.one_of(
+    st.text(max_size=400),
+    st.lists(
+        st.sampled_from(["word ", "日本", "👩\u200d🚀", "e\u0301", "🇩🇪", "\r\n", '{"a": 1},'])
+    ).map("".join),
+    st.lists(st.integers(), max_size=80).map(json.dumps),
+)
+
+
+@many
+@given(TEXTS, st.integers(64, 200), st.sampled_from(sorted(TOKENIZERS)), st.booleans())
+def test_a_form_fits_is_never_larger_and_cut_at_characters(
+    text: str, most: int, tokenizer: str, loads: bool
+) -> None:
+    made = forms(loads, TOKENIZERS[tokenizer])
+    message = tool("c1", text)
+    whole = made.content_tokens(message)
+    shown = made.result(message, most)
+    if tokenizer != "wild":  # where a shorter text may have more tokens
+        assert made.content_tokens(shown) <= min(whole, most)
+    if shown is not message:
+        head = shown.text[: shown.text.rindex("\n[") if "\n[" in shown.text else 0]
+        assert text.startswith(head)
+        assert is_boundary(text, len(head))
+        end = shown.text.rindex("]") if shown.text.endswith("]") else None
+        assert end is not None or text.endswith(shown.text.rpartition("]\n")[2])
+    assert made.content_tokens(made.stub(message, "look")) <= whole
+
+
+@many
+@given(TEXTS, TEXTS, st.integers(64, 300), st.sampled_from(("characters", "words", "chars/4")))
+def test_each_level_is_at_most_as_large_as_the_one_above(
+    result: str, argument: str, short: int, tokenizer: str
+) -> None:
+    shape = Shape(forms(tokenizer=TOKENIZERS[tokenizer]), ladder=Ladder(short_tokens=short))
+    messages = group(result, json.dumps({"text": argument}))
+    sizes = [shape.group(level, messages)[2] for level in ("full", "short", "stub")]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@settings(max_examples=20, deadline=None)
+@given(TEXTS)
+def test_the_same_message_has_the_same_bytes(text: str) -> None:
+    message = tool("c1", text)
+    assert forms().result(message, 70) == forms().result(message, 70)
+    made = forms()
+    assert made.result(message, 70) is made.result(message, 70)
