@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from muntin.core.planning import Exact as Exact
     from muntin.core.planning import Frontier as Frontier
     from muntin.core.planning import Group as Group
+    from muntin.core.planning import Ladder as Ladder
+    from muntin.core.planning import Results as Results
     from muntin.core.planning import Slots as Slots
     from muntin.core.planning import Stepped as Stepped
     from muntin.core.planning import Window as Window
@@ -87,7 +89,7 @@ _HOMES = {
     ),
     "muntin.core.counting": "Tokenizer",
     "muntin.core.forms": "messages_from",
-    "muntin.core.planning": "Cut Exact Group Slots Stepped Window",
+    "muntin.core.planning": "Cut Exact Group Ladder Results Slots Stepped Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",

@@ -107,6 +107,14 @@ class Composer:
         """Return the Composer of windows that offer these tools."""
         return replace(self, tools=tuple(tool_schema(tool) for tool in tools))
 
+    @property
+    def largest_result(self) -> int | None:
+        """How many tokens one tool result may have; None if there is no ceiling."""
+        if self.results is None:
+            return None
+        room = self.budget.remaining_input_tokens - self.counter.tools(self.tools)
+        return self.results.ceiling(max(0, room))
+
     def within(self, budget: int) -> Composer:
         """Return the Composer of windows with another budget."""
         return replace(self, budget=Budget(budget))

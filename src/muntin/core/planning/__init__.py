@@ -2,6 +2,7 @@
 
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
+from muntin.core.planning.shapes import Ladder, Results
 from muntin.core.planning.slot import Cut, Exact, Group, Slot, Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Breakpoint, Window
@@ -12,7 +13,9 @@ __all__ = [
     "Exact",
     "Frontier",
     "Group",
+    "Ladder",
     "Plan",
+    "Results",
     "Slot",
     "Slots",
     "Stepped",
