@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from muntin import App, Stepped, ToolCall, Window
+from muntin import App, InvalidInput, ToolCall, Window
 from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
+from tests.paths import ROOT
 
 BUDGET = 6_000
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -99,12 +104,17 @@ def conversation(app: App, model: ScriptedModel, text: str) -> Any:
     return app.conversation("c", model=model, tools=[read_file], max_steps=100).send(text)
 
 
-def entity(app: App, model: ScriptedModel, text: str) -> Any:
+def register(app: App, model: ScriptedModel, tool: Callable[..., str]) -> None:
     async def handler(ctx: Ctx, wake: Any) -> None:
-        ctx.use_agent(system_prompt="Be brief.", model=model, tools=[read_file], max_steps=100)
+        ctx.use_agent(system_prompt="Be brief.", model=model, tools=[tool], max_steps=100)
         await ctx.agent.run()
 
-    app.entity("e")(handler)
+    with suppress(InvalidInput):  # it is registered
+        app.entity("e")(handler)
+
+
+def entity(app: App, model: ScriptedModel, text: str, tool: Callable[..., str] = read_file) -> Any:
+    register(app, model, tool)
     return app.ask("e/1", text)
 
 
@@ -146,8 +156,6 @@ def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: boo
             return
         async with App(url) as app:
             for turn in range(turns):
-                if door is entity:
-                    app._wakes._handlers.clear() if hasattr(app._wakes, "_handlers") else None
                 await door(app, worker.model, f"Please do part {turn}.")
 
     asyncio.run(run())
@@ -157,9 +165,105 @@ def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: boo
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("door", PASTS)
 def test_between_two_steps_each_request_begins_with_all_of_the_one_before(name, door, tmp_path):
-    through = work(
-        f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=60, restart=True
-    )
+    through = work(f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=60, restart=True)
     assert len(through) == 3 * 61
     assert 2 <= check(through, WIRES[name]) <= 60
     assert max(levels(through[-1]).values()) > 0
+
+
+@pytest.mark.parametrize("door", PASTS)
+def test_a_restart_between_turns_changes_no_byte(door, tmp_path):
+    name = "anthropic/claude-sonnet-4-5"
+    found = [
+        work(
+            f"sqlite:///{tmp_path / f'{restart}.db'}",
+            name,
+            door,
+            turns=3,
+            steps=25,
+            restart=restart,
+        )
+        for restart in (False, True)
+    ]
+    first, again = [[pieces(window, anthropic.encode) for window in each] for each in found]
+    assert first == again
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from tests.runtime import test_long_runs as runs
+
+url, name, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+worker = runs.Worker(name, 60)
+
+def read_file(path: str) -> str:
+    "Read a file."
+    if path == f"f{at}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return runs.read_file(path)
+
+async def main():
+    async with runs.App(url) as app:
+        await runs.entity(app, worker.model, "Please do part 0.", read_file)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("at", [22, 45])
+def test_a_run_that_is_killed_goes_on_with_the_same_bytes(at, tmp_path):
+    name = "anthropic/claude-sonnet-4-5"
+    urls = [f"sqlite:///{tmp_path / each}.db" for each in ("a", "b")]
+    whole = work(urls[0], name, entity, turns=1, steps=60, restart=True)
+    process = subprocess.run([sys.executable, "-c", KILLED, urls[1], name, str(at)], cwd=ROOT)
+    assert process.returncode == -signal.SIGKILL
+    worker = Worker(name, 60)
+    worker.calls, worker.left = at, 60 - at
+
+    async def resume() -> None:
+        async with App(urls[1]) as app:
+            register(app, worker.model, read_file)
+            assert await app.resume() == ("e/1",)
+
+    asyncio.run(resume())
+    expected = [pieces(window, anthropic.encode) for window in whole[at:]]
+    assert [pieces(window, anthropic.encode) for window in worker.model.windows] == expected
+    assert max(levels(whole[at]).values()) > 0
+
+
+class Remembering:
+    def on_context_build(self, ctx: Ctx) -> None:
+        ctx.slots.add("history", ctx.history.recent(50))
+
+
+@pytest.mark.parametrize("door", ["conversation", "entity", "timeline", "history"])
+def test_after_a_turn_that_failed_the_next_one_knows_the_task_and_what_was_done(door, tmp_path):
+    def answer(window: Window) -> Any:
+        if window.messages[-1].role == "tool":
+            raise ConnectionError("the provider is down")
+        return ToolCall("c1", "read_file", '{"path": "report.txt"}')
+
+    failing = ScriptedModel(answer, budget=BUDGET)
+    model = ScriptedModel(["Continued."], budget=BUDGET)
+    given = {"timeline": Timeline(), "history": Remembering()}.get(door)
+
+    async def say(app: App, asked: ScriptedModel, text: str) -> None:
+        if door == "entity":
+            await entity(app, asked, text)
+        else:
+            talk = app.conversation("c", model=asked, strategy=given, tools=[read_file])
+            await talk.send(text)
+
+    async def run() -> None:
+        url = f"sqlite:///{tmp_path / 'a.db'}"
+        async with App(url) as app:
+            with pytest.raises(ConnectionError):
+                await say(app, failing, "Sum up the report.")
+        async with App(url) as app:
+            await say(app, model, "Please continue.")
+
+    asyncio.run(run())
+    request = json.dumps(chat.encode(model.windows[0]))
+    for known in ("Sum up the report.", "report.txt: line 0", '"c1"', "Please continue."):
+        assert known in request
+    assert request.index("Sum up") < request.index("report.txt") < request.index("Please continue")
