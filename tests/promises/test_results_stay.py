@@ -1,4 +1,4 @@
-"""A result never erases its call: what a tool gave is shown, cut as far as needed, in every door."""
+"""A result never erases its call: what a tool gave is shown, cut as far as needed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(door, 
     assert last.tokens <= BUDGET
     request = json.dumps(NAMES.get(name, chat.encode)(last))
     for number in range(calls):
-        assert f"BEGIN {number}" in request and f"END {number}" in request
+        assert f"BEGIN {number}" in request
+        assert f"END {number}" in request
         assert f'"c{number}"' in request
     assert request.count("tokens left out") == calls
     results = [slot for slot in last.report.slots if slot.name == "run"]
@@ -135,7 +136,8 @@ def test_a_ceiling_of_the_apps_holds_in_every_door(door):
     asker = Asker()
     asyncio.run(through(door, asker, results=Results(0.05, keep=("head",))))
     text = asker.model.windows[-1].messages[-1].text
-    assert "BEGIN" in text and "END" not in text
+    assert "BEGIN" in text
+    assert "END" not in text
     assert len(text) < 2_500
 
 

@@ -81,7 +81,7 @@ class Agent:
         past, later = await in_store(ctx.session, self._read)
         asked = self._asked(later)
         if sources is not None:
-            loaded, asked = without_input(loaded, asked)
+            loaded, asked = without_input(loaded, asked, self._turn.resuming)
             rest = InputRest(())
             if self._recovers:
                 rest = keep_input(self._turn, asked, sources, self._composer.counter)

@@ -7,7 +7,7 @@ which woke the entity is shown by no source.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +31,23 @@ _ENTRIES = Group("entries", join="\n")
 _FIRST, _LAST = -sys.float_info.max, sys.float_info.max
 
 
-def without_input(loaded: Sequence[Loaded], asked: Asked) -> tuple[list[Loaded], Asked]:
-    """Return the sources without what this turn was asked and did, and the input as it is shown."""
+def without_input(
+    loaded: Sequence[Loaded], asked: Asked, resuming: Collection[float] = ()
+) -> tuple[list[Loaded], Asked]:
+    """Return the sources without what this turn was asked and did, and the input as it is shown.
+
+    The runs that stand at the positions `resuming` go on, and tell of themselves.
+    """
     left, versions = [], []
     for each in loaded:
-        kept, version = asked.split(each.messages)
+        others = [
+            message
+            for message in each.messages
+            if message.item is None
+            or message.item[0] != asked.session
+            or message.at not in resuming
+        ]
+        kept, version = asked.split(others)
         versions.append(version)
         left.append(replace(each, messages=tuple(map(as_message, kept))))
     return left, asked.shown_as(versions)
