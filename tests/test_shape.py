@@ -71,6 +71,8 @@ SUBJECTS = {
     "providers/wire/test_wire.py": "*",
     "runtime/generators/test_plans.py": "call",
     "runtime/test_crash.py": "wakes recorded_run active_turn",
+    "runtime/test_load_result.py": "recovery run_rules",
+    "runtime/test_long_runs.py": "recorded_run run_rules",
     "runtime/test_prefix.py": "reports recorded_run sources generators/call",
     "simulator/test_doors.py": "run requests",
     "runtime/test_many_processes.py": "wakes turn_queue in_store",

@@ -107,9 +107,23 @@ class Composer:
         """Return the Composer of windows that offer these tools."""
         return replace(self, tools=tuple(tool_schema(tool) for tool in tools))
 
+    @property
+    def largest_result(self) -> int | None:
+        """How many tokens one tool result may have; None if there is no ceiling."""
+        if self.results is None:
+            return None
+        room = self.budget.remaining_input_tokens - self.counter.tools(self.tools)
+        return self.results.ceiling(max(0, room))
+
     def within(self, budget: int) -> Composer:
-        """Return the Composer of windows with another budget."""
-        return replace(self, budget=Budget(budget))
+        """Return the Composer of windows with another budget; a result may have as many tokens as
+        before, or it would be another text in every window."""
+        made = replace(self, budget=Budget(budget))
+        most, room = self.largest_result, budget - self.counter.tools(self.tools)
+        if self.results is None or most is None or room <= 0:
+            return made
+        ratio = min(1.0, (most + 0.5) / room)
+        return replace(made, results=replace(self.results, max_ratio=ratio))
 
     def slots(self) -> Slots:
         """Return empty slots for one window."""

@@ -1051,7 +1051,7 @@ def test_what_does_not_fit_the_model_is_an_error_before_sending(fits):
     assert model.windows == []
 
 
-def test_the_three_tools_are_offered_only_while_use_context_is_active():
+def test_the_four_tools_are_offered_only_while_use_context_is_active():
     model = ScriptedModel(["a", "b"])
 
     async def handler(ctx: Ctx) -> None:
@@ -1066,6 +1066,7 @@ def test_the_three_tools_are_offered_only_while_use_context_is_active():
         "load_timeline_range",
         "load_source_range",
         "load_context_history",
+        "load_result",
     ]
 
 

@@ -61,9 +61,10 @@ async def run_agent(
 
     `compose(messages)` makes the window of the next step from the messages of this run so far;
     its tools are what the model is offered, `tools` what can be run. `record(messages)` keeps
-    new messages: every answer before its tools are run, every result as soon as it is there.
-    Both may be async. `resume` is what an earlier attempt at this run has recorded: no call that
-    has a result is repeated, a call without one is run.
+    new messages: every answer before its tools are run, every result as soon as it is there. A
+    Message that it returns stands for the one it kept. Both may be async. `resume` is what an
+    earlier attempt at this run has recorded: no call that has a result is repeated, a call
+    without one is run.
 
     The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
     schema cannot be run here: the Reply with that call is returned, and with the caller's
@@ -210,7 +211,7 @@ class Run:
         if not isinstance(window, Window):
             raise InvalidType(f"compose must return a Window, not {window!r}")
         if window.over_budget:
-            raise BudgetExceeded(window.tokens, window.report.budget, window.report)
+            raise self._exceeded(window)
         if streaming:
             answer = None
             async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -226,27 +227,45 @@ class Run:
                 answer = await self._model.complete(window, settings=self._settings)
         self._usage += answer.usage
         _enter_usage(window, answer.usage)
-        self._messages.append(answer.message)
         self._steps += 1
-        await self._keep(answer.message)
+        self._messages.append(await self._keep(answer.message))
         yield Finished(replace(answer, usage=self._usage, window=answer.window or window))
+
+    def _exceeded(self, window: Window) -> BudgetExceeded:
+        """Say what does not fit; of the newest results, which must be shown, tool by tool."""
+        error = BudgetExceeded(window.tokens, window.report.budget, window.report)
+        newest = self._messages[_last_answer(self._messages) :] if self._messages else []
+        names = {call.id: call.name for each in newest[:1] for call in each.tool_calls}
+        shown = {each.tool_call_id: each for each in window.messages if each.role == "tool"}
+        count = self._counter.message
+        told = [
+            f"{names[each.tool_call_id]!r} {count(shown[each.tool_call_id]):,} of {count(each):,}"
+            for each in newest[1:]
+            if each.tool_call_id in names and each.tool_call_id in shown
+        ]
+        if not told:
+            return error
+        why = f"{error} The newest results must be shown, in tokens: {', '.join(told)}."
+        return BudgetExceeded(error.needed, error.available, error.report, why)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
         """Run the calls beside each other, and yield each result when it is recorded."""
         tasks = [asyncio.create_task(self._run_call(call)) for call in calls]
         try:
             for done in asyncio.as_completed(tasks):
-                event = await done
-                self._messages.append(event.result)
+                event, kept = await done
+                self._messages.append(kept)
                 yield event
         finally:
             for task in tasks:
                 task.cancel()
             # A call that has finished by now is recorded; one that has not is not.
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._messages = _in_call_order(self._messages)
+        last = _last_answer(self._messages)
+        self._messages[last:] = _in_call_order(self._messages[last:])
 
-    async def _run_call(self, call: ToolCall) -> ToolFinished:
+    async def _run_call(self, call: ToolCall) -> tuple[ToolFinished, Message]:
+        """Run a call; return what happened, and the result as it was recorded."""
         known = self._tools.get(call.name)
         if known is None:
             names = ", ".join(self._tools) or "none"
@@ -257,17 +276,27 @@ class Run:
                     text = await call_tool(known, call, self._counter)
         result = tool(call.id, text)
         # Here and not where events are yielded: a slow reader must not delay it.
-        await self._keep(result)
-        return ToolFinished(call, result)
+        return ToolFinished(call, result), await self._keep(result)
 
-    async def _keep(self, message: Message) -> None:
+    async def _keep(self, message: Message) -> Message:
         """Record a message, to the end even if the run is cancelled meanwhile."""
-        if self._record is not None:
-            await to_the_end(self._write(message, self._record))
+        if self._record is None:
+            return message
+        kept = await to_the_end(self._write(message, self._record))
+        return kept if isinstance(kept, Message) else message
 
-    async def _write(self, message: Message, record: Recorder) -> None:
+    async def _write(self, message: Message, record: Recorder) -> Any:
         async with self._lock:
-            await off_loop(record, (message,))
+            return await off_loop(record, (message,))
+
+    def forget(self, position: int) -> None:
+        """Let go of the messages before a place on their timeline: no window shows them again."""
+        first = 0
+        for message in self._messages:
+            if message.item is None or message.item[1] >= position:
+                break
+            first += 1
+        del self._messages[:first]
 
 
 def _enter_usage(window: Window, usage: Usage) -> None:
@@ -331,6 +360,14 @@ def _in_call_order(messages: Iterable[Message]) -> list[Message]:
             others.append(message)
     close()
     return ordered
+
+
+def _last_answer(messages: Sequence[Message]) -> int:
+    """Return where the last answer stands."""
+    last = len(messages) - 1
+    while last > 0 and messages[last].role != "assistant":
+        last -= 1
+    return last
 
 
 def _unanswered(messages: Sequence[Message]) -> list[ToolCall]:

@@ -32,6 +32,7 @@ from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
+from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
@@ -45,6 +46,7 @@ class Host(Protocol):
 
     queue: TurnQueue
     keep_reports: int
+    rules: RunRules
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant."""
@@ -57,6 +59,7 @@ class Host(Protocol):
         trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
+        rules: RunRules = NO_RULES,
     ) -> Composer:
         """Return how windows for a model are made."""
 
@@ -89,8 +92,9 @@ class ActiveTurn:
         self.first = 0
         # All items of the turn and of later ones, as long as the turn waits for no other.
         self.alone: list[Item] | None = None
-        # How the flow wants histories trimmed, if the turn is a flow's.
+        # How the flow wants histories trimmed and runs shown, if the turn is a flow's.
         self.trimming: Trimming | None = None
+        self.rules = NO_RULES
         self.replies: list[Reply] = []
         # The error that a run has recorded: the turn need not record it again.
         self.recorded: BaseException | None = None

@@ -33,6 +33,7 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Handler, Wakes
 from muntin.settings import defaults
@@ -49,7 +50,9 @@ class App:
     """A store, a model, and the entities that live in it.
 
     `async with App(...)` closes what it opened, and looks after entities that other processes
-    left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none.
+    left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. `results`
+    is the ceiling of each tool result, `ladder` how calls and results leave a window; None switches
+    them off. Without `recovery` no agent is offered tools that read what was cut.
     """
 
     def __init__(
@@ -63,7 +66,11 @@ class App:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
+        results: ResultsLike = INHERIT,
+        ladder: LadderLike = INHERIT,
+        recovery: bool = True,
     ) -> None:
+        self.rules = RunRules.of("App", results, ladder, recovery)
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -130,6 +137,7 @@ class App:
         tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
         files = self.attachment_tokens or defaults().attachment_tokens
         given = (tokenizer, files, self.model, self.budget, self.trimming)
+        results, ladder = self.rules.shapes
         if self._composer is None or self._composer[0] != given:
             made = Composer.of(
                 self.model,
@@ -137,6 +145,8 @@ class App:
                 tokenizer=self.tokenizer,
                 attachment_tokens=self.attachment_tokens,
                 trimming=self.trimming,
+                results=results,
+                ladder=ladder,
             )
             self._composer = (given, made)
         return self._composer[1]
@@ -157,13 +167,17 @@ class App:
         trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
+        rules: RunRules = NO_RULES,
     ) -> Composer:
         """Return how windows for a model are made; what is not said is as the app says."""
+        results, ladder = rules.over(self.rules).shapes
         if model is self.model and caching:  # of the app's own the counter is made once
             own = self.own_composer()
             if budget is not None or trimming is not None:
                 kept = own.budget if budget is None else as_budget(budget)
                 own = replace(own, budget=kept, trimming=trimming or own.trimming)
+            if (results, ladder) != (own.results, own.ladder):
+                own = replace(own, results=results, ladder=ladder)
             return own.offering(tools) if tools else own
         return Composer.of(
             model,
@@ -173,6 +187,8 @@ class App:
             trimming=self.trimming if trimming is None else trimming,
             tools=tools,
             caching=caching,
+            results=results,
+            ladder=ladder,
         )
 
     def conversation(
@@ -187,11 +203,15 @@ class App:
         trimming: Trimming | None = None,
         timeout: float = TIMEOUT,
         max_steps: int = MAX_STEPS,
+        results: ResultsLike = INHERIT,
+        ladder: LadderLike = INHERIT,
+        recovery: bool | None = None,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take.
+        many seconds a hook of the strategy may take. `results`, `ladder` and `recovery` are the
+        app's if they are not given.
         """
         return Conversation(
             self,
@@ -204,6 +224,7 @@ class App:
             trimming=trimming,
             timeout=timeout,
             max_steps=max_steps,
+            rules=RunRules.of("conversation", results, ladder, recovery),
         )
 
     # Entities.

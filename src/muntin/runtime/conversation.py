@@ -31,6 +31,8 @@ from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
+from muntin.runtime.recovery import offering
+from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.settings import check_settings, merge_settings
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Conversation:
         trimming: Trimming | None,
         timeout: float,
         max_steps: int,
+        rules: RunRules = NO_RULES,
     ) -> None:
         if strategy is not None and not callable(getattr(strategy, "on_context_build", None)):
             raise InvalidType(
@@ -68,8 +71,9 @@ class Conversation:
         self._tools = as_tools(tools, "conversation")
         self._settings = settings
         self._composer = app.composer(
-            self._model, budget=budget, trimming=trimming, tools=self._tools
+            self._model, budget=budget, trimming=trimming, tools=self._tools, rules=rules
         )
+        self._recovers = bool(self._tools) and rules.over(app.rules).recovers
         self.session = app.session(id, counter=self._composer.counter)
         self._timeout = check_seconds(timeout, "conversation: timeout")
         self._max_steps = check_count(max_steps, "conversation: max_steps")
@@ -120,17 +124,19 @@ class Conversation:
         try:
             async with turn.held():
                 await turn.wait()
+                composer, tools = self._offering(ctx)
                 if self._strategy is not None:
-                    ctx.give(slots=self._slots(turn, asked))
+                    previous = turn.receipts.load("window")
+                    ctx.give(slots=composer.after(previous).turn_slots(asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
                 events = recorded_run(
                     turn,
-                    self._composer,
-                    await self._declare(ctx, asked),
+                    composer,
+                    await self._declare(composer, ctx, asked),
                     self._model,
-                    tools=self._tools,
+                    tools=tools,
                     settings=merge_settings(self._settings, settings),
                     max_steps=self._max_steps,
                     streaming=streaming,
@@ -163,20 +169,24 @@ class Conversation:
             history=any(inspect.iscoroutinefunction(hook) for hook in hooks),
         )
 
-    def _slots(self, turn: ActiveTurn, asked: Asked) -> TurnSlots:
-        return self._composer.after(turn.receipts.load("window")).turn_slots(asked)
+    def _offering(self, ctx: Ctx) -> tuple[Composer, tuple[ToolLike, ...]]:
+        """Return how windows are made, and all tools: where there are some, also the one that
+        reads their results."""
+        if not self._recovers:
+            return self._composer, self._tools
+        return offering(self._composer, self._tools, (ctx.load_result,))
 
-    async def _declare(self, ctx: Ctx, asked: Asked) -> DeclareStep:
+    async def _declare(self, composer: Composer, ctx: Ctx, asked: Asked) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""
         window: Window | None = None
         if self._strategy is None:
-            slots = self._composer.slots()
-            trimming = self._composer.history_trimming
+            slots = composer.slots()
+            trimming = composer.history_trimming
             slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
             declared: Sequence[Slot] = slots.declared
         else:
             given = await self._call("on_context_build", ctx)
-            declared, window = _meant(given, ctx.slots, asked, self._composer)
+            declared, window = _meant(given, ctx.slots, asked, composer)
 
         def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
             if window is not None and not run:
@@ -237,7 +247,12 @@ def _meant(
     others = asked.found(shown) - {last}
     said = asked.shown_as([shown[last : last + 1] if last < len(shown) else []])
     own = composer.slots()
-    own.add("messages", [each for n, each in enumerate(shown[:last]) if n not in others])
+    trimming = composer.history_trimming
+    own.add(
+        "messages",
+        [each for n, each in enumerate(shown[:last]) if n not in others],
+        trimming=trimming,
+    )
     own.add("input", list(said.messages))
     own.add("messages", shown[last + 1 :])
     return own.declared, None

@@ -17,14 +17,17 @@ from muntin.composer import HIDDEN
 from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_optional_text
 from muntin.core.message import Input, Message
+from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
 from muntin.runtime.in_store import in_store
+from muntin.runtime.run_rules import INHERIT, LadderLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item
-from muntin.timeline.past import PastHistory, Read, TimelineMessages
+from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
@@ -123,7 +126,7 @@ class Ctx:
         """Read, in a thread, what code on the event loop may look at: the newest of the history and
         the entries, and of the timeline the newest of so many tokens."""
         if timeline is not None:
-            past = TimelineMessages(self.session, self.turn.number)
+            past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, self.turn.alone)
             first = self.turn.first
             self._asked = [item for item in self._ahead.items if item.position == first]
@@ -144,7 +147,14 @@ class Ctx:
         """The built-in tools: reading what the window does not show."""
         from muntin.runtime.recovery import recovery_tools
 
-        return recovery_tools(self.session, self.projections, lambda: self.sources)
+        return recovery_tools(
+            self.session, self.projections, lambda: self.sources, self.turn.number
+        )
+
+    @property
+    def load_result(self) -> ToolLike:
+        """The built-in tool that reads what was cut of tool results."""
+        return self.tools[-1]
 
     def projected(self) -> list[Message] | None:
         """Return what the turn was asked as its projections show it; None if it has none."""
@@ -178,7 +188,21 @@ class Ctx:
             projection,
             entries=self.sources is None,
             ahead=self._ahead,
+            begins=self._begins,
         )
+
+    def _begins(self) -> Place | None:
+        """Return where the window before begins on the timeline: what it shows, if only as one
+        line, the next one shows too."""
+        before = self.turn.receipts.load("window")
+        known = before.lazy_frontier.starts if isinstance(before, Window) else ()
+        starts = before.starts if isinstance(before, Frontier) else known
+        places = [
+            Place(int(start.at), start.item)
+            for start in starts
+            if start.at is not None and start.item is not None
+        ]
+        return min(places, default=None)
 
     # Context entries: visible at once, durable at the latest before the next step. Code on the
     # event loop may await them; a write in a thread is durable when it returns.
@@ -267,15 +291,22 @@ class Ctx:
         settings: Mapping[str, Any] | None = None,
         budget: Budget | int | None = None,
         max_steps: int | None = None,
+        results: ResultsLike = INHERIT,
+        ladder: LadderLike = INHERIT,
+        recovery: bool | None = None,
     ) -> Agent:
-        """Say which agent `ctx.agent.run()` runs; calling again replaces it."""
+        """Say which agent `ctx.agent.run()` runs; calling again replaces it.
+
+        `results`, `ladder` and `recovery` are the app's if they are not given.
+        """
         from muntin.runtime.entity_agent import Agent
 
         self._need_wake("use_agent")
         check_optional_text(system_prompt, "use_agent: system_prompt")
         if max_steps is not None:
             check_count(max_steps, "use_agent: max_steps")
-        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps)
+        rules = RunRules.of("use_agent", results, ladder, recovery)
+        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps, rules)
         self._has["agent"] = agent
         return agent
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import MAX_STEPS, last_reply
-from muntin.agent.tools import ToolLike, as_tools, tool_name
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
@@ -17,7 +17,8 @@ from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
-from muntin.runtime.recovery import keep_input, keep_originals
+from muntin.runtime.recovery import keep_input, keep_originals, offering
+from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.source_slots import declare_sources, without_input
 from muntin.runtime.sources import Loaded, Sources, load_sources
 from muntin.settings import check_settings
@@ -39,6 +40,7 @@ class Agent:
         settings: Mapping[str, Any] | None,
         budget: Budget | int | None,
         max_steps: int | None,
+        rules: RunRules = NO_RULES,
     ) -> None:
         check_settings(settings, "use_agent")
         self._ctx = ctx
@@ -47,7 +49,8 @@ class Agent:
         self._model = ctx.turn.app.answering(model, "use_agent")
         self._tools = as_tools(tools, "use_agent")
         self._settings = settings
-        self._composer = ctx.turn.app.composer(self._model, budget=budget)
+        self._composer = ctx.turn.app.composer(self._model, budget=budget, rules=rules)
+        self._recovers = rules.over(ctx.turn.app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
 
     async def run(self) -> Reply:
@@ -64,24 +67,26 @@ class Agent:
             yield event
 
     async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
-        ctx, sources, tools = self._ctx, self._ctx.sources, self._tools
+        ctx, sources = self._ctx, self._ctx.sources
+        composer, tools = self._offering()
         loaded: list[Loaded] = []
         rest: InputRest | None = None
         self._turn.check()
         await self._turn.flush()
         if sources is not None:
-            known = {tool_name(tool) for tool in tools}
-            tools += tuple(tool for tool in ctx.tools if tool_name(tool) not in known)
             loaded = await load_sources(sources, ctx.input, ctx)
             ctx.projections.plain = any(each.plain for each in loaded)
-            keep_originals(self._turn, loaded)
+            if self._recovers:
+                keep_originals(self._turn, loaded)
         past, done = await in_store(ctx.session, self._read)
         asked = self._asked(done)
         # A run that an earlier attempt has begun goes on, and tells of itself.
         later = [message for message in done if message.at not in self._turn.resuming]
         if sources is not None:
-            loaded, asked = without_input(loaded, asked)
-            rest = keep_input(self._turn, asked, sources, self._composer.counter)
+            loaded, asked = without_input(loaded, asked, self._turn.resuming)
+            rest = InputRest(())
+            if self._recovers:
+                rest = keep_input(self._turn, asked, sources, self._composer.counter)
 
         async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)
@@ -92,7 +97,7 @@ class Agent:
 
         events = recorded_run(
             self._turn,
-            self._composer.offering(tools),
+            composer,
             declare,
             self._model,
             tools=tools,
@@ -102,6 +107,15 @@ class Agent:
         )
         async for event in events:
             yield event
+
+    def _offering(self) -> tuple[Composer, tuple[ToolLike, ...]]:
+        """Return how windows are made, and all tools: with sources, those that read what was cut
+        of anything; else the one that reads results, where there are tools that give some."""
+        ctx, tools = self._ctx, self._tools
+        if not self._recovers or (ctx.sources is None and not tools):
+            return self._composer.offering(tools), tools
+        own = ctx.tools if ctx.sources is not None else (ctx.load_result,)
+        return offering(self._composer, tools, own)
 
     def _read(self) -> tuple[Sequence[Message], list[Message]]:
         """Read as much of the past as fits (with sources, none), and what this turn did already.
@@ -173,7 +187,7 @@ class Agent:
         composer = composer.within(sources.budget + fixed + run)
         slots = self._base(composer)
         trimming = sources.trimming or composer.history_trimming
-        declare_sources(slots, loaded, entries, trimming=trimming)
+        declare_sources(slots, loaded, entries, trimming=trimming, recovers=self._recovers)
         return composer.declared(
             slots.declared, asked, since, priority=RUN, tier="volatile", most=run, marker=rest
         )

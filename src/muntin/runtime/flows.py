@@ -26,6 +26,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
+from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.views import DEFAULT_WINDOW
@@ -72,6 +73,7 @@ class Flow:
     actions: Mapping[str, Action]
     history_window: Turns | Tokens
     trimming: Trimming | None
+    rules: RunRules = NO_RULES
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -142,7 +144,7 @@ class Flow:
             draft = draft_of(message, meta=meta)
         place = home(app, session, self.kind, self._memory, self.history_window)
         turn = ActiveTurn.queued(*place)
-        turn.trimming = self.trimming
+        turn.trimming, turn.rules = self.trimming, self.rules
         return turn, draft
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
@@ -178,9 +180,13 @@ def flow(
     actions: Mapping[str, Action],
     history_window: Turns | Tokens = DEFAULT_WINDOW,
     trimming: Trimming | None = None,
+    results: ResultsLike = INHERIT,
+    ladder: LadderLike = INHERIT,
+    recovery: bool | None = None,
 ) -> Flow:
     """Define a flow. `history_window` is the most any of its generators can see of the past,
-    `trimming` how they trim it unless they say otherwise."""
+    `trimming` how they trim it unless they say otherwise; so are `results`, `ladder` and
+    `recovery`, which are the app's if they are not given."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
@@ -194,4 +200,5 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
         )
-    return Flow(kind, dict(actions), history_window, trimming)
+    rules = RunRules.of(what, results, ladder, recovery)
+    return Flow(kind, dict(actions), history_window, trimming, rules)

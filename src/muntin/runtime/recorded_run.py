@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 from muntin.agent.loop import MAX_STEPS, Run
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
-from muntin.core.message import Message
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
-from muntin.timeline.items import VISIBLE, Draft, Status, Visibility
+from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility
 from muntin.timeline.project import project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
@@ -55,11 +56,12 @@ def recorded_run(
     turn.open.check()
     run, resumed = _begin(turn, dict(label or {}), visibility)
 
-    async def record(messages: tuple[Message, ...]) -> None:
+    async def record(messages: tuple[Message, ...]) -> Message:
         answer = messages[-1]
         last = ends and answer.role == "assistant" and not answer.tool_calls
         status: Status | None = "completed" if last else None
-        await turn.append(*messages, counter=composer.counter, run=run, ends=status)
+        items = await turn.append(*messages, counter=composer.counter, run=run, ends=status)
+        return _placed(answer, items[-1], run, composer.counter, turn.session.id)
 
     async def window(messages: tuple[Message, ...]) -> Window:
         turn.check()
@@ -72,6 +74,9 @@ def recorded_run(
             made = await made
         rendered = made if isinstance(made, Window) else made.render()
         run.step = turn.receipts.keep(rendered, line)
+        for start in rendered.lazy_frontier.starts:
+            if start.at == run.position and start.item is not None:
+                agent.forget(start.item)
         return rendered
 
     async def failed(error: Exception) -> None:
@@ -81,7 +86,7 @@ def recorded_run(
                 await turn.append(draft, run=run)
                 turn.recorded = error
 
-    return Run(
+    agent = Run(
         model,
         window,
         tools=tools,
@@ -92,7 +97,17 @@ def recorded_run(
         settings=settings,
         counter=composer.counter,
         inside=partial(turn.app.queue.inside, turn.open),
-    ).events(streaming=streaming)
+    )
+    return agent.events(streaming=streaming)
+
+
+def _placed(message: Message, item: Item, run: RunItem, counter: Counter, session: str) -> Message:
+    """Return a message of a run as the next turn reads it: where a frontier finds it again."""
+    if run.position is None:
+        return message
+    key = counter.key(message)
+    known = None if key is None or key not in item.tokens else (key, item.tokens[key])
+    return at_position(message, run.position, known, (session, item.position))
 
 
 def _begin(
@@ -103,5 +118,6 @@ def _begin(
         item, children = known
         if item.payload == label:
             turn.begun.remove(known)
-            return RunItem(label, visibility, item.position), project(children) if children else []
+            told = project([item, *children], session=turn.session.id) if children else []
+            return RunItem(label, visibility, item.position), told
     return RunItem(label, visibility), []

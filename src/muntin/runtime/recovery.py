@@ -1,4 +1,4 @@
-"""Reading what a window does not show: the three tools, and the originals they read.
+"""Reading what a window does not show: the four tools, and the originals they read.
 
 Bounded in size; from the durable record, so that what a marker names can be read later.
 """
@@ -6,14 +6,16 @@ Bounded in size; from the durable record, so that what a marker names can be rea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muntin.agent.tools import ToolLike
-from muntin.composer import Asked
+from muntin.agent.tools import ToolLike, tool_name
+from muntin.composer import Asked, Composer
 from muntin.core.checks import digest
 from muntin.core.counting.counter import Counter
-from muntin.core.message import as_message
-from muntin.core.parts import compact_json
+from muntin.core.message import Message, as_message
+from muntin.core.parts import Text, compact_json
+from muntin.core.planning.cut import longest
 from muntin.core.planning.markers import InputRest
 from muntin.core.tags.xml import block
 from muntin.runtime.in_store import in_store
@@ -38,31 +40,58 @@ def recovery_tools(
     session: Session,
     projection: Projection | None = None,
     sources: Callable[[], Sources | None] = lambda: None,
+    turn: int | None = None,
 ) -> tuple[ToolLike, ...]:
     """Return the tools that read what was cut, as the projection in force shows it.
 
-    `sources` returns those of the window.
+    `sources` returns those of the window. `turn` is the current turn: what it did can be read even
+    if it stays out of the history.
     """
-    reader = _Reader(session, projection, sources)
+    reader = Reader(session, projection, sources, turn)
     return (
         reader.load_timeline_range,
         reader.load_source_range,
         reader.load_context_history,
+        reader.load_result,
     )
 
 
-class _Reader:
-    """Reads the durable originals of one session."""
+def offering(
+    composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
+) -> tuple[Composer, tuple[ToolLike, ...]]:
+    """Return the Composer of windows that offer a door's tools and recovery tools, and all of
+    them. Of two with one name the door's is offered."""
+    known = {tool_name(tool) for tool in tools}
+    offered = (*tools, *[tool for tool in recovery if tool_name(tool) not in known])
+    readers = [_reader_of(tool) for tool in offered if tool_name(tool) == "load_result"]
+    composer = replace(composer.offering(offered), recovery=any(readers))
+    for reader in readers:
+        if reader is not None:
+            reader.most = composer.largest_result
+    return composer, offered
+
+
+def _reader_of(tool: ToolLike) -> Reader | None:
+    """Return the reader whose method a tool is."""
+    reader = getattr(getattr(tool, "fn", tool), "__self__", None)
+    return reader if isinstance(reader, Reader) else None
+
+
+class Reader:
+    """Reads the durable originals of one session; a result in pieces of at most `most` tokens."""
 
     def __init__(
         self,
         session: Session,
         projection: Projection | None,
         sources: Callable[[], Sources | None],
+        turn: int | None = None,
     ) -> None:
+        self.most: int | None = None
         self._session = session
         self._projection = projection
         self._sources = sources
+        self._turn = turn
 
     async def load_timeline_range(self, start: int, end: int) -> str:
         """Read the items of the timeline from position `start` to position `end`."""
@@ -89,6 +118,62 @@ class _Reader:
             behind = read(id, view="history", after=last, oldest=MOST_ITEMS)
             items += [item for item in behind if item.run in runs]
         return items
+
+    async def load_result(self, call_id: str, start: int = 0, end: int | None = None) -> str:
+        """Read the result of the tool call `call_id`, its characters from `start` to `end`."""
+        if start < 0 or (end is not None and end < start):
+            return "Error: start must be at least 0 and not after end."
+        item = await in_store(self._session, lambda: self._result(call_id))
+        if item is None:
+            return f"Error: there is no result of a call {call_id!r}."
+        shown = await in_thread(lambda: self._projected(item, call_id))
+        if shown is None:
+            return "Error: this result is not shown."
+        text = _text_of(shown)
+        if start >= len(text):
+            return f"Error: the result of {call_id!r} has {len(text)} characters."
+        return await in_thread(lambda: self._page(call_id, text, start, end))
+
+    def _result(self, call_id: str) -> Item | None:
+        """Find the newest result of a call; a page at a time, from the end."""
+        read, id = self._session.store.read, self._session.id
+        before: int | None = None
+        while page := read(id, before=before, newest=MOST_ITEMS):
+            for item in reversed(page):
+                seen = item.visibility.history or item.turn == self._turn
+                if seen and item.message is not None and item.message.tool_call_id == call_id:
+                    return item
+            before = page[0].position
+        return None
+
+    def _projected(self, item: Item, call_id: str) -> Message | None:
+        """Return a result as the projection shows it: that of the whole run it is part of."""
+        if not self._projection or item.run is None:
+            shown = self._session.project([replace(item, run=None)], self._projection)
+        else:
+            read, turn = self._session.store.read, item.turn
+            items = read(self._session.id, view="history", first_turn=turn, last_turn=turn)
+            shown = self._session.project(items, self._projection)
+        return next((each for each in reversed(shown) if each.tool_call_id == call_id), None)
+
+    def _page(self, call_id: str, text: str, start: int, end: int | None) -> str:
+        """Return as much of a result as can be shown at once, and how to read on."""
+        stop = len(text) if end is None else min(end, len(text))
+        count = self._session.counter.text_once
+
+        def told(piece: str) -> str:
+            last = start + len(piece)
+            if not start and last == len(text):
+                return piece
+            more = f"; load_result({call_id!r}, {last}) reads on" if last < len(text) else ""
+            return f"{piece}\n[characters {start} to {last} of {len(text)}{more}]"
+
+        piece = text[start : min(stop, start + MOST_CHARACTERS)]
+        most, size = self.most, count(told(piece))
+        if most is not None and size > most:
+            found = longest(piece, size, most, lambda kept: count(told(kept)), "head")
+            piece = found[0] if found is not None else piece[:1]
+        return told(piece)
 
     async def load_source_range(self, name: str, start: int, end: int, snapshot: str) -> str:
         """Read the characters from `start` to `end` of a source, as a marker named them."""
@@ -134,6 +219,14 @@ class _Reader:
         if shown is None:
             return entry.content
         return "\n".join(as_message(each).text for each in shown) or "(this entry is not shown)"
+
+
+def _text_of(message: Message) -> str:
+    """Return what of a result can be read as text."""
+    parts = message.content if isinstance(message.content, tuple) else ()
+    files = len(message.attachments) + sum(not isinstance(part, Text) for part in parts)
+    told = f"[and {files} files, which cannot be read as text]" if files else ""
+    return "\n".join(part for part in (message.text, told) if part) or "(it is empty)"
 
 
 def _bounded(text: str, more: str | None) -> str:

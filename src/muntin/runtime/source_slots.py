@@ -7,7 +7,7 @@ which woke the entity is shown by no source.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +31,23 @@ _ENTRIES = Group("entries", join="\n")
 _FIRST, _LAST = -sys.float_info.max, sys.float_info.max
 
 
-def without_input(loaded: Sequence[Loaded], asked: Asked) -> tuple[list[Loaded], Asked]:
-    """Return the sources without what this turn was asked and did, and the input as it is shown."""
+def without_input(
+    loaded: Sequence[Loaded], asked: Asked, resuming: Collection[float] = ()
+) -> tuple[list[Loaded], Asked]:
+    """Return the sources without what this turn was asked and did, and the input as it is shown.
+
+    The runs that stand at the positions `resuming` go on, and tell of themselves.
+    """
     left, versions = [], []
     for each in loaded:
-        kept, version = asked.split(each.messages)
+        others = [
+            message
+            for message in each.messages
+            if message.item is None
+            or message.item[0] != asked.session
+            or message.at not in resuming
+        ]
+        kept, version = asked.split(others)
         versions.append(version)
         left.append(replace(each, messages=tuple(map(as_message, kept))))
     return left, asked.shown_as(versions)
@@ -47,19 +59,23 @@ def declare_sources(
     entries: Sequence[ContextEntry],
     *,
     trimming: Trimming,
+    recovers: bool = True,
 ) -> None:
-    """Declare the slots of the sources and of the entries; `trimming` is that of timelines."""
+    """Declare the slots of the sources and of the entries; `trimming` is that of timelines.
+
+    With `recovers` the agent has the tools that read what is cut, and markers name them.
+    """
     for each in loaded:
         if each.source.cache != "volatile":
-            _declare(slots, each, trimming)
+            _declare(slots, each, trimming, recovers)
     for entry in entries:
-        _declare_entry(slots, entry)
+        _declare_entry(slots, entry, recovers)
     for each in loaded:
         if each.source.cache == "volatile":
-            _declare(slots, each, trimming)
+            _declare(slots, each, trimming, recovers)
 
 
-def _declare_entry(slots: Slots, entry: ContextEntry) -> None:
+def _declare_entry(slots: Slots, entry: ContextEntry, recovers: bool) -> None:
     """One text of the message of all entries: under pressure the oldest is cut, then dropped."""
     opening, closing = entry.frame()
     slots.add(
@@ -72,12 +88,13 @@ def _declare_entry(slots: Slots, entry: ContextEntry) -> None:
         trim_behavior="char",
         keep="head",
         frame=(opening, closing),
-        marker=EntryRest(entry.id, len(escape_text(entry.content)), entry.inserted_at),
+        marker=EntryRest(entry.id, len(escape_text(entry.content)), entry.inserted_at, recovers),
     )
 
 
-def _declare(slots: Slots, each: Loaded, trimming: Trimming) -> None:
+def _declare(slots: Slots, each: Loaded, trimming: Trimming, recovers: bool) -> None:
     source = each.source
+    snapshot = each.snapshot if recovers else ""
     volatile = source.cache == "volatile"
     options: dict[str, Any] = {
         "tier": source.cache,
@@ -96,9 +113,9 @@ def _declare(slots: Slots, each: Loaded, trimming: Trimming) -> None:
             each.name, text, role="system", trim_behavior="slot", at=at, changes=True, **options
         )
     elif each.messages:
-        _declare_list(slots, each, at, trimming, options)
+        _declare_list(slots, each, at, trimming, options, recovers)
     elif each.text:
-        rest = Rest(each.name, each.size, len(each.text), source.keep, each.snapshot)
+        rest = Rest(each.name, each.size, len(each.text), source.keep, snapshot)
         options.update(trim_behavior="char", keep=source.keep, marker=rest)
         text = each.text
         if source.tag is not None:
@@ -110,7 +127,12 @@ def _declare(slots: Slots, each: Loaded, trimming: Trimming) -> None:
 
 
 def _declare_list(
-    slots: Slots, each: Loaded, at: float | None, trimming: Trimming, options: dict[str, Any]
+    slots: Slots,
+    each: Loaded,
+    at: float | None,
+    trimming: Trimming,
+    options: dict[str, Any],
+    recovers: bool,
 ) -> None:
     """Declare a list of messages; one without any date stands where texts stand."""
     messages, first = list(each.messages), each.first
@@ -123,7 +145,8 @@ def _declare_list(
         messages = [_tagged(message, each.source.tag) for message in messages]
     if each.first is not None and at is not None:
         options["trimming"] = trimming
-    marker = Earlier(each.name, each.size, each.snapshot, first, each.beyond)
+    snapshot = each.snapshot if recovers else ""
+    marker = Earlier(each.name, each.size, snapshot, first if recovers else None, each.beyond)
     slots.add(each.name, messages, marker=marker, **options)
 
 

@@ -263,7 +263,7 @@ def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
         return Loaded(name, source, messages=newest, beyond=len(given) - len(newest))
     messages = tuple(messages_from(given))
     loaded = Loaded(name, source, messages=messages)
-    if messages and all(each.item and each.item[1] == each.at for each in messages):
+    if messages and all(each.item and each.at and each.item[1] >= each.at for each in messages):
         return loaded  # the timeline's own: they are read there
     whole = compact_json([message.to_dict() for message in messages])
     return _kept(loaded, whole if source.tag is None else escape_text(whole))

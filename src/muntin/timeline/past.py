@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, overload
+from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
 from muntin.threads import aside, in_thread
@@ -24,6 +24,17 @@ PAGE = 50
 
 # A run of more items is not read whole for the sake of its beginning.
 _LONG_RUN = 2_000
+
+# So many items are read at a time of what stands in a run before its frontier.
+_ITEMS = 500
+
+
+class Place(NamedTuple):
+    """Where windows begin that follow one another: at the item `item`, which stands at the
+    position `at` if it is part of a run."""
+
+    at: int
+    item: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,7 @@ class TimelineMessages(Sequence[Message]):
         *,
         entries: bool = True,
         ahead: Read | None = None,
+        begins: Callable[[], Place | None] = lambda: None,
     ) -> None:
         self._session = session
         self._turn = turn
@@ -76,6 +88,8 @@ class TimelineMessages(Sequence[Message]):
         self._projection = projection
         self._entries = entries
         self._ahead = ahead
+        # Where the window before begins: all since then is read, however long it is.
+        self._begins = begins
         self._whole: list[Message] | None = None
         # What `newest` read last: for so many tokens, these messages.
         self._near: tuple[int, Sequence[Message]] = (-1, ())
@@ -143,16 +157,35 @@ class TimelineMessages(Sequence[Message]):
             since = session.opened().read(session.id, view="history", first_turn=self._turn)
         # What they weigh is not the past's.
         weight = tokens + sum(map(session.count, since)) + 1
+        begins = self._begins()
         while True:
             oldest = session.store.reach(session.id, weight)
             start = oldest.position if oldest else 1
             if oldest and oldest.run is not None and start - oldest.run < _LONG_RUN:
                 start = oldest.run
+            if begins is not None and begins.at < start:
+                return self._read_from(begins)
             after = max(self._since, start - 1)
             read = self._read(after)
             if after <= self._since or self._weigh(self._shown(read)) > tokens:
                 return read
             weight *= 2  # what cannot be shown weighed in, or another tokenizer counted
+
+    def _read_from(self, begins: Place) -> Read:
+        """Read what stands at a place and behind it; without what its run did before, which no
+        window shows again."""
+        at, item = begins
+        if self._projection is not None or at == item:
+            return self._read(max(self._since, at - 1))
+        read, id = self._session.opened().read, self._session.id
+        between: list[Item] = []
+        after = max(self._since, at - 1)
+        while page := read(id, view="history", after=after, before=item, oldest=_ITEMS):
+            between += [each for each in page if each.run != at]
+            after = page[-1].position
+        newer = self._read(max(self._since, item - 1))
+        live = self._session.live([*between, *newer.items]) if self._entries else ()
+        return replace(newer, items=[*between, *newer.items], after=at - 1, live=live)
 
     def _weigh(self, messages: Sequence[Message]) -> int:
         """Count what of the messages can be shown: not a result whose call lies further back."""

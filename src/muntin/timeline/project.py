@@ -36,11 +36,11 @@ def project(
 ) -> list[Message]:
     """Return the messages of the items after `since`, each with the position of its item.
 
-    A run stands with all its items at its own position. `projection` is asked once for each
-    item that is not part of a run: a list replaces the default, None means the default. Of the
-    context entries those at the positions `live` are shown. What `counter` once counted and the
-    items remember is not counted again. With the id of their `session` the messages tell which
-    item they show.
+    A run stands with all its items at its own position; `item` tells them apart. `projection` is
+    asked once for each item that is not part of a run: a list replaces the default, None means
+    the default. Of the context entries those at the positions `live` are shown. What `counter`
+    once counted and the items remember is not counted again. With the id of their `session` the
+    messages tell which item they show.
     """
     messages: list[Message] = []
     for item in top_level(items):
@@ -63,11 +63,16 @@ class _Place(NamedTuple):
     item: tuple[str, int] | None
     counter: Counter | None
 
-    def put(self, message: Message, tokens: Mapping[str, int]) -> Message:
-        counter = self.counter
+    def put(
+        self, message: Message, tokens: Mapping[str, int], position: int | None = None
+    ) -> Message:
+        """Place a message; `position` is that of its own item, where it is part of a run."""
+        counter, item = self.counter, self.item
         key = counter.key(message) if counter is not None and tokens else None
         known = (key, tokens[key]) if key is not None and key in tokens else None
-        return at_position(message, self.position, known, self.item)
+        if item is not None and position is not None:
+            item = item[0], position
+        return at_position(message, self.position, known, item)
 
 
 class Projections:
@@ -183,7 +188,7 @@ def _default(item: Item, live: Collection[int], place: _Place) -> list[Message]:
                 messages.append(_told([*thoughts, child], place))
                 thoughts = []
             else:
-                messages.append(place.put(message, child.tokens))
+                messages.append(place.put(message, child.tokens, child.position))
     if thoughts:
         messages.append(_told(thoughts, place))
     return messages
@@ -193,7 +198,7 @@ def _told(items: Sequence[Item], place: _Place) -> Message:
     """Return an answer with the reasoning that led to it in front, as it goes back to the model."""
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:
-        return place.put(last, items[-1].tokens)
+        return place.put(last, items[-1].tokens, items[-1].position)
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
     told = replace(last, content=content)
     tokens: dict[str, int] = {}
@@ -203,7 +208,7 @@ def _told(items: Sequence[Item], place: _Place) -> Message:
         # One message now, so the overhead is counted once.
         spared = counter.overhead * (len(items) - 1)
         tokens = {key: sum(item.tokens[key] for item in items) - spared}
-    return place.put(told, tokens)
+    return place.put(told, tokens, items[0].position)
 
 
 def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:

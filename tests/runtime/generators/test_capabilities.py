@@ -256,7 +256,10 @@ def test_tools_of_a_capability_are_offered_and_run():
     reply = run(generator(uses=[rag.presets(off=False)], model=asked, user="?").run())
     assert reply.text == "Found."
     assert texts(asked.windows[1])[-1] == "found lamps"
-    assert [each["function"]["name"] for each in asked.windows[0].tools] == ["search"]
+    assert [each["function"]["name"] for each in asked.windows[0].tools] == [
+        "search",
+        "load_result",
+    ]
 
 
 def test_a_tool_name_from_two_sides_is_an_error_naming_both():

@@ -221,7 +221,7 @@ def test_a_context_brings_its_tools_and_its_conditions():
     made = generator(context=[rules, quiet, {"t": chosen}], input=Ask, user=lambda i: i.message)
     window = run(made.window({"message": "hush"}, model=echo()))
     assert texts(window) == ["<t>\nLamps!\n</t>", "Be brief & kind.", "Whisper.", "hush"]
-    assert [each["function"]["name"] for each in window.tools] == ["lookup"]
+    assert [each["function"]["name"] for each in window.tools] == ["lookup", "load_result"]
     window = run(made.window({"message": "hi", "topic": "x"}, model=echo()))
     assert texts(window) == ["Be brief & kind.", "hi"]
     excluded = [row for row in window.report.slots if row.status == "excluded"]

@@ -41,7 +41,7 @@ class Start:
     `number` tells slots of one name apart. The history had `base` tokens when its frontier last
     moved (or it was first seen), `requests` windows ago. `surplus` is how many tokens more than
     asked for were kept, all windows since its first step taken together. Results before the message
-    `stubs` are one line, before `shorts` short.
+    `stubs` are one line, before `shorts` short. `item` is the place of the message on a timeline.
     """
 
     slot: str
@@ -54,6 +54,7 @@ class Start:
     surplus: int = 0
     stubs: int = 0
     shorts: int = 0
+    item: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

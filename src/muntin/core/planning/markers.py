@@ -72,19 +72,23 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class EntryRest:
-    """The marker of a context entry of `size` characters, inserted at a position."""
+    """The marker of a context entry of `size` characters, inserted at a position.
+
+    `loads` says that the agent has the tool that reads it.
+    """
 
     id: str
     size: int
     position: int
+    loads: bool = True
 
     def __call__(self, cut: Cut) -> str:
         """Say which characters are missing."""
         id = compact_json(self.id)
-        return (
-            f"[entry {id}: characters {self.size - cut.characters} to {self.size} are not shown; "
-            f"load_context_history({id}, {self.position}) reads it]"
-        )
+        told = f"entry {id}: characters {self.size - cut.characters} to {self.size} are not shown"
+        if self.loads:
+            told += f"; load_context_history({id}, {self.position}) reads it"
+        return f"[{told}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.message import as_message, at_of
+from muntin.core.message import Message, as_message, at_of
 from muntin.core.planning.frontier import Start, digest
 from muntin.core.planning.ladder import Rung, descend, newest_of
 from muntin.core.planning.limits import ratio_of
@@ -180,11 +180,13 @@ class SteppedSlot:
                 stubs=levels.stubs,
                 shorts=levels.shorts,
             )
-        at = name = None
+        at = name = item = None
         past = Past([slot.messages for slot in members])
-        # An input may be recorded in other words, or not at all: what follows it is new then.
-        if 0 < levels.gone < len(past) and not members[past.place(levels.gone)].is_input:
-            at = at_of(past[levels.gone])
+        # An input may be recorded in other words, or not at all: what follows it is new then. What
+        # was shortened must be found again too, even if nothing has left yet.
+        begins = bool(levels.gone or levels.shorts) and levels.gone < len(past)
+        if begins and not members[past.place(levels.gone)].is_input:
+            at, item = at_of(past[levels.gone]), item_of(past[levels.gone])
             name = digest(as_message(past[levels.gone]))
         return Start(
             members[0].name,
@@ -196,6 +198,7 @@ class SteppedSlot:
             surplus=surplus,
             stubs=levels.stubs,
             shorts=levels.shorts,
+            item=item,
         )
 
 
@@ -260,7 +263,7 @@ def _begin(past: Past, head: Slot, number: int, before: Start | None) -> Stepped
     if before is None:
         return SteppedSlot(rules, number)
     levels = Levels(before.first, before.stubs, before.shorts)
-    if not before.first:
+    if not before.first and before.digest is None:
         levels = levels if before.shorts <= len(past) else NO_LEVELS
         return SteppedSlot(rules, number, levels, before)
     found = locate(past, before)
@@ -401,8 +404,9 @@ def _least(step: SteppedSlot, high: int, growth: float) -> float:
 def locate(items: Sequence[MessageLike], start: Start) -> int | None:
     """Find the message at which a history began; None if it is not there any more.
 
-    A message is known by its `at`, or by its bytes where it has none. A list that only grew has it
-    where it was; one that lost its beginning, or got more in front, has it near.
+    A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. A
+    list that only grew has it where it was; one that lost its beginning, or got more in front, has
+    it near.
     """
     first = start.first
     if start.digest is None:  # everything was cut: what came since is new
@@ -411,7 +415,14 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
         return first
     if start.at is not None:
         found = bisect_left(items, start.at, key=_sort_at)
-        return found if found < len(items) else None
+        end = found
+        while end < len(items) and at_of(items[end]) == start.at:
+            end += 1
+        # All messages of a run stand at one place.
+        same = [n for n in range(found, end) if item_of(items[n]) in (None, start.item)]
+        exact = [n for n in same if digest(as_message(items[n])) == start.digest]
+        places = exact or same or range(found, min(found + 1, len(items)))
+        return next(iter(places), None)
     near = min(first, len(items))
     below = range(near - 1, max(-1, near - 1 - SEARCH), -1)
     above = range(near, min(len(items), near + SEARCH))
@@ -419,9 +430,15 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
 
 
 def _is_at(item: MessageLike, start: Start) -> bool:
-    if start.at is not None:
-        return at_of(item) == start.at
+    if start.at is not None and (at_of(item), item_of(item)) != (start.at, start.item):
+        return False
     return digest(as_message(item)) == start.digest
+
+
+def item_of(message: MessageLike) -> int | None:
+    """Return where a message stands on its timeline, if it is one of a timeline."""
+    item = message.item if isinstance(message, Message) else None
+    return None if item is None else item[1]
 
 
 def _sort_at(item: MessageLike) -> float:

@@ -32,6 +32,7 @@ from muntin.runtime.generators.context import LooseMessage, ResolvedContext, fie
 from muntin.runtime.generators.history import PastTurn, past_turns
 from muntin.runtime.generators.user import turn_inputs, user_messages, without_repeats
 from muntin.runtime.recorded_run import recorded_run
+from muntin.runtime.recovery import offering
 from muntin.settings import defaults, merge_settings
 from muntin.timeline.items import Visibility, draft_of
 
@@ -112,8 +113,10 @@ class Call:
         if record:
             recorded += await call._record(own)
         call.step = call.step or await call._resolve()
-        call.tools = gather_tools(made, call.caps, call.step.context)
-        call.composer = composer.offering(call.tools)
+        tools = gather_tools(made, call.caps, call.step.context)
+        recovers = tools and made.rules.over(turn.rules).over(turn.app.rules).recovers
+        recovery = [ctx.load_result] if recovers else []
+        call.composer, call.tools = offering(composer, tools, recovery)
         call.asked = without_repeats(own, recorded)
         call.past = await past_turns(made, ctx, call.asked)
         return call
@@ -355,6 +358,7 @@ def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
         budget=made.budget,
         trimming=made.trimming or turn.trimming,
         caching=file is None or file.config.get("caching") is not False,
+        rules=made.rules.over(turn.rules),
     )
 
 

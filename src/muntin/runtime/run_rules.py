@@ -1,0 +1,63 @@
+"""Run rules: how a door shows tool results and long runs, and what it lets the agent read again.
+
+Owns the three arguments that every door takes, their checks, and whose word counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.errors import InvalidType
+
+INHERIT: Literal["inherit"] = "inherit"
+ResultsLike: TypeAlias = Results | Literal["inherit"] | None
+LadderLike: TypeAlias = Ladder | Literal["inherit"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRules:
+    """The ceiling of each result, the ladder, and whether recovery tools are offered.
+
+    "inherit" is for the door around to say, and so is a `recovery` of None.
+    """
+
+    results: ResultsLike = INHERIT
+    ladder: LadderLike = INHERIT
+    recovery: bool | None = None
+
+    @classmethod
+    def of(
+        cls, what: str, results: ResultsLike, ladder: LadderLike, recovery: bool | None
+    ) -> RunRules:
+        """Check what a door was given; `what` names the door in errors."""
+        if results != INHERIT and not isinstance(results, Results | None):
+            raise InvalidType(f"{what}: results must be Results(...) or None, not {results!r}")
+        if ladder != INHERIT and not isinstance(ladder, Ladder | None):
+            raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {ladder!r}")
+        if not isinstance(recovery, bool | None):
+            raise InvalidType(f"{what}: recovery must be True or False, not {recovery!r}")
+        return cls(results, ladder, recovery)
+
+    def over(self, around: RunRules) -> RunRules:
+        """Return the rules, as the door around says where nothing was said here."""
+        return RunRules(
+            around.results if self.results == INHERIT else self.results,
+            around.ladder if self.ladder == INHERIT else self.ladder,
+            around.recovery if self.recovery is None else self.recovery,
+        )
+
+    @property
+    def shapes(self) -> tuple[Results | None, Ladder | None]:
+        """The ceiling and the ladder; the library's own where nobody said anything."""
+        results = RESULTS if self.results == INHERIT else self.results
+        return results, LADDER if self.ladder == INHERIT else self.ladder
+
+    @property
+    def recovers(self) -> bool:
+        """Whether recovery tools are offered."""
+        return self.recovery is not False
+
+
+NO_RULES = RunRules()

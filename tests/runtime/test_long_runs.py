@@ -1,0 +1,269 @@
+"""Runs that never end: between two steps the past only grows; turns and restarts change no byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from muntin import App, InvalidInput, ToolCall, Window
+from muntin.providers.wire import anthropic, chat
+from muntin.runtime import Ctx
+from muntin.testing import ScriptedModel
+from tests.paths import ROOT
+
+BUDGET = 6_000
+WIRES: dict[str, Callable[..., dict[str, Any]]] = {
+    "anthropic/claude-sonnet-4-5": anthropic.encode,
+    "openai/gpt-5": chat.encode,
+}
+RANK = {"full": 0, "short": 1, "stub": 2}
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"{path}: " + "".join(f"line {n} of the file {path}.\n" for n in range(30))
+
+
+class Worker:
+    """Calls a tool for so many steps a turn, then answers."""
+
+    def __init__(self, name: str, steps: int, budget: int = BUDGET) -> None:
+        self.model = ScriptedModel(self.answer, name=name, budget=budget)
+        self.steps = steps
+        self.calls = 0
+        self.left = steps
+
+    def answer(self, window: Window) -> Any:
+        if not self.left:
+            self.left = self.steps
+            return "Done with all of it."
+        self.left -= 1
+        self.calls += 1
+        return ToolCall(f"call_{self.calls}", "read_file", json.dumps({"path": f"f{self.calls}"}))
+
+
+def pieces(window: Window, encode: Callable[..., dict[str, Any]]) -> list[str]:
+    """Return the request, message by message, without marks for the cache."""
+    request = encode(window)
+    found = [request.get("tools"), request.get("system"), *request["messages"]]
+    return [json.dumps(_plain(each), sort_keys=True) for each in found]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if key != "cache_control"}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def moved(window: Window) -> bool:
+    return any(start.first or start.shorts for start in window.frontier.starts) and any(
+        not start.requests for start in window.frontier.starts
+    )
+
+
+def levels(window: Window) -> dict[str, int]:
+    """Return the level of each call in view."""
+    found = {}
+    for message in window.messages:
+        if message.tool_call_id is not None:
+            text = message.text
+            level = "stub" if text.startswith("[read_file:") else "full"
+            level = "short" if level == "full" and "tokens left out" in text else level
+            found[message.tool_call_id] = RANK[level]
+    return found
+
+
+def check(windows: list[Window], encode: Callable[..., dict[str, Any]]) -> int:
+    """Check the requests of one past; return how often it stepped."""
+    seen: dict[str, int] = {}
+    steps = 0
+    before: list[str] = []
+    for window in windows:
+        now = pieces(window, encode)
+        if moved(window):
+            steps += 1
+        else:
+            assert now[: len(before)] == before
+        for call, level in levels(window).items():
+            assert level >= seen.get(call, 0)
+            seen[call] = level
+        assert not window.over_budget
+        before = now
+    return steps
+
+
+def conversation(app: App, model: ScriptedModel, text: str) -> Any:
+    return app.conversation("c", model=model, tools=[read_file], max_steps=100).send(text)
+
+
+def register(app: App, model: ScriptedModel, tool: Callable[..., str]) -> None:
+    async def handler(ctx: Ctx, wake: Any) -> None:
+        ctx.use_agent(system_prompt="Be brief.", model=model, tools=[tool], max_steps=100)
+        await ctx.agent.run()
+
+    with suppress(InvalidInput):  # it is registered
+        app.entity("e")(handler)
+
+
+def entity(app: App, model: ScriptedModel, text: str, tool: Callable[..., str] = read_file) -> Any:
+    register(app, model, tool)
+    return app.ask("e/1", text)
+
+
+class Timeline:
+    def on_context_build(self, ctx: Ctx) -> Any:
+        ctx.slots.add("system", "Be brief.")
+        ctx.slots.add("past", ctx.timeline_messages())
+        return ctx.slots.render()
+
+
+class Listed:
+    async def on_context_build(self, ctx: Ctx) -> Any:
+        return [*await ctx.timeline_messages().load()]
+
+
+def strategy(app: App, model: ScriptedModel, text: str) -> Any:
+    return app.conversation(
+        "c", model=model, strategy=Timeline(), tools=[read_file], max_steps=100
+    ).send(text)
+
+
+def listed(app: App, model: ScriptedModel, text: str) -> Any:
+    return app.conversation(
+        "c", model=model, strategy=Listed(), tools=[read_file], max_steps=100
+    ).send(text)
+
+
+PASTS = [conversation, entity, strategy, listed]
+
+
+def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: bool) -> list[Window]:
+    worker = Worker(name, steps)
+
+    async def run() -> None:
+        if restart:
+            for turn in range(turns):
+                async with App(url) as app:
+                    await door(app, worker.model, f"Please do part {turn}.")
+            return
+        async with App(url) as app:
+            for turn in range(turns):
+                await door(app, worker.model, f"Please do part {turn}.")
+
+    asyncio.run(run())
+    return worker.model.windows
+
+
+@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize("door", PASTS)
+def test_between_two_steps_each_request_begins_with_all_of_the_one_before(name, door, tmp_path):
+    through = work(f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=60, restart=True)
+    assert len(through) == 3 * 61
+    assert 2 <= check(through, WIRES[name]) <= 60
+    assert max(levels(through[-1]).values()) > 0
+
+
+@pytest.mark.parametrize("door", PASTS)
+def test_a_restart_between_turns_changes_no_byte(door, tmp_path):
+    name = "anthropic/claude-sonnet-4-5"
+    found = [
+        work(
+            f"sqlite:///{tmp_path / f'{restart}.db'}",
+            name,
+            door,
+            turns=3,
+            steps=25,
+            restart=restart,
+        )
+        for restart in (False, True)
+    ]
+    first, again = [[pieces(window, anthropic.encode) for window in each] for each in found]
+    assert first == again
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from tests.runtime import test_long_runs as runs
+
+url, name, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+worker = runs.Worker(name, 60)
+
+def read_file(path: str) -> str:
+    "Read a file."
+    if path == f"f{at}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return runs.read_file(path)
+
+async def main():
+    async with runs.App(url) as app:
+        await runs.entity(app, worker.model, "Please do part 0.", read_file)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("at", [22, 45])
+def test_a_run_that_is_killed_goes_on_with_the_same_bytes(at, tmp_path):
+    name = "anthropic/claude-sonnet-4-5"
+    urls = [f"sqlite:///{tmp_path / each}.db" for each in ("a", "b")]
+    whole = work(urls[0], name, entity, turns=1, steps=60, restart=True)
+    process = subprocess.run([sys.executable, "-c", KILLED, urls[1], name, str(at)], cwd=ROOT)
+    assert process.returncode == -signal.SIGKILL
+    worker = Worker(name, 60)
+    worker.calls, worker.left = at, 60 - at
+
+    async def resume() -> None:
+        async with App(urls[1]) as app:
+            register(app, worker.model, read_file)
+            assert await app.resume() == ("e/1",)
+
+    asyncio.run(resume())
+    expected = [pieces(window, anthropic.encode) for window in whole[at:]]
+    assert [pieces(window, anthropic.encode) for window in worker.model.windows] == expected
+    assert max(levels(whole[at]).values()) > 0
+
+
+class Remembering:
+    def on_context_build(self, ctx: Ctx) -> None:
+        ctx.slots.add("history", ctx.history.recent(50))
+
+
+@pytest.mark.parametrize("door", ["conversation", "entity", "timeline", "history"])
+def test_after_a_turn_that_failed_the_next_one_knows_the_task_and_what_was_done(door, tmp_path):
+    def answer(window: Window) -> Any:
+        if window.messages[-1].role == "tool":
+            raise ConnectionError("the provider is down")
+        return ToolCall("c1", "read_file", '{"path": "report.txt"}')
+
+    failing = ScriptedModel(answer, budget=BUDGET)
+    model = ScriptedModel(["Continued."], budget=BUDGET)
+    given = {"timeline": Timeline(), "history": Remembering()}.get(door)
+
+    async def say(app: App, asked: ScriptedModel, text: str) -> None:
+        if door == "entity":
+            await entity(app, asked, text)
+        else:
+            talk = app.conversation("c", model=asked, strategy=given, tools=[read_file])
+            await talk.send(text)
+
+    async def run() -> None:
+        url = f"sqlite:///{tmp_path / 'a.db'}"
+        async with App(url) as app:
+            with pytest.raises(ConnectionError):
+                await say(app, failing, "Sum up the report.")
+        async with App(url) as app:
+            await say(app, model, "Please continue.")
+
+    asyncio.run(run())
+    request = json.dumps(chat.encode(model.windows[0]))
+    for known in ("Sum up the report.", "report.txt: line 0", '"c1"', "Please continue."):
+        assert known in request
+    assert request.index("Sum up") < request.index("report.txt") < request.index("Please continue")
