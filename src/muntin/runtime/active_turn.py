@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager, su
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from muntin.agent.loop import to_the_end
 from muntin.agent.tools import ToolLike
@@ -32,6 +32,7 @@ from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
+from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
@@ -45,6 +46,8 @@ class Host(Protocol):
 
     queue: TurnQueue
     keep_reports: int
+    summary: Summary | None
+    summaries: Summaries
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant."""
@@ -91,6 +94,8 @@ class ActiveTurn:
         self.alone: list[Item] | None = None
         # How the flow wants histories trimmed, if the turn is a flow's.
         self.trimming: Trimming | None = None
+        # How the flow wants them summarised.
+        self.summary: Summary | Literal[False] | None = None
         self.replies: list[Reply] = []
         # The error that a run has recorded: the turn need not record it again.
         self.recorded: BaseException | None = None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from muntin.agent.loop import MAX_STEPS
 from muntin.agent.tools import ToolLike
@@ -33,6 +33,7 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Handler, Wakes
 from muntin.settings import defaults
@@ -50,6 +51,7 @@ class App:
 
     `async with App(...)` closes what it opened, and looks after entities that other processes
     left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none.
+    `summary` has what leaves a history summarised, in the background.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class App:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
+        summary: Summary | None = None,
     ) -> None:
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
@@ -75,6 +78,8 @@ class App:
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
+        self.summary: Summary | None = check_summary(summary, "App") or None
+        self.summaries = Summaries()
         # The Composer of the app's own model, and what it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self._wakes = Wakes(self)
@@ -92,12 +97,13 @@ class App:
         await self.close()
 
     async def close(self, timeout: float = CLOSE_SECONDS) -> tuple[str, ...]:
-        """Let running wakes come to an end, and close what the app opened.
+        """Let running wakes come to an end, and summaries, and close what the app opened.
 
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
         and logged; their turns stay open, and the next process takes them up.
         """
         left = await self._wakes.close(check_seconds(timeout, "timeout"))
+        await self.summaries.close(timeout)
         if self._owned:
             await asyncio.to_thread(self.store.close)
         return left
@@ -187,11 +193,13 @@ class App:
         trimming: Trimming | None = None,
         timeout: float = TIMEOUT,
         max_steps: int = MAX_STEPS,
+        summary: Summary | Literal[False] | None = None,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take.
+        many seconds a hook of the strategy may take. `summary` is the app's if it is not given,
+        False is none.
         """
         return Conversation(
             self,
@@ -204,6 +212,7 @@ class App:
             trimming=trimming,
             timeout=timeout,
             max_steps=max_steps,
+            summary=summary,
         )
 
     # Entities.

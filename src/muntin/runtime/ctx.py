@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
@@ -32,6 +32,7 @@ from muntin.timeline.store.memory import MemoryStore
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
+    from muntin.runtime.summaries import Summary
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -267,15 +268,19 @@ class Ctx:
         settings: Mapping[str, Any] | None = None,
         budget: Budget | int | None = None,
         max_steps: int | None = None,
+        summary: Summary | Literal[False] | None = None,
     ) -> Agent:
-        """Say which agent `ctx.agent.run()` runs; calling again replaces it."""
+        """Say which agent `ctx.agent.run()` runs; calling again replaces it.
+
+        `summary` is the app's if it is not given, False is none.
+        """
         from muntin.runtime.entity_agent import Agent
 
         self._need_wake("use_agent")
         check_optional_text(system_prompt, "use_agent: system_prompt")
         if max_steps is not None:
             check_count(max_steps, "use_agent: max_steps")
-        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps)
+        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps, summary)
         self._has["agent"] = agent
         return agent
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.calls import arity, call_async
 from muntin.core.checks import check_text, refuse_blank
@@ -26,6 +26,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.views import DEFAULT_WINDOW
@@ -72,6 +73,7 @@ class Flow:
     actions: Mapping[str, Action]
     history_window: Turns | Tokens
     trimming: Trimming | None
+    summary: Summary | Literal[False] | None = None
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -143,6 +145,7 @@ class Flow:
         place = home(app, session, self.kind, self._memory, self.history_window)
         turn = ActiveTurn.queued(*place)
         turn.trimming = self.trimming
+        turn.summary = self.summary
         return turn, draft
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
@@ -178,9 +181,10 @@ def flow(
     actions: Mapping[str, Action],
     history_window: Turns | Tokens = DEFAULT_WINDOW,
     trimming: Trimming | None = None,
+    summary: Summary | Literal[False] | None = None,
 ) -> Flow:
     """Define a flow. `history_window` is the most any of its generators can see of the past,
-    `trimming` how they trim it unless they say otherwise."""
+    `trimming` and `summary` how they trim and summarise it unless they say otherwise."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
@@ -194,4 +198,4 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
         )
-    return Flow(kind, dict(actions), history_window, trimming)
+    return Flow(kind, dict(actions), history_window, trimming, check_summary(summary, what))

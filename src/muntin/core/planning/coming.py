@@ -62,7 +62,9 @@ def _until(plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int) -> 
     rest = max(0, step.high - tokens) + growth + 1
     rungs.append(Rung(len(past), len(past) + 1, rest, opens_turn=True))
     ground = Ground(plan.tools, plan.caching)
-    moved = advance(replace(step, newer=None), head.slot.ladder, rungs, tokens + rest, step.high, ground)
+    moved = advance(
+        replace(step, newer=None), head.slot.ladder, rungs, tokens + rest, step.high, ground
+    )
     left = range(step.levels.gone, min(moved.levels.gone, len(past)))
     dated = (at_of(past[index]) for index in reversed(left))
     return next((at for at in dated if at is not None), None)

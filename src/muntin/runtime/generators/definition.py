@@ -41,6 +41,7 @@ from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedCon
 from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
@@ -77,6 +78,7 @@ class Generator:
     trimming: Trimming | None
     timeout: float
     place: Place = "front"
+    summary: Summary | Literal[False] | None = None
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
     # What it is called in errors.
@@ -193,6 +195,7 @@ def generator(
     trimming: Trimming | None = None,
     timeout: float = TIMEOUT,
     place: Place = "front",
+    summary: Summary | Literal[False] | None = None,
 ) -> Generator:
     """Define a generator.
 
@@ -203,7 +206,8 @@ def generator(
     `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
     steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is
     where context stands that functions make anew at every step: in front of the history, where it
-    ends what a provider can cache, or `behind` it.
+    ends what a provider can cache, or `behind` it. `summary` has what leaves the history
+    summarised; it is the flow's or the app's if it is not given, False is none.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -240,6 +244,7 @@ def generator(
         trimming=trimming,
         timeout=check_seconds(timeout, f"{what}: timeout"),
         place=place,
+        summary=check_summary(summary, what),
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())
