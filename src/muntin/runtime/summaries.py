@@ -136,8 +136,10 @@ class State:
         return f"try {self.tries} of {TRIES}: {self.failed}" if self.failed else None
 
     def is_due(self, coming: Coming, turn: int) -> bool:
-        """Say whether a summary is wanted: none waits for the step, and none was given up."""
-        if self.until > coming.told:
+        """Say whether a summary is wanted: none waits for the step that tells at least half of
+        what will leave, and none was given up."""
+        told = self.until - coming.told
+        if told > 0 and (coming.until or 0) - self.until <= told:
             return False
         if not self.failed or self.since != coming.since:
             return True

@@ -61,10 +61,15 @@ def _until(plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int) -> 
     # What is still to come, as one message.
     rest = max(0, step.high - tokens) + growth + 1
     rungs.append(Rung(len(past), len(past) + 1, rest, opens_turn=True))
-    ground = Ground(plan.tools, plan.caching)
-    moved = advance(
-        replace(step, newer=None), head.slot.ladder, rungs, tokens + rest, step.high, ground
-    )
-    left = range(step.levels.gone, min(moved.levels.gone, len(past)))
+    ground, ladder = Ground(plan.tools, plan.caching), head.slot.ladder
+    step = replace(step, newer=None)
+    gone, dropped = [
+        advance(step, way, rungs, tokens + rest, step.high, ground).levels.gone
+        for way in (ladder, None)
+    ]
+    if gone <= step.levels.gone and not step.levels.stubs:
+        return None  # results become shorter first
+    # As far as any way goes: what is both told and shown is better than what is neither.
+    left = range(step.levels.gone, min(max(gone, dropped), len(past)))
     dated = (at_of(past[index]) for index in reversed(left))
     return next((at for at in dated if at is not None), None)
