@@ -89,6 +89,11 @@ class Summary:
         check_count(self.max_tokens, "Summary.max_tokens")
         check_seconds(self.timeout, "Summary.timeout")
 
+    @property
+    def instruction(self) -> str:
+        """What the model is told to do."""
+        return INSTRUCTION if self.prompt is None else self.prompt
+
 
 def check_summary(value: Any, what: str) -> Any:
     """Return how a door has its history summarised; anything else is refused."""
@@ -350,7 +355,7 @@ def _told(message: Message, names: dict[str, str]) -> str:
 
 def _room(job: Job, composer: Composer) -> int:
     """Return the tokens that one request has for the record."""
-    fixed = composer.counter.message(Message("system", job.summary.prompt or INSTRUCTION))
+    fixed = composer.counter.message(Message("system", job.summary.instruction))
     room = composer.budget.remaining_input_tokens - fixed - 2 * job.summary.max_tokens
     if room < _LEAST_MESSAGE:
         whole = composer.budget.remaining_input_tokens
@@ -375,8 +380,7 @@ def _ends(told: Sequence[tuple[float, Message]], room: int, composer: Composer) 
 
 def _window(job: Job, composer: Composer, text: str, lines: Sequence[str]) -> Window:
     slots = composer.slots()
-    instruction = job.summary.prompt or INSTRUCTION
-    slots.add("system", instruction, priority=SYSTEM, required=True)
+    slots.add("system", job.summary.instruction, priority=SYSTEM, required=True)
     if text:
         slots.add("summary", element("summary-so-far", {}, text), role="user", required=True)
     slots.add("input", "\n".join(lines))
