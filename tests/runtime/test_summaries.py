@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Ctx
 from muntin.runtime.summaries import INSTRUCTION, TRIES, State
 from muntin.testing import ScriptedModel
+from muntin.timeline.store import open_store
+from tests.workers import Start
 
 NAME = "anthropic/claude-sonnet-4-5"
 TEXT = "What about the flight to Oslo on day {}? " + "Please tell me everything. " * 12
@@ -634,3 +637,42 @@ def test_what_another_version_kept_is_as_if_it_were_not_there() -> None:
     for text in ("[", "[]", '{"other": 1}'):
         app.store.put("s", Beside(frontiers={"summary:window": text}))
         assert State.load(app.session("s"), "window") == State()
+
+
+def read_kept(url: str) -> list[Any]:
+    with open_store(url) as store:
+        return [item for item in store.read("c") if item.kind == "summary"]
+
+
+def asked_for(log: Path) -> int:
+    return len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
+
+
+def test_a_summary_whose_process_was_killed_is_made_again(start: Start, tmp_path: Path) -> None:
+    url, log = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "log"
+    first = start("summarise", url=url, log=str(log), turns=12, stop=True)
+    assert first.stdout is not None
+    assert first.stdout.readline().strip() == "making"
+    first.kill()
+    first.wait()
+    assert (read_kept(url), asked_for(log)) == ([], 1)
+    second = start("summarise", url=url, log=str(log), turns=3)
+    assert second.wait(30) == 0
+    made = read_kept(url)
+    assert [item.payload["text"] for item in made][:1] == ["What was said."]
+    assert min(made[0].payload["items"]) == 1
+    with open_store(url) as store:
+        assert all(turn.status in ("completed", "failed") for turn in store.turns("c"))
+
+
+def test_several_processes_make_one_summary(start: Start, lasting_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with open_store(lasting_url):
+        pass  # the tables are made
+    processes = [start("summarise", url=lasting_url, log=str(log), turns=4) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    made = read_kept(lasting_url)
+    assert made
+    assert asked_for(log) == len(made)
+    items = [position for each in made for position in each.payload["items"]]
+    assert len(items) == len(set(items))
