@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.tools import ToolLike, tool_schema
 from muntin.core.budget import Budget, as_budget
@@ -18,14 +18,27 @@ from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Attachment, Text
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
-from muntin.core.planning.slot import EXACT, Marker, MessageLike, Slot, Stepped, Tier, Trimming
+from muntin.core.planning.slot import (
+    EXACT,
+    Exact,
+    Marker,
+    MessageLike,
+    Recap,
+    Slot,
+    Stepped,
+    Tier,
+    Trimming,
+)
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
-from muntin.errors import NeedsConversation
+from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
+
+if TYPE_CHECKING:
+    from muntin.runtime.summaries import State, Summary
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
@@ -40,7 +53,8 @@ class Composer:
     `trimming` is what the user said, None if nothing was said. `tools` are schemas. `previous` is
     the window before this one, or its frontier. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; with `recovery` the agent has tools that read what was
-    cut.
+    cut. `summary` says how the history is summarised, `recap` is the newest summary, `trouble` why
+    there is none.
     """
 
     model: str | None
@@ -53,6 +67,9 @@ class Composer:
     results: Results | None = RESULTS
     ladder: Ladder | None = LADDER
     recovery: bool = False
+    summary: Summary | None = None
+    recap: Recap | None = None
+    trouble: str | None = None
 
     @classmethod
     def of(
@@ -94,14 +111,39 @@ class Composer:
     @property
     def history_trimming(self) -> Trimming:
         """How a history is trimmed that the library itself loads: in steps where the provider
-        prices caching, unless the user said something else."""
+        prices caching or the history is summarised, unless the user said something else."""
         if self.trimming is not None:
             return self.trimming
-        return Stepped() if self.profile is not None and self.profile.caching else EXACT
+        caching = self.profile is not None and self.profile.caching is not None
+        return Stepped() if caching or self.summary is not None else EXACT
 
     def after(self, previous: Window | Frontier | None) -> Composer:
         """Return the Composer of the window that follows `previous`."""
         return replace(self, previous=previous)
+
+    def summarising(
+        self, summary: Summary | Literal[False] | None, others: Summary | None, what: str
+    ) -> Composer:
+        """Return the Composer of windows whose history is summarised: as a door says, or if it
+        says nothing, as `others` are; False is not at all."""
+        chosen = others if summary is None else summary or None
+        if summary and isinstance(self.trimming, Exact):
+            raise InvalidInput(
+                f"{what}: a summary is put in when the history steps, which it never does with "
+                "trimming=Exact(); give trimming=Stepped(), or no summary"
+            )
+        if isinstance(self.trimming, Exact):
+            chosen = None
+        return replace(self, summary=chosen)
+
+    def recalling(self, state: State) -> Composer:
+        """Return the Composer of windows that know what is kept of summaries."""
+        return replace(self, recap=state.recap, trouble=state.trouble)
+
+    def tell_trouble(self, slots: Slots) -> None:
+        """Say in the report why there is no newer summary."""
+        if self.trouble is not None:
+            slots.exclude("summary", reason="failed", detail=self.trouble)
 
     def offering(self, tools: Sequence[ToolLike]) -> Composer:
         """Return the Composer of windows that offer these tools."""
@@ -141,6 +183,7 @@ class Composer:
             "results": self.results,
             "ladder": self.ladder,
             "recovery": self.recovery,
+            "recap": self.recap,
         }
 
     def turn_slots(self, asked: Asked) -> TurnSlots:
@@ -254,7 +297,9 @@ class TurnSlots(Slots):
 
     def render(self) -> Window:
         """Compose the window that is sent when the strategy returns it."""
-        self.rendered = self._composer.declared(self.declared, self._asked).render()
+        slots = self._composer.declared(self.declared, self._asked)
+        self._composer.tell_trouble(slots)
+        self.rendered = slots.render()
         return self.rendered
 
 

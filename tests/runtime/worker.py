@@ -15,6 +15,7 @@ from muntin.core.parts import ToolCall
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.sources import Source
+from muntin.runtime.summaries import Summary
 from muntin.testing import ScriptedModel
 
 
@@ -142,7 +143,29 @@ def ask_only(url: str) -> None:
     asyncio.run(work())
 
 
-WORK = {work.__name__: work for work in (wake, entities, ask_only)}
+def summarise(url: str, log: str, turns: int, stop: bool = False) -> None:
+    """Talk until a summary is made; with `stop`, wait to be killed while it is in the making."""
+
+    async def writer(window: Any) -> str:
+        note(log, f"summary {os.getpid()}")
+        if stop:
+            say("making")
+            await asyncio.sleep(60)
+        await asyncio.sleep(0.3)  # so that others come while it is made
+        return "What was said."
+
+    async def work() -> None:
+        model = ScriptedModel(lambda window: "I know. " * 40, budget=2_000)
+        async with App(url, model=model, summary=Summary(ScriptedModel(writer))) as app:
+            for _ in range(turns):
+                await app.conversation("c").send("Tell me everything. " * 20)
+                await asyncio.sleep(0.02)
+        say("done")
+
+    asyncio.run(work())
+
+
+WORK = {work.__name__: work for work in (wake, entities, ask_only, summarise)}
 
 if __name__ == "__main__":
     given: dict[str, Any] = json.loads(sys.argv[2])

@@ -21,6 +21,7 @@ def test_these_are_the_kinds_of_items():
         "context_inserted",
         "context_removed",
         "error",
+        "summary",
     )
 
 

@@ -7,6 +7,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
 from muntin.runtime.sources import Source
+from muntin.runtime.summaries import Summary
 
 __all__ = [
     "Action",
@@ -14,6 +15,7 @@ __all__ = [
     "Conversation",
     "Ctx",
     "Source",
+    "Summary",
     "Wake",
     "capability",
     "flow",

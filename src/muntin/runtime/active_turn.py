@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager, su
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from muntin.agent.loop import to_the_end
 from muntin.agent.tools import ToolLike
@@ -33,6 +33,7 @@ from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
 from muntin.runtime.reports import Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
@@ -47,6 +48,8 @@ class Host(Protocol):
     queue: TurnQueue
     keep_reports: int
     rules: RunRules
+    summary: Summary | None
+    summaries: Summaries
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant."""
@@ -95,6 +98,8 @@ class ActiveTurn:
         # How the flow wants histories trimmed and runs shown, if the turn is a flow's.
         self.trimming: Trimming | None = None
         self.rules = NO_RULES
+        # How the flow wants them summarised.
+        self.summary: Summary | Literal[False] | None = None
         self.replies: list[Reply] = []
         # The error that a run has recorded: the turn need not record it again.
         self.recorded: BaseException | None = None

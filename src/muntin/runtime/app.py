@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from muntin.agent.loop import MAX_STEPS
 from muntin.agent.tools import ToolLike
@@ -34,6 +34,7 @@ from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
+from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Handler, Wakes
 from muntin.settings import defaults
@@ -52,7 +53,8 @@ class App:
     `async with App(...)` closes what it opened, and looks after entities that other processes
     left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. `results`
     is the ceiling of each tool result, `ladder` how calls and results leave a window; None switches
-    them off. Without `recovery` no agent is offered tools that read what was cut.
+    them off. Without `recovery` no agent is offered tools that read what was cut. `summary` has
+    what leaves a history summarised, in the background.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
+        summary: Summary | None = None,
     ) -> None:
         self.rules = RunRules.of("App", results, ladder, recovery)
         self.model = None if model is None else as_model(model)
@@ -82,6 +85,8 @@ class App:
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()
+        self.summary: Summary | None = check_summary(summary, "App") or None
+        self.summaries = Summaries()
         # The Composer of the app's own model, and what it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self._wakes = Wakes(self)
@@ -99,12 +104,13 @@ class App:
         await self.close()
 
     async def close(self, timeout: float = CLOSE_SECONDS) -> tuple[str, ...]:
-        """Let running wakes come to an end, and close what the app opened.
+        """Let running wakes come to an end, and summaries, and close what the app opened.
 
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
         and logged; their turns stay open, and the next process takes them up.
         """
         left = await self._wakes.close(check_seconds(timeout, "timeout"))
+        await self.summaries.close(timeout)
         if self._owned:
             await asyncio.to_thread(self.store.close)
         return left
@@ -206,12 +212,13 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool | None = None,
+        summary: Summary | Literal[False] | None = None,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take. `results`, `ladder` and `recovery` are the
-        app's if they are not given.
+        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery` and `summary`
+        are the app's if they are not given; `summary=False` is none.
         """
         return Conversation(
             self,
@@ -225,6 +232,7 @@ class App:
             timeout=timeout,
             max_steps=max_steps,
             rules=RunRules.of("conversation", results, ladder, recovery),
+            summary=summary,
         )
 
     # Entities.

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.loop import last_reply, to_the_end
 from muntin.agent.tools import ToolLike, as_tools
@@ -33,6 +33,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings, merge_settings
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Conversation:
         trimming: Trimming | None,
         timeout: float,
         max_steps: int,
+        summary: Summary | Literal[False] | None,
         rules: RunRules = NO_RULES,
     ) -> None:
         if strategy is not None and not callable(getattr(strategy, "on_context_build", None)):
@@ -65,6 +67,7 @@ class Conversation:
                 f"a strategy is a module or object with on_context_build(ctx), not {strategy!r}"
             )
         check_settings(settings, "conversation")
+        check_summary(summary, "conversation")
         self._app = app
         self._strategy = strategy
         self._model = app.answering(model, "conversation")
@@ -72,7 +75,7 @@ class Conversation:
         self._settings = settings
         self._composer = app.composer(
             self._model, budget=budget, trimming=trimming, tools=self._tools, rules=rules
-        )
+        ).summarising(summary, app.summary, "conversation")
         self._recovers = bool(self._tools) and rules.over(app.rules).recovers
         self.session = app.session(id, counter=self._composer.counter)
         self._timeout = check_seconds(timeout, "conversation: timeout")
@@ -141,6 +144,7 @@ class Conversation:
                     max_steps=self._max_steps,
                     streaming=streaming,
                     ends=getattr(self._strategy, "on_turn_end", None) is None,
+                    projection=ctx.projections,
                 )
                 async with aclosing(events):
                     async for event in events:
@@ -163,6 +167,8 @@ class Conversation:
     def _load(self, ctx: Ctx) -> None:
         """Read what the window and the hooks need, in the visit that takes the turn."""
         ctx.turn.receipts.load("window")
+        if self._composer.summary is not None:
+            ctx.turn.receipts.summaries("window")
         hooks = [getattr(self._strategy, name, None) for name in _HOOKS]
         ctx.load(
             timeline=self.budget.remaining_input_tokens,
@@ -175,6 +181,12 @@ class Conversation:
         if not self._recovers:
             return self._composer, self._tools
         return offering(self._composer, self._tools, (ctx.load_result,))
+
+    def _slots(self, turn: ActiveTurn, asked: Asked) -> TurnSlots:
+        composer = self._composer.after(turn.receipts.load("window"))
+        if composer.summary is not None:
+            composer = composer.recalling(turn.receipts.summaries("window"))
+        return composer.turn_slots(asked)
 
     async def _declare(self, composer: Composer, ctx: Ctx, asked: Asked) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
@@ -35,6 +35,7 @@ from muntin.timeline.store.memory import MemoryStore
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
+    from muntin.runtime.summaries import Summary
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -294,10 +295,12 @@ class Ctx:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool | None = None,
+        summary: Summary | Literal[False] | None = None,
     ) -> Agent:
         """Say which agent `ctx.agent.run()` runs; calling again replaces it.
 
-        `results`, `ladder` and `recovery` are the app's if they are not given.
+        `results`, `ladder`, `recovery` and `summary` are the app's if they are not given;
+        `summary=False` is none.
         """
         from muntin.runtime.entity_agent import Agent
 
@@ -306,7 +309,9 @@ class Ctx:
         if max_steps is not None:
             check_count(max_steps, "use_agent: max_steps")
         rules = RunRules.of("use_agent", results, ladder, recovery)
-        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps, rules)
+        agent = Agent(
+            self, system_prompt, model, tools, settings, budget, max_steps, rules, summary
+        )
         self._has["agent"] = agent
         return agent
 

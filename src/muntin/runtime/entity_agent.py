@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.loop import MAX_STEPS, last_reply
 from muntin.agent.tools import ToolLike, as_tools
@@ -21,6 +21,7 @@ from muntin.runtime.recovery import keep_input, keep_originals, offering
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.source_slots import declare_sources, without_input
 from muntin.runtime.sources import Loaded, Sources, load_sources
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.entries import ContextEntry
 
@@ -41,16 +42,21 @@ class Agent:
         budget: Budget | int | None,
         max_steps: int | None,
         rules: RunRules = NO_RULES,
+        summary: Summary | Literal[False] | None = None,
     ) -> None:
         check_settings(settings, "use_agent")
+        check_summary(summary, "use_agent")
         self._ctx = ctx
         self._turn = ctx.turn
         self._system = system(system_prompt) if system_prompt else None
         self._model = ctx.turn.app.answering(model, "use_agent")
         self._tools = as_tools(tools, "use_agent")
         self._settings = settings
-        self._composer = ctx.turn.app.composer(self._model, budget=budget, rules=rules)
-        self._recovers = rules.over(ctx.turn.app.rules).recovers
+        app = ctx.turn.app
+        self._composer = app.composer(self._model, budget=budget, rules=rules).summarising(
+            summary, app.summary, "use_agent"
+        )
+        self._recovers = rules.over(app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
 
     async def run(self) -> Reply:
@@ -104,6 +110,7 @@ class Agent:
             settings=self._settings,
             max_steps=self._max_steps,
             streaming=streaming,
+            projection=ctx.projections,
         )
         async for event in events:
             yield event

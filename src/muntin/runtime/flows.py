@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.calls import arity, call_async
 from muntin.core.checks import check_text, refuse_blank
@@ -27,6 +27,7 @@ from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.views import DEFAULT_WINDOW
@@ -74,6 +75,7 @@ class Flow:
     history_window: Turns | Tokens
     trimming: Trimming | None
     rules: RunRules = NO_RULES
+    summary: Summary | Literal[False] | None = None
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -144,7 +146,7 @@ class Flow:
             draft = draft_of(message, meta=meta)
         place = home(app, session, self.kind, self._memory, self.history_window)
         turn = ActiveTurn.queued(*place)
-        turn.trimming, turn.rules = self.trimming, self.rules
+        turn.trimming, turn.rules, turn.summary = self.trimming, self.rules, self.summary
         return turn, draft
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
@@ -183,10 +185,11 @@ def flow(
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: bool | None = None,
+    summary: Summary | Literal[False] | None = None,
 ) -> Flow:
     """Define a flow. `history_window` is the most any of its generators can see of the past,
-    `trimming` how they trim it unless they say otherwise; so are `results`, `ladder` and
-    `recovery`, which are the app's if they are not given."""
+    `trimming` and `summary` how they trim and summarise it unless they say otherwise; so are
+    `results`, `ladder` and `recovery`, which are the app's if they are not given."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
@@ -201,4 +204,6 @@ def flow(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
         )
     rules = RunRules.of(what, results, ladder, recovery)
-    return Flow(kind, dict(actions), history_window, trimming, rules)
+    return Flow(
+        kind, dict(actions), history_window, trimming, rules, check_summary(summary, what)
+    )

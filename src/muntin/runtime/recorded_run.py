@@ -18,8 +18,9 @@ from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
+from muntin.runtime.in_store import in_store
 from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility
-from muntin.timeline.project import project
+from muntin.timeline.project import Projection, project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
 DeclareStep: TypeAlias = Callable[
@@ -46,14 +47,18 @@ def recorded_run(
     line: str = "window",
     streaming: bool = False,
     ends: bool = False,
+    projection: Projection | None = None,
+    completed: bool = False,
 ) -> AsyncGenerator[Event, None]:
     """Run an agent in a turn, and yield what happens.
 
     A run that an earlier attempt at the turn has begun goes on where it stopped. `line` names the
     windows that follow one another: each is compared with the one before it in its line. With
-    `ends` the turn is completed with the answer that calls no tool.
+    `ends` the turn is completed with the answer that calls no tool. `projection` is how items are
+    shown, `completed` says that the history has completed turns only: summaries keep to both.
     """
     turn.open.check()
+    sent: list[Window] = []
     run, resumed = _begin(turn, dict(label or {}), visibility)
 
     async def record(messages: tuple[Message, ...]) -> Message:
@@ -61,6 +66,10 @@ def recorded_run(
         last = ends and answer.role == "assistant" and not answer.tool_calls
         status: Status | None = "completed" if last else None
         items = await turn.append(*messages, counter=composer.counter, run=run, ends=status)
+        if composer.summary is not None and answer.role == "assistant" and sent:
+            turn.app.summaries.consider(
+                turn, line, sent.pop(), composer, answer, projection, completed
+            )
         return _placed(answer, items[-1], run, composer.counter, turn.session.id)
 
     async def window(messages: tuple[Message, ...]) -> Window:
@@ -69,10 +78,17 @@ def recorded_run(
             await turn.begin_run(run, line)
         await turn.flush()
         previous = await turn.receipts.previous(line)
-        made = declare(composer.after(previous), messages)
+        following = composer.after(previous)
+        if composer.summary is not None:
+            read = partial(turn.receipts.summaries, line, again=True)
+            following = following.recalling(await in_store(turn.session, read))
+        made = declare(following, messages)
         if isawaitable(made):
             made = await made
+        if isinstance(made, Slots):
+            following.tell_trouble(made)
         rendered = made if isinstance(made, Window) else made.render()
+        sent[:] = [rendered]
         run.step = turn.receipts.keep(rendered, line)
         for start in rendered.lazy_frontier.starts:
             if start.at == run.position and start.item is not None:

@@ -15,6 +15,7 @@ from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
+from muntin.runtime.summaries import State
 from muntin.timeline.items import Beside, Record
 from muntin.timeline.session import OpenTurn
 
@@ -33,6 +34,7 @@ class Receipts:
         self._turn = turn
         self._keep = keep
         self._newest: dict[str, Window | Frontier | None] = {}
+        self._summaries: dict[str, State] = {}
         self._unwritten: dict[int, tuple[Window, str]] = {}
 
     def load(self, line: str) -> Window | Frontier | None:
@@ -46,6 +48,13 @@ class Receipts:
                     known = _known.pop(text, None)
                     self._newest[line] = known or Frontier.from_dict(json.loads(text))
         return self._newest[line]
+
+    def summaries(self, line: str, *, again: bool = False) -> State:
+        """Return what the store keeps of the summaries of a line; for code in a thread, unless it
+        was read before."""
+        if again or line not in self._summaries:
+            self._summaries[line] = State.load(self._turn.session, line)
+        return self._summaries[line]
 
     async def previous(self, line: str) -> Window | Frontier | None:
         """Do what `load` does, without holding up the event loop."""

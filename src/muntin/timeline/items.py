@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal[
     "context_inserted",
     "context_removed",
     "error",
+    "summary",
 ]
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 # The kinds that are messages of a conversation; the others hold a payload.

@@ -56,14 +56,17 @@ def done(owner: str) -> None:
 
 def abandoned(turn: Turn, now: datetime) -> bool:
     """Say whether an open turn has lost its owner; one that never had an owner has not."""
-    if turn.owner is None:
-        return False
-    owner = Owner.parse(turn.owner)
+    return turn.owner is not None and is_gone(turn.owner, turn.until, now)
+
+
+def is_gone(name: str, until: datetime | None, now: datetime) -> bool:
+    """Say whether an owner is gone that has something until then."""
+    owner = Owner.parse(name)
     if owner is not None and owner.machine == _machine() and os.name == "posix":
         if owner.pid == os.getpid():
-            return turn.owner not in _working
+            return name not in _working
         return _started(owner.pid) != owner.started
-    return turn.until is not None and turn.until < now
+    return until is not None and until < now
 
 
 def choose(

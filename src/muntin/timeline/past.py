@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
+from muntin.core.planning.shapes import LEAST
 from muntin.threads import aside, in_thread
 from muntin.timeline.history import History
 from muntin.timeline.items import Item
@@ -188,13 +189,16 @@ class TimelineMessages(Sequence[Message]):
         return replace(newer, items=[*between, *newer.items], after=at - 1, live=live)
 
     def _weigh(self, messages: Sequence[Message]) -> int:
-        """Count what of the messages can be shown: not a result whose call lies further back."""
-        called: set[str] = set()
+        """Count what of the messages will be shown at least: nothing of a result whose call lies
+        further back, and of any other result no more than a line."""
+        counter, called = self._session.counter, set[str]()
         total = 0
         for message in messages:
             called.update(call.id for call in message.tool_calls)
-            if message.tool_call_id is None or message.tool_call_id in called:
-                total += self._session.counter.message(message)
+            if message.tool_call_id is None:
+                total += counter.message(message)
+            elif message.tool_call_id in called:
+                total += min(counter.message(message), counter.overhead + LEAST)
         return total
 
     @property

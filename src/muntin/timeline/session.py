@@ -233,6 +233,14 @@ class Session:
         done = self.opened().turns(self.id, status="completed", newest=1)
         return done[0].number if done else 0
 
+    def summaries(self) -> list[Item]:
+        """Return the items of all summaries that were made of its histories, the oldest first.
+
+        The payload of each has its `text`, the position `until` which it speaks, the positions of
+        the `items` it was made of, and the `usage` of the `model` that made it.
+        """
+        return [item for item in self.opened().read(self.id) if item.kind == "summary"]
+
     # Context entries.
 
     def insert_context(

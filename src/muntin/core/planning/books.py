@@ -398,7 +398,8 @@ class Books:
         offsets = Past([each.slot.messages for each in members]).offsets[:-1]
         rungs = rungs_of(members, offsets, self.tokens)
         step = advance(before, reading.slot.ladder, rungs, total, most, self._ground)
-        self.stepped = self.stepped or step.levels != before.levels
+        changed = (step.levels, step.told) != (before.levels, before.told)
+        self.stepped = self.stepped or changed
         for each, offset in zip(members, offsets, strict=True):
             if each.slot.index in self.steps:
                 self.steps[each.slot.index] = self.steps[each.slot.index].like(step)

@@ -94,7 +94,9 @@ def _decide(declared: Declaration) -> Plan:
     ground = Ground(tools, profile.caching if profile is not None else None)
     room = max(0, declared.budget.remaining_input_tokens - tools)
     slots = _in_window_order(declared.slots)
-    steps: Mapping[int, SteppedSlot] = find_again(slots, before.starts if before else ())
+    steps: Mapping[int, SteppedSlot] = find_again(
+        slots, before.starts if before else (), counter.message
+    )
 
     def balance(steps: Mapping[int, SteppedSlot], goal: int) -> Books:
         lessons = None

@@ -194,6 +194,9 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
 def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tuple[Decision, ...]:
     reading, index = plan.reading, plan.slot.index
     decisions = []
+    if plan.told is not None:  # no message of the slot
+        told = plan.told.tokens
+        decisions.append(Decision(0, 0, "kept", "summary", told, told))
     for unit in reading.units:
         first, count = unit.indices[0], len(unit.indices)
         asked = unit.tokens if unit.form is None else unit.form.tokens

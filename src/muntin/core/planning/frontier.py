@@ -7,7 +7,7 @@ what a message is; of slots it knows the names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,7 @@ from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Text, compact_json
-from muntin.core.planning.slot import VOLATILE, Slot
+from muntin.core.planning.slot import VOLATILE, Recap, Slot
 from muntin.errors import InvalidInput, InvalidType
 
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.
@@ -41,7 +41,8 @@ class Start:
     `number` tells slots of one name apart. The history had `base` tokens when its frontier last
     moved (or it was first seen), `requests` windows ago. `surplus` is how many tokens more than
     asked for were kept, all windows since its first step taken together. Results before the message
-    `stubs` are one line, before `shorts` short. `item` is the place of the message on a timeline.
+    `stubs` are one line, before `shorts` short. `item` is the place of the message on a timeline,
+    `recap` the summary in front of the history.
     """
 
     slot: str
@@ -55,6 +56,7 @@ class Start:
     stubs: int = 0
     shorts: int = 0
     item: int | None = None
+    recap: Recap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ class Frontier:
 
 def _start(data: Mapping[str, Any]) -> Start:
     start = Start(**data)
+    if start.recap is not None:
+        start = replace(start, recap=Recap(**data["recap"]))
     for name in ("number", "first", "base", "requests", "stubs", "shorts"):
         check_size(getattr(start, name), name)
     if not isinstance(start.surplus, int):

@@ -49,7 +49,9 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
         units = settled + own.get(each.slot.index, [])
         if len(units) > len(settled):
             units.sort(key=lambda unit: unit.indices[0])
-        tokens = sum([unit.tokens for unit in units])
+        # What stands in front of the units stays.
+        tokens = each.tokens + sum([unit.tokens for unit in units])
+        tokens -= sum([unit.tokens for unit in each.units])
         result[place] = each._replace(units=tuple(units), tokens=tokens)
     return result
 

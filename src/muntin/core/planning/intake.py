@@ -239,6 +239,8 @@ def _read_past(
                 shape=shape_of(slot, counter, room, levels),
             )
             fits = fits and each.unread.stop <= levels.gone
+            if slot is members[0]:
+                each = each._replace(tokens=each.tokens + step.told_tokens)
         left -= each.tokens
         readings.append(each)
     return readings[::-1], fits and left >= 0

@@ -69,6 +69,8 @@ def rungs_of(
         for each, offset in zip(readings, offsets, strict=True)
         for unit in each.units
     ]
+    if not placed:
+        return []
     ends = [first for first, _, _ in placed[1:]]
     ends.append(offsets[-1] + len(readings[-1].slot.messages))
     asked = [n for n, (_, unit, _) in enumerate(placed) if unit.messages[0].role == "user"]

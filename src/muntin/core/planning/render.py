@@ -83,9 +83,8 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
             if index > end:
                 end, fixed = last, latest
             dated.append((fixed, place, message, slot))
-        if plan.marker is not None:
-            first = dated[0][0] if dated else -math.inf
-            dated.insert(0, (first, place, plan.marker, plan.slot))
+        first = dated[0][0] if dated else -math.inf
+        dated[:0] = [(first, place, message, plan.slot) for message in plan.front]
         placed.extend(dated)
     placed.sort(key=lambda item: (item[0], item[1]))
     return [(message, slot) for _, _, message, slot in placed]

@@ -111,6 +111,19 @@ Marker: TypeAlias = Callable[[Cut], str]
 
 
 @dataclass(frozen=True, slots=True)
+class Recap:
+    """A summary of a history up to the position `until`, as the text that is shown."""
+
+    text: str
+    until: float
+
+    @property
+    def message(self) -> Message:
+        """The first message of the history that it is put in front of."""
+        return Message("user", self.text)
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One declared slot: its messages and its rules, all checked.
 
@@ -119,7 +132,8 @@ class Slot:
     says that it will be another text by then. A slot with `trimming=Stepped()` is a history;
     `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends,
     however much of what stands between is cut. `run` is the agent's work in this turn; with
-    `recovery` the agent has tools that read what was cut.
+    `recovery` the agent has tools that read what was cut. `recap` is the newest summary of a
+    history: it is shown from the next step on.
     """
 
     name: str
@@ -151,6 +165,7 @@ class Slot:
     ladder: Ladder | None = None
     recovery: bool = False
     run: bool = False
+    recap: Recap | None = None
 
     def __post_init__(self) -> None:
         _check_options(self)

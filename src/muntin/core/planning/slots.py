@@ -29,6 +29,7 @@ from muntin.core.planning.slot import (
     Group,
     Marker,
     MessageLike,
+    Recap,
     Slot,
     Stepped,
     Tier,
@@ -52,7 +53,8 @@ class Slots:
     turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
     this window's beginning with. A `counter` counts in the place of `tokenizer`. `results` is the
     ceiling of each tool result in lists of messages, `ladder` how calls and results leave; with
-    `recovery` the lines about what was cut name the tool `load_result`.
+    `recovery` the lines about what was cut name the tool `load_result`. `recap` is the newest
+    summary of the history, which stands in front of it from its next step on.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Slots:
         results: Results | None = RESULTS,
         ladder: Ladder | None = None,
         recovery: bool = False,
+        recap: Recap | None = None,
     ) -> None:
         self.budget = as_budget(budget)
         self.profile = as_profile(profile)
@@ -87,6 +90,7 @@ class Slots:
         self.results = results
         self.ladder = ladder
         self.recovery = recovery
+        self.recap = recap
         self._slots: list[Slot] = []
         self._has_input = False
 
@@ -202,7 +206,7 @@ class Slots:
         before = self.previous
         return deciding.decide(
             Declaration(
-                tuple(self._slots),
+                self._with_recap(),
                 self.budget,
                 self.counter,
                 self.tools,
@@ -210,6 +214,15 @@ class Slots:
                 before.lazy_frontier if isinstance(before, Window) else before,
             )
         )
+
+    def _with_recap(self) -> tuple[Slot, ...]:
+        """Return the slots, the last history with the summary."""
+        slots = list(self._slots)
+        for place in reversed(range(len(slots) if self.recap is not None else 0)):
+            if isinstance(slots[place].trimming, Stepped) and not slots[place].run:
+                slots[place] = replace(slots[place], recap=self.recap)
+                break
+        return tuple(slots)
 
     def render(self) -> Window:
         """Compose the window; the same slots give the same bytes, however often."""

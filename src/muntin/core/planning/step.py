@@ -7,7 +7,7 @@ derivation of the low level.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
@@ -19,7 +19,7 @@ from muntin.core.planning.ladder import Rung, descend, newest_of
 from muntin.core.planning.limits import ratio_of
 from muntin.core.planning.read import Reading
 from muntin.core.planning.shapes import NO_LEVELS, Ladder, Levels
-from muntin.core.planning.slot import MessageLike, Slot, Stepped
+from muntin.core.planning.slot import MessageLike, Recap, Slot, Stepped
 from muntin.core.profile import Caching
 
 # What a volatile slot without a ceiling may take, as a share of the budget.
@@ -34,6 +34,8 @@ _MAKE_UP = 0.0625
 _LOWS = (0.0, 0.25, 0.5)
 # A low level at which the ladder costs so much more than dropping is taken only if all do.
 _DEARER = 1.05
+# A summary takes at most this share of a history.
+_RECAP_RATIO = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,17 @@ class Ground:
         return cost(kept, high, growth, self.stable, self.caching)
 
 
+class Told(NamedTuple):
+    """A summary in front of a past, and what it costs."""
+
+    recap: Recap
+    tokens: int
+
+    def fits(self, high: int) -> bool:
+        """Say whether there is room for it in a past of at most so many tokens."""
+        return self.tokens <= ratio_of(high, _RECAP_RATIO)
+
+
 @dataclass(frozen=True, slots=True)
 class SteppedSlot:
     """One history in one plan: where it begins, how far its levels reach, where that came from.
@@ -134,7 +147,8 @@ class SteppedSlot:
     A past may stand in several slots: a history, the current input, and the run of the turn. All
     have the same `levels`, as indices of all messages of the past; those of this slot begin at
     `offset`. `members` are the slots of the past. `moved` says that its frontier moved in this
-    plan, `lost` that the message at the frontier was not found again, `way` how it moved.
+    plan, `lost` that the message at the frontier was not found again, `way` how it moved. `told`
+    is the summary in front of the past, `newer` one that waits for the next step.
     """
 
     rules: Stepped
@@ -147,6 +161,13 @@ class SteppedSlot:
     offset: int = 0
     members: tuple[int, ...] = ()
     way: str = ""
+    told: Told | None = None
+    newer: Told | None = None
+
+    @property
+    def told_tokens(self) -> int:
+        """What the summary in front costs."""
+        return 0 if self.told is None else self.told.tokens
 
     @property
     def first(self) -> int:
@@ -165,6 +186,7 @@ class SteppedSlot:
         """Return where the past begins now, with so many tokens in the window."""
         before, levels = self.before, self.levels
         surplus = 0
+        recap = None if self.told is None else self.told.recap
         if levels.gone:
             asked = self.high - ratio_of(self.high, 1 - self.rules.retain)
             # Bounded: one long lack or glut is not made up for by many steps the other way.
@@ -179,6 +201,7 @@ class SteppedSlot:
                 surplus=surplus,
                 stubs=levels.stubs,
                 shorts=levels.shorts,
+                recap=recap,
             )
         at = name = item = None
         past = Past([slot.messages for slot in members])
@@ -199,6 +222,7 @@ class SteppedSlot:
             stubs=levels.stubs,
             shorts=levels.shorts,
             item=item,
+            recap=recap,
         )
 
 
@@ -221,8 +245,13 @@ class Past(Sequence[MessageLike]):
         return self._lists[place][index - self.offsets[place]]
 
 
-def find_again(slots: Sequence[Slot], previous: Iterable[Start]) -> dict[int, SteppedSlot]:
-    """Find where the histories began in the turn before, by the index of their slots."""
+def find_again(
+    slots: Sequence[Slot], previous: Iterable[Start], count: Callable[[Message], int]
+) -> dict[int, SteppedSlot]:
+    """Find where the histories began in the turn before, by the index of their slots.
+
+    `count` returns what a summary costs.
+    """
     known = {(start.slot, start.number): start for start in previous}
     numbers: dict[str, int] = {}
     steps: dict[int, SteppedSlot] = {}
@@ -232,7 +261,12 @@ def find_again(slots: Sequence[Slot], previous: Iterable[Start]) -> dict[int, St
         numbers[head.name] = number + 1
         past = Past([slot.messages for slot in members])
         step = _begin(past, head, number, known.get((head.name, number)))
-        step = replace(step, members=tuple([slot.index for slot in members]))
+        told, newer = [
+            None if recap is None else Told(recap, count(recap.message))
+            for recap in (step.before.recap if step.before else None, head.recap)
+        ]
+        members_of = tuple([slot.index for slot in members])
+        step = replace(step, members=members_of, told=told, newer=newer)
         for slot, offset in zip(members, past.offsets, strict=False):
             if isinstance(slot.trimming, Stepped):
                 steps[slot.index] = replace(step, offset=offset)
@@ -282,8 +316,36 @@ def advance(
 ) -> SteppedSlot:
     """Move the frontier of a past that is to have at most `high` tokens.
 
-    `rungs` are its units with the tokens they have now, `tokens` is the size of the past.
+    `rungs` are its units with the tokens they have now, `tokens` is the size of the past. A newer
+    summary is put in front when anything leaves; one that has no room any more is left out.
     """
+    told, newer = step.told, step.newer
+    tokens -= step.told_tokens
+    if newer is not None and newer.fits(high) and _is_newer(newer, told):
+        retold = _advance(replace(step, told=newer), ladder, rungs, tokens, high, ground)
+        if retold.levels.gone > step.levels.gone:
+            return retold
+    if told is not None and not told.fits(high):
+        step = replace(step, told=None, newer=None)
+    return _advance(step, ladder, rungs, tokens, high, ground)
+
+
+def _is_newer(newer: Told, told: Told | None) -> bool:
+    return told is None or newer.recap.until > told.recap.until
+
+
+def _advance(
+    step: SteppedSlot,
+    ladder: Ladder | None,
+    rungs: Sequence[Rung],
+    tokens: int,
+    high: int,
+    ground: Ground,
+) -> SteppedSlot:
+    """Move the frontier, with the summary of the step in front."""
+    if step.told is not None:
+        rungs = [Rung(-1, 0, step.told.tokens, fixed=True), *rungs]
+        tokens += step.told.tokens
     gone = max(step.levels.gone, _cut(step, rungs, tokens, high, ground))
     dropped = replace(step.levels, gone=gone)
     if ladder is None:

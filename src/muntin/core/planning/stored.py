@@ -22,7 +22,7 @@ from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.shapes import Ladder, Results
-from muntin.core.planning.slot import Group, Slot, Stepped, in_full
+from muntin.core.planning.slot import Group, Recap, Slot, Stepped, in_full
 from muntin.core.profile import as_profile
 from muntin.errors import InvalidInput, NeedsConversation
 
@@ -96,6 +96,8 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
         rules["results"] = [slot.results.max_ratio, *slot.results.keep]
     if slot.ladder is not None:
         rules["ladder"] = list(astuple(slot.ladder))
+    if slot.recap is not None:
+        rules["recap"] = list(astuple(slot.recap))
     marker = None if slot.marker is None else write_marker(slot.marker)
     if marker is not None:
         rules["marker"] = marker
@@ -189,6 +191,8 @@ def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]
         rules["results"] = Results(ratio, tuple(keep))
     if "ladder" in written:
         rules["ladder"] = Ladder(*written["ladder"])
+    if "recap" in written:
+        rules["recap"] = Recap(*written["recap"])
     if "marker" in written:
         rules["marker"] = read_marker(written["marker"])
     messages = tuple(Message.from_dict(get(key)) for key in written["messages"])

@@ -13,7 +13,7 @@ from muntin.core.planning.frontier import Start
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import Slot
-from muntin.core.planning.step import SteppedSlot
+from muntin.core.planning.step import Past, SteppedSlot, Told
 from muntin.core.report import Status
 
 
@@ -94,7 +94,19 @@ class SlotPlan(NamedTuple):
             for unit in units:
                 verdict = verdicts.get(unit.indices[0])
                 messages += unit.messages if verdict is None else verdict.left
-        return messages if self.marker is None else [self.marker, *messages]
+        return [*self.front, *messages]
+
+    @property
+    def told(self) -> Told | None:
+        """The summary in front of the slot, if its past has one and begins here."""
+        step = self.step
+        return step.told if step is not None and step.members[0] == self.slot.index else None
+
+    @property
+    def front(self) -> list[Message]:
+        """What stands before the messages: a summary, and the line that says what is missing."""
+        told = [] if self.told is None else [self.told.recap.message]
+        return told if self.marker is None else [*told, self.marker]
 
 
 def starts_of(plans: Sequence[SlotPlan]) -> list[Start]:

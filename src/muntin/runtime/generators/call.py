@@ -163,6 +163,8 @@ class Call:
             line=f"generator:{made.name}",
             streaming=streaming,
             ends=self.ends and made.output is None,
+            projection=self.ctx.projections,
+            completed=True,
         )
 
     def _says_something(self) -> bool:
@@ -242,7 +244,8 @@ class Call:
         made = self.made
         given = made.trimming or self.ctx.turn.trimming
         trimming = self.composer.history_trimming
-        if isinstance(trimming, Stepped) and (given is not None or made.history is True):
+        steps = given is not None or made.history is True or self.composer.summary is not None
+        if isinstance(trimming, Stepped) and steps:
             messages = [message for _, said in self.past for message in said]
             slots.add("history", messages, priority=HISTORY, trimming=trimming)
             return
@@ -353,13 +356,15 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may say that it is not to be cached."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
-    return turn.app.composer(
+    composer = turn.app.composer(
         model,
         budget=made.budget,
         trimming=made.trimming or turn.trimming,
         caching=file is None or file.config.get("caching") is not False,
         rules=made.rules.over(turn.rules),
     )
+    own = turn.summary if made.summary is None else made.summary
+    return composer.summarising(own, turn.app.summary, made.what)
 
 
 def gather_tools(

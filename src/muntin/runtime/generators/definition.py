@@ -42,6 +42,7 @@ from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
+from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
@@ -79,6 +80,7 @@ class Generator:
     timeout: float
     place: Place = "front"
     rules: RunRules = NO_RULES
+    summary: Summary | Literal[False] | None = None
     # Where sessions live that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
     # What it is called in errors.
@@ -198,6 +200,7 @@ def generator(
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: bool | None = None,
+    summary: Summary | Literal[False] | None = None,
 ) -> Generator:
     """Define a generator.
 
@@ -210,7 +213,8 @@ def generator(
     where context stands that functions make anew at every step: in front of the history, where it
     ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; without `recovery` no tool is offered that reads what was
-    cut. What is not given is as the flow or the app says.
+    cut. `summary` has what leaves the history summarised, False is none. What is not given is as
+    the flow or the app says.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -248,6 +252,7 @@ def generator(
         timeout=check_seconds(timeout, f"{what}: timeout"),
         place=place,
         rules=RunRules.of(what, results, ladder, recovery),
+        summary=check_summary(summary, what),
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())

@@ -31,7 +31,7 @@ from muntin.timeline.items import (
     Turn,
     check_session_id,
 )
-from muntin.timeline.owner import choose
+from muntin.timeline.owner import choose, is_gone
 from muntin.timeline.store.protocols import View
 from muntin.timeline.store.rows import no_session, place, written
 
@@ -60,6 +60,8 @@ class _Kept:
     # In which turn the originals of sources were first kept.
     sources: dict[str, int] = field(default_factory=dict)
     frontiers: dict[str, str] = field(default_factory=dict)
+    # What is held by whom, and until when.
+    held: dict[str, tuple[str, datetime]] = field(default_factory=dict)
 
     def turn(self, number: int) -> Turn | None:
         """Return one turn, or None."""
@@ -305,6 +307,23 @@ class MemoryStore:
                 return False
             kept.put(replace(known, until=until))
             return True
+
+    def hold(self, session: str, name: str, owner: str, until: datetime) -> bool:
+        with self._lock:
+            kept = self._kept(session)
+            holder, lease = kept.held.get(name, (owner, until))
+            if kept is _NOTHING or (
+                holder != owner and not is_gone(holder, lease, datetime.now(UTC))
+            ):
+                return False
+            kept.held[name] = owner, until
+            return True
+
+    def let_go(self, session: str, name: str, owner: str) -> None:
+        with self._lock:
+            held = self._kept(session).held
+            if name in held and held[name][0] == owner:
+                del held[name]
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         with self._lock:

@@ -131,6 +131,16 @@ class Leases(Protocol):
     def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
         """Renew the lease of a turn; False if it is no longer the owner's."""
 
+    def hold(self, session: str, name: str, owner: str, until: datetime) -> bool:
+        """Hold something of a session by name, or hold it longer; False while another holds it.
+
+        What is held by an owner that is gone (`muntin.timeline.owner.is_gone`) is free, and nobody
+        can hold anything of a session that is not there.
+        """
+
+    def let_go(self, session: str, name: str, owner: str) -> None:
+        """Hold something no longer; nothing happens if another holds it."""
+
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
 

@@ -102,6 +102,27 @@ def a_resumable_turn_is_taken_up_again(store: Store) -> None:
 
 
 @fact
+def something_is_held_by_one_owner_at_a_time(store: Store) -> None:
+    """What is held is another's neither until it is let go nor before its holder is gone."""
+    gone, until = datetime(2000, 1, 1, tzinfo=UTC), datetime(2090, 1, 1, tzinfo=UTC)
+    same(store.hold("s", "x", "me", until), False, "of a session that is not there")
+    store.let_go("s", "x", "me")
+    same(store.session("s"), None, "a session that is not there")
+    store.append("s", said("a"))
+    store.append("t", said("a"))
+    same(store.hold("s", "x", "me", until), True, "what is free")
+    same(store.hold("s", "x", "me", until), True, "held longer")
+    same(store.hold("s", "x", "you", until), False, "what another holds")
+    same((store.hold("s", "y", "you", until), store.hold("t", "x", "you", until)), (True, True))
+    store.let_go("s", "x", "you")
+    same(store.hold("s", "x", "you", until), False, "let go by another")
+    store.let_go("s", "x", "me")
+    same(store.hold("s", "x", "you", gone), True, "let go")
+    same(store.hold("s", "x", "me", until), True, "after its holder was gone")
+    same(store.frontier("s", "x"), None, "the frontier of that name")
+
+
+@fact
 def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
     """`ends` in an append without an owner leaves alone an open turn that has one."""
     store.append("s", said("a", opens="turn"), owner="me")

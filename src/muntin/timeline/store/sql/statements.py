@@ -176,4 +176,6 @@ DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < 
 PUT_FRONTIER = """
 INSERT INTO muntin_frontiers (session, line, data) VALUES (:sid, :line, :data)
 ON CONFLICT (session, line) DO UPDATE SET data = excluded.data"""
+# What is held of a session stands among the frontiers: a session has few of either.
+DROP_FRONTIER = "DELETE FROM muntin_frontiers WHERE session = :sid AND line = :line"
 FRONTIER = f"SELECT data FROM muntin_frontiers WHERE session = {_SID} AND line = :line"

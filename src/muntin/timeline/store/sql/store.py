@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,7 +24,7 @@ from muntin.timeline.items import (
     Turn,
     check_session_id,
 )
-from muntin.timeline.owner import choose
+from muntin.timeline.owner import choose, is_gone
 from muntin.timeline.store.protocols import View
 from muntin.timeline.store.rows import (
     from_microseconds,
@@ -222,6 +223,41 @@ class SqlStore:
         values = {"session": _check(session), "turn": turn, "holder": owner}
         values["lease"] = to_microseconds(until)
         return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
+
+    def hold(self, session: str, name: str, owner: str, until: datetime) -> bool:
+        data = to_ascii_json([owner, to_microseconds(until)])
+
+        def write(tx: Transaction, sid: int, line: str, held: tuple[str, datetime] | None) -> bool:
+            if held is not None and held[0] != owner and not is_gone(*held, datetime.now(UTC)):
+                return False
+            tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+            return True
+
+        return self._change_held(session, name, write)
+
+    def let_go(self, session: str, name: str, owner: str) -> None:
+        def write(tx: Transaction, sid: int, line: str, held: tuple[str, datetime] | None) -> bool:
+            if held is not None and held[0] == owner:
+                tx.run(sql.DROP_FRONTIER, sid=sid, line=line)
+            return True
+
+        self._change_held(session, name, write)
+
+    def _change_held(self, session: str, name: str, write: Callable[..., bool]) -> bool:
+        """Call `write` with the session locked, and with who holds something of it."""
+        line = f"held:{name}"
+        _check(session)
+
+        def change(tx: Transaction) -> bool:
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            if sid is None:
+                return False
+            found = tx.scalar(sql.FRONTIER, session=session, line=line)
+            owner, lease = json.loads(found) if found is not None else (None, 0)
+            held = None if owner is None else (owner, from_microseconds(lease))
+            return write(tx, sid, line, held)
+
+        return self.database.transact(change)
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         page = {"last": after or "", "newest": limit}
