@@ -204,6 +204,4 @@ def flow(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
         )
     rules = RunRules.of(what, results, ladder, recovery)
-    return Flow(
-        kind, dict(actions), history_window, trimming, rules, check_summary(summary, what)
-    )
+    return Flow(kind, dict(actions), history_window, trimming, rules, check_summary(summary, what))

@@ -13,7 +13,7 @@ from muntin.core.planning.frontier import Start
 from muntin.core.planning.limits import Limits
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import Slot
-from muntin.core.planning.step import Past, SteppedSlot, Told
+from muntin.core.planning.step import SteppedSlot, Told
 from muntin.core.report import Status
 
 
