@@ -153,7 +153,7 @@ class ResolverCache:
                 if waiting is None:
                     self.misses += 1
                     mine = self._making[key] = _Flight(source)
-                    mine.text.set_running_or_notify_cancel()  # whoever waits cannot cancel it
+                    mine.text.set_running_or_notify_cancel()  # a waiting task cannot cancel it
             if waiting is None:
                 return await self._make(key, ttl, make, mine)
             try:

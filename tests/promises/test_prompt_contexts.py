@@ -65,7 +65,7 @@ async def by_generate(made: Any, model: ScriptedModel) -> None:
 
 
 async def by_generator(made: Any, model: ScriptedModel) -> None:
-    await generator(model=model, prompt=made).run({}, app=App(), session="g")
+    await generator(model=model, prompt=made).run({}, app=App("memory:"), session="g")
 
 
 @pytest.mark.parametrize("door", [by_generate, by_generator])

@@ -185,7 +185,7 @@ def test_models_nest_without_limit():
 def test_a_generator_sends_the_fields_of_a_model(written):
     model = ScriptedModel(["yes"])
     made = generator(model=model, prompt="You are a clerk.", context=written, user="go")
-    asyncio.run(made.run(None, app=App(), session="g"))
+    asyncio.run(made.run(None, app=App("memory:"), session="g"))
     sent = model.windows[0].openai()["messages"]
     assert sent[0]["content"] == f"You are a clerk.\n\n{ADA_RENDERED}"
 

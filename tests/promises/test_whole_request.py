@@ -159,7 +159,7 @@ async def by_generate(bot: Any, model: ScriptedModel) -> None:
 
 
 async def by_generator(bot: Any, model: ScriptedModel) -> None:
-    await generator(model=model, prompt=bot).run({}, app=App(), session="g")
+    await generator(model=model, prompt=bot).run({}, app=App("memory:"), session="g")
 
 
 async def by_flow(bot: Any, model: ScriptedModel) -> None:
@@ -168,7 +168,9 @@ async def by_flow(bot: Any, model: ScriptedModel) -> None:
     async def block(given: Any, ctx: Ctx) -> Any:
         return await ctx.run(made, given)
 
-    await flow("desk", actions={"ask": Action(block)}).run("ask", {}, app=App(), session="f")
+    await flow("desk", actions={"ask": Action(block)}).run(
+        "ask", {}, app=App("memory:"), session="f"
+    )
 
 
 @pytest.mark.parametrize("door", [by_generate, by_generator, by_flow])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -173,9 +174,11 @@ def test_history_goes_first_in_whole_turns_then_context_and_never_prompt_or_user
     block = f"\n\n<t>\n{'x' * tag}\n</t>" if tag else ""
     context = [f"PROMPT{block}", *("y" * size for size in plain)]
     left = [text for text in found if text[0] not in "qaU"]
-    if kept and left != context:  # then what is missing of the context could not fit beside it
-        gone = max(len(text) for text in context) - (len("PROMPT") if not block else 0)
-        assert sum(map(len, [*left, "USER"])) + gone > budget or len(left) < len(context)
+    # What is missing of the context would not fit even if no history stood beside the rest.
+    missing = list((Counter(context[1:]) - Counter(left[1:])).elements())
+    missing += [block] if left[0] != context[0] else []
+    for text in missing:
+        assert sum(map(len, [*left, "USER", text])) > budget
     if kept != suffixes[0]:  # only what was needed went
         more = suffixes[suffixes.index(kept) - 1]
         whole = sum(map(len, [*context, *more, "USER"]))

@@ -104,7 +104,7 @@ class Shared:
 def _shares(
     pot: int, asks: Sequence[int], weights: Sequence[int], needs: Sequence[int]
 ) -> list[int]:
-    """Divide a pot fairly, where nobody gets less than he needs."""
+    """Divide a pot fairly, where no slot gets less than it needs."""
     shares = list(needs)
     free = list(range(len(asks)))
     while free:

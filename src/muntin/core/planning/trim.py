@@ -157,7 +157,7 @@ class _Trim(NamedTuple):
         if books.capping:  # ceilings are hard: groups with other slots go
             self.drop_messages(0)
             return
-        for unit in _victims(reading):  # nobody after this slot can let go of these
+        for unit in _victims(reading):  # no slot after this one can let them go
             tied = unit.mates and all(books.is_seated(slot) for slot, _ in unit.mates)
             if tied and not self.is_done() and not books.holds(reading, unit):
                 books.drop(unit, self.over)
