@@ -32,7 +32,8 @@ from muntin import (
     user,
 )
 from muntin.core.planning.frontier import Frontier, Start
-from muntin.core.planning.step import cost, least_kept, locate
+from muntin.core.planning.past import locate
+from muntin.core.planning.step import cost, least_kept
 from muntin.core.profile import Caching
 from muntin.errors import InvalidType
 

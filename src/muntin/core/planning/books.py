@@ -15,9 +15,10 @@ from muntin.core.message import Message
 from muntin.core.planning.intake import Intake
 from muntin.core.planning.ladder import newest_group, rungs_of
 from muntin.core.planning.limits import Limits
+from muntin.core.planning.past import Past
 from muntin.core.planning.read import Key, Reading, Unit
 from muntin.core.planning.slot import Group
-from muntin.core.planning.step import Past, advance
+from muntin.core.planning.step import advance
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Status
 

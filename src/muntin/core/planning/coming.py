@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from muntin.core.message import at_of
 from muntin.core.planning.ladder import Rung, rungs_of
+from muntin.core.planning.past import Past
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.step import Ground, Past, advance, growth_of
+from muntin.core.planning.step import Ground, advance, growth_of
 from muntin.core.planning.verdict import SlotPlan, starts_of
 
 

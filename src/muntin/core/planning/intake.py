@@ -16,12 +16,12 @@ from muntin.core.message import role_of
 from muntin.core.planning.groups import find, join, link, may_follow
 from muntin.core.planning.ladder import rungs_of
 from muntin.core.planning.limits import Limits, limits
+from muntin.core.planning.past import Past
 from muntin.core.planning.read import LOOK_BACK, Reading, read
 from muntin.core.planning.shapes import NO_LEVELS, Forms, Levels, Shape
 from muntin.core.planning.slot import INPUT_LEAST, Slot
 from muntin.core.planning.step import (
     Ground,
-    Past,
     SteppedSlot,
     advance,
     high_levels,

@@ -6,26 +6,23 @@ derivation of the low level.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from muntin.core.message import Message, as_message, at_of
 from muntin.core.planning.frontier import Start, digest
 from muntin.core.planning.ladder import Rung, descend, newest_of
 from muntin.core.planning.limits import ratio_of
+from muntin.core.planning.past import Past, item_of, locate
 from muntin.core.planning.read import Reading
 from muntin.core.planning.shapes import NO_LEVELS, Ladder, Levels
-from muntin.core.planning.slot import MessageLike, Recap, Slot, Stepped
+from muntin.core.planning.slot import Recap, Slot, Stepped
 from muntin.core.profile import Caching
 
 # What a volatile slot without a ceiling may take, as a share of the budget.
 VOLATILE_RATIO = 0.25
-# How many messages are looked at for a frontier that is not where it was.
-SEARCH = 1_000
 # So many full histories may be owed to the average, or be ahead of it.
 _MEMORY = 16
 # A step makes up for the average by this share of the high level, at most.
@@ -224,25 +221,6 @@ class SteppedSlot:
             item=item,
             recap=recap,
         )
-
-
-class Past(Sequence[MessageLike]):
-    """The messages of several slots, one behind the other."""
-
-    def __init__(self, lists: Iterable[Sequence[MessageLike]]) -> None:
-        self._lists = list(lists)
-        self.offsets = [0, *accumulate(len(each) for each in self._lists)]
-
-    def __len__(self) -> int:
-        return self.offsets[-1]
-
-    def place(self, index: int) -> int:
-        """Return which of the lists a message stands in."""
-        return bisect_right(self.offsets, index) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        place = self.place(index)
-        return self._lists[place][index - self.offsets[place]]
 
 
 def find_again(
@@ -461,51 +439,6 @@ def _least(step: SteppedSlot, high: int, growth: float) -> float:
     owed = 2 * (high - step.before.surplus) / requests
     bound = _MAKE_UP * high
     return min(max(least + max(-bound, min(bound, owed)), 0.0), high)
-
-
-def locate(items: Sequence[MessageLike], start: Start) -> int | None:
-    """Find the message at which a history began; None if it is not there any more.
-
-    A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. A
-    list that only grew has it where it was; one that lost its beginning, or got more in front, has
-    it near.
-    """
-    first = start.first
-    if start.digest is None:  # everything was cut: what came since is new
-        return first if first <= len(items) else None
-    if first < len(items) and _is_at(items[first], start):
-        return first
-    if start.at is not None:
-        found = bisect_left(items, start.at, key=_sort_at)
-        end = found
-        while end < len(items) and at_of(items[end]) == start.at:
-            end += 1
-        # All messages of a run stand at one place.
-        same = [n for n in range(found, end) if item_of(items[n]) in (None, start.item)]
-        exact = [n for n in same if digest(as_message(items[n])) == start.digest]
-        places = exact or same or range(found, min(found + 1, len(items)))
-        return next(iter(places), None)
-    near = min(first, len(items))
-    below = range(near - 1, max(-1, near - 1 - SEARCH), -1)
-    above = range(near, min(len(items), near + SEARCH))
-    return next((n for span in (below, above) for n in span if _is_at(items[n], start)), None)
-
-
-def _is_at(item: MessageLike, start: Start) -> bool:
-    if start.at is not None and (at_of(item), item_of(item)) != (start.at, start.item):
-        return False
-    return digest(as_message(item)) == start.digest
-
-
-def item_of(message: MessageLike) -> int | None:
-    """Return where a message stands on its timeline, if it is one of a timeline."""
-    item = message.item if isinstance(message, Message) else None
-    return None if item is None else item[1]
-
-
-def _sort_at(item: MessageLike) -> float:
-    at = at_of(item)
-    return -inf if at is None else at
 
 
 # How much is left, and the index of the message it begins at.

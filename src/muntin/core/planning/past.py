@@ -1,0 +1,82 @@
+"""A past: the messages of several slots as one list, and finding a place in it again.
+
+Knows messages and where a history began; of trimming it knows nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from math import inf
+from typing import Any
+
+from muntin.core.message import Message, MessageLike, as_message, at_of
+from muntin.core.planning.frontier import Start, digest
+
+# How many messages are looked at for a frontier that is not where it was.
+SEARCH = 1_000
+
+
+class Past(Sequence[MessageLike]):
+    """The messages of several slots, one behind the other."""
+
+    def __init__(self, lists: Iterable[Sequence[MessageLike]]) -> None:
+        self._lists = list(lists)
+        self.offsets = [0, *accumulate(len(each) for each in self._lists)]
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+    def place(self, index: int) -> int:
+        """Return which of the lists a message stands in."""
+        return bisect_right(self.offsets, index) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        place = self.place(index)
+        return self._lists[place][index - self.offsets[place]]
+
+
+def locate(items: Sequence[MessageLike], start: Start) -> int | None:
+    """Find the message at which a history began; None if it is not there any more.
+
+    A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. A
+    list that only grew has it where it was; one that lost its beginning, or got more in front, has
+    it near.
+    """
+    first = start.first
+    if start.digest is None:  # everything was cut: what came since is new
+        return first if first <= len(items) else None
+    if first < len(items) and _is_at(items[first], start):
+        return first
+    if start.at is not None:
+        found = bisect_left(items, start.at, key=_sort_at)
+        end = found
+        while end < len(items) and at_of(items[end]) == start.at:
+            end += 1
+        # All messages of a run stand at one place.
+        same = [n for n in range(found, end) if item_of(items[n]) in (None, start.item)]
+        exact = [n for n in same if digest(as_message(items[n])) == start.digest]
+        places = exact or same or range(found, min(found + 1, len(items)))
+        return next(iter(places), None)
+    near = min(first, len(items))
+    below = range(near - 1, max(-1, near - 1 - SEARCH), -1)
+    above = range(near, min(len(items), near + SEARCH))
+    return next((n for span in (below, above) for n in span if _is_at(items[n], start)), None)
+
+
+def _is_at(item: MessageLike, start: Start) -> bool:
+    if start.at is not None and (at_of(item), item_of(item)) != (start.at, start.item):
+        return False
+    return digest(as_message(item)) == start.digest
+
+
+def item_of(message: MessageLike) -> int | None:
+    """Return where a message stands on its timeline, if it is one of a timeline."""
+    item = message.item if isinstance(message, Message) else None
+    return None if item is None else item[1]
+
+
+def _sort_at(item: MessageLike) -> float:
+    at = at_of(item)
+    return -inf if at is None else at
