@@ -171,7 +171,9 @@ def test_what_leaves_is_summarised_and_stands_in_front_from_the_step_on(door: Ta
         # Nothing before the first step; from there on, what came before the first day shown.
         assert seen[: moves[0]] == [None] * moves[0]
         assert seen[moves[0]] is not None
-        assert f"Summary 1 of days 0-{begins[moves[0]] - 1}." in (seen[moves[0]] or "")
+        # The step is guessed: a turn may be both told and shown, and none is neither.
+        first = begins[moves[0]]
+        assert any(f"Summary 1 of days 0-{n}." in (seen[moves[0]] or "") for n in (first - 1, first))
         # Between two steps nothing of it changes.
         for n in range(moves[0] + 1, 30):
             assert seen[n] == seen[n - 1] or n in moves
@@ -395,7 +397,8 @@ def test_if_it_is_not_ready_the_step_goes_on_and_the_next_one_covers_what_was_dr
         while first_day(asked.windows[-1]) == begins:
             await talk(app, 1, first=day)
             day += 1
-        assert "Summary of days 0-" in (told(asked.windows[-1]) or "")
+        assert told(asked.windows[-1]) is not None
+        assert kept(app)[0].payload["text"].startswith("Summary of days 0-")
         # What was dropped meanwhile is in the one after that, from the store.
         until = kept(app)[0].payload["until"]
         while len(kept(app)) < 2:

@@ -129,8 +129,7 @@ class Conversation:
                 await turn.wait()
                 composer, tools = self._offering(ctx)
                 if self._strategy is not None:
-                    previous = turn.receipts.load("window")
-                    ctx.give(slots=composer.after(previous).turn_slots(asked))
+                    ctx.give(slots=self._slots(composer, turn, asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
@@ -182,8 +181,8 @@ class Conversation:
             return self._composer, self._tools
         return offering(self._composer, self._tools, (ctx.load_result,))
 
-    def _slots(self, turn: ActiveTurn, asked: Asked) -> TurnSlots:
-        composer = self._composer.after(turn.receipts.load("window"))
+    def _slots(self, composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
+        composer = composer.after(turn.receipts.load("window"))
         if composer.summary is not None:
             composer = composer.recalling(turn.receipts.summaries("window"))
         return composer.turn_slots(asked)

@@ -162,11 +162,14 @@ class Books:
 
     def protects(self, reading: Reading, unit: Unit) -> bool:
         """Say whether a unit is protected by its own slot: required slots, the current input,
-        system messages by default (joined texts go by their declared priorities alone)."""
+        system messages by default and in a past that steps (joined texts go by their declared
+        priorities alone)."""
         slot = reading.slot
         if slot.required or slot.is_input or unit.key in self.newest:
             return True
-        return self.calm and unit.system and (slot.group is None or slot.group.join is None)
+        if not unit.system or not (self.calm or reading.start is not None):
+            return False
+        return slot.group is None or slot.group.join is None
 
     def holds(self, reading: Reading, unit: Unit) -> bool:
         """Say whether nothing may drop a unit: it is protected, or a part of it is."""
@@ -181,7 +184,7 @@ class Books:
         slot = reading.slot
         if slot.required or slot.is_input:
             return list(reading.units)
-        if not self.calm and not self.tied and not slot.run:
+        if not (self.calm or self.tied or slot.run or reading.start is not None):
             return []
         return [unit for unit in reading.units if self.holds(reading, unit)]
 

@@ -70,7 +70,10 @@ def _until(plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int) -> 
     ]
     if gone <= step.levels.gone and not step.levels.stubs:
         return None  # results become shorter first
-    # As far as any way goes: what is both told and shown is better than what is neither.
-    left = range(step.levels.gone, min(max(gone, dropped), len(past)))
+    # As far as any way goes, and a turn more: what is both told and shown is better than what is
+    # neither.
+    end = max(gone, dropped)
+    end = next((rung.first for rung in rungs if rung.opens_turn and rung.first > end), end)
+    left = range(step.levels.gone, min(end, len(past)))
     dated = (at_of(past[index]) for index in reversed(left))
     return next((at for at in dated if at is not None), None)

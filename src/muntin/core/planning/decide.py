@@ -143,7 +143,7 @@ def apply_ceilings(books: Books) -> None:
         limits = books.limits[slot.index]
         if limits.cap is None or books.sizes[slot.index] <= limits.cap:
             continue
-        if each.start is not None:
+        if each.start is not None and not slot.is_input:
             books.step(each, limits.cap)
             continue
         cut_at = limits.cap if books.fallback and limits.floor else limits.floor

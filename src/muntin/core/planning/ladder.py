@@ -117,9 +117,18 @@ def descend(
     With `must`, older groups go down to `target` as far as they can without leaving; the newest
     groups go down, and anything leaves, only if more than `must` are left.
     """
-    if total <= target:
-        return levels
     must = target if must is None else max(target, must)
+    levels, total = lower(rungs, levels, rules, total, target, must)
+    return levels if total <= must else _leave(rungs, levels, total, target, must)
+
+
+def lower(
+    rungs: Sequence[Rung], levels: Levels, rules: Ladder, total: int, target: int, must: int
+) -> tuple[Levels, int]:
+    """Make groups short, then stubs, as few as are needed; return the tokens that are left too.
+    Nothing leaves."""
+    if total <= target:
+        return levels, total
     free = [rung for rung in rungs if rung.first >= levels.gone and not rung.fixed]
     groups = [place for place, rung in enumerate(free) if rung.is_group and rung.in_run]
     kept = groups[-rules.keep_groups :] if rules.keep_groups else []
@@ -129,7 +138,7 @@ def descend(
             if total <= low:
                 break
             levels, total = moved, total - saved
-    return levels if total <= must else _leave(rungs, levels, total, target, must)
+    return levels, total
 
 
 def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tuple[Levels, int]]:

@@ -6,7 +6,7 @@ Owns what becomes of groups of calls and results when a slot must be smaller; th
 from __future__ import annotations
 
 from muntin.core.planning.books import Books
-from muntin.core.planning.ladder import descend, newest_group, rungs_of
+from muntin.core.planning.ladder import lower, newest_group, rungs_of
 from muntin.core.planning.limits import allocate
 from muntin.core.planning.read import Reading
 from muntin.core.planning.shapes import LEAST, NO_LEVELS
@@ -14,7 +14,8 @@ from muntin.core.report import Status
 
 
 def go_down(books: Books, reading: Reading, target: int, over: int | None) -> None:
-    """Take a slot down its ladder, as few steps as are needed."""
+    """Make calls and results of a slot short, then stubs, as few as are needed. What must leave
+    after that leaves as without a ladder."""
     slot, shape = reading.slot, reading.shape
     size = books.sizes[slot.index]
     if slot.ladder is None or shape is None or size <= target:
@@ -22,14 +23,12 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
     over = size - target if over is None else over
     units = [unit for unit in reading.units if not unit.mates]
     rungs = rungs_of([reading._replace(units=tuple(units))], [0], books.tokens)
-    levels = descend(rungs, NO_LEVELS, slot.ladder, size, target)
+    levels, _ = lower(rungs, NO_LEVELS, slot.ladder, size, target, target)
     for unit, rung in zip(units, rungs, strict=True):
         if rung.fixed or books.is_dropped(unit) or books.protects(reading, unit) > rung.stays:
             continue
         level = levels.of(rung.first)
-        if rung.first < levels.gone:
-            books.drop(unit, over)
-        elif rung.is_group and level != "full":
+        if rung.is_group and level != "full":
             was = unit.messages if unit.form is None else unit.form.messages
             messages = shape.group(level, was)[0]
             if messages != unit.messages:

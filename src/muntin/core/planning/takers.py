@@ -221,7 +221,8 @@ def in_order(books: Books) -> list[Taker]:
         books.order[each.slot.index] = turn
         if books.is_empty(each):
             continue
-        alone = OneSlot(each) if each.start is None else Stepping(each)
+        steps = each.start is not None and not each.slot.is_input
+        alone = Stepping(each) if steps else OneSlot(each)
         group = each.slot.group
         last = takers[-1] if takers else None
         if group is not None and group.join is not None:
