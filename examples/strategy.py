@@ -39,7 +39,7 @@ def answer(window: Window) -> Any:
 
 async def main() -> None:
     """Talk for some turns, in a window that soon is too small."""
-    model = ScriptedModel(answer, budget=240)
+    model = ScriptedModel(answer, budget=340)
     async with App("memory:", model=model) as app:
         chat = app.conversation("c1", strategy=Brief(), tools=[weather])
         for text in (

@@ -160,6 +160,7 @@ class Session:
             tokenizer=TOKENIZER,
             steps=self.steps,
             tools=self.tools,
+            ladder=None,  # all policies drop; bench/long_runs.py measures the ladder
         )
 
 

@@ -201,12 +201,13 @@ class Composer:
         most: int | None = None,
         required: bool = False,
         marker: Marker | None = None,
+        asks: int | None = None,
     ) -> Slots:
         """Return the slots of one window: what a door declared, the input once, then the run.
 
         `priority` is that of the run, at least (the input has none: it goes last), `tier` that of
         the input and of the run, `most` the ceiling of the run. With `required` the run cannot be
-        trimmed. `marker` says what is missing of an input that is cut.
+        trimmed. `marker` says what is missing of an input that is cut, `asks` is its ceiling.
         """
         slots = self.slots()
         stands = asked is None
@@ -223,7 +224,7 @@ class Composer:
                 slot, stands = asked.told_in(slot), True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), tier=tier, marker=marker)
+            slots.add("input", list(asked.messages), tier=tier, marker=marker, max_tokens=asks)
         if run:
             slots.add(
                 "run",

@@ -216,7 +216,7 @@ def test_results_are_cut_by_the_tokenizer_in_force():
         return "x" * 500
 
     model = ScriptedModel([ToolCall("c1", "much"), "done"])
-    generate_sync("go", model=model, tools=[Tool(much, max_result_tokens=90)])
+    generate_sync("go", model=model, tools=[Tool(much, max_result_tokens=90)], budget=1_000)
     assert len(model.windows[1].messages[-1].text) == 90
     model = ScriptedModel([ToolCall("c1", "much"), "done"])
     tools = [Tool(much, max_result_tokens=90)]

@@ -484,7 +484,9 @@ def test_priorities_of_the_strategy_hold_in_every_step(returning):
 
     model = ScriptedModel([call("lookup", n=300), "done"])
     app = memory(model=model, budget=850)
-    run(app.conversation("c", strategy=strategy(build), tools=[lookup]).send("look"))
+    rules: dict[str, Any] = {"recovery": False, "results": None}
+    chat = app.conversation("c", strategy=strategy(build), tools=[lookup], **rules)
+    run(chat.send("look"))
     assert texts(model.windows[0]) == ["R" * 200, "N" * 200, "look"]
     assert texts(model.windows[1])[0] == "R" * 200
     assert "N" * 200 not in texts(model.windows[1])

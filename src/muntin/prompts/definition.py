@@ -373,7 +373,12 @@ def _compose(
     run: Sequence[Message] = (),
 ) -> Window:
     """Compose a window. `token_budget` is for the system text alone: the rest gets the room it
-    needs beside it, unless all together are larger than `whole`."""
+    needs beside it, unless all together are larger than `whole`, which is also what the ceiling of
+    a result is a share of."""
+    if whole is None:
+        composer = replace(composer, results=None)
+    else:
+        composer = replace(composer, budget=whole)
     counter, text = composer.counter, gathered.system
     caching = composer.profile.caching if composer.profile is not None else None
     # A second message for what changes, and what dividing a text may add to its count.
@@ -387,7 +392,7 @@ def _compose(
     window = _render(composer.within(own + beside + counter.tools(composer.tools)), gathered, run)
     if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
         return window
-    return _render(replace(composer, budget=whole), gathered, run)
+    return _render(composer, gathered, run)
 
 
 def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> Window:

@@ -196,7 +196,14 @@ class Agent:
         trimming = sources.trimming or composer.history_trimming
         declare_sources(slots, loaded, entries, trimming=trimming, recovers=self._recovers)
         return composer.declared(
-            slots.declared, asked, since, priority=RUN, tier="volatile", most=run, marker=rest
+            slots.declared,
+            asked,
+            since,
+            priority=RUN,
+            tier="volatile",
+            most=run,
+            marker=rest,
+            asks=sources.budget,
         )
 
     def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:

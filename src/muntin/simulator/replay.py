@@ -14,6 +14,7 @@ from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, opens_turn
+from muntin.core.planning.shapes import Ladder
 from muntin.core.planning.slot import MessageLike, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
@@ -103,10 +104,13 @@ def slots_policy(
     profile: Profile | None,
     tokenizer: TokenizerLike | None,
     tools: Sequence[Mapping[str, Any]],
+    ladder: Ladder | None,
 ) -> Policy:
     """Return the policy that composes every request with Muntin, remembering the window before."""
     counter = Counter.of(profile, tokenizer=tokenizer)
-    composer = Composer(None, profile, counter, Budget(budget), trimming, tuple(tools))
+    composer = Composer(
+        None, profile, counter, Budget(budget), trimming, tuple(tools), ladder=ladder
+    )
 
     def compose(moment: Moment) -> Sent:
         nonlocal composer

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.prefix import Pieces, parted
+from muntin.core.planning.shapes import LADDER, Ladder
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
@@ -86,6 +87,7 @@ def simulate_trace(
     tokenizer: TokenizerLike | None = None,
     pause: Pause = PAUSE,
     best: bool = True,
+    ladder: Ladder | None = LADDER,
 ) -> Simulation:
     """Replay a recorded conversation under several policies, side by side.
 
@@ -94,7 +96,8 @@ def simulate_trace(
     is sent a turn, or with `steps` one before each answer of the model. `volatile` are texts, one a
     turn and then over again, that stand behind the conversation and are forgotten after it.
     Requests are `pause` seconds apart; several pauses are taken in turn. With `best`, every cost is
-    held against the offline optimum.
+    held against the offline optimum, which drops turns whole; tool results that become shorter by
+    the `ladder` can cost less.
     """
     trace = trace_of(messages, volatile)
     profile, rules = _known(model, caching)
@@ -108,6 +111,7 @@ def simulate_trace(
         tools=tools,
         steps=steps,
         pause=pause,
+        ladder=ladder,
     )
     named = policies if isinstance(policies, Mapping) else _named(policies)
     runs = []
@@ -134,6 +138,7 @@ class Replay:
         tools: Sequence[Mapping[str, Any]] = (),
         steps: bool = False,
         pause: Pause = PAUSE,
+        ladder: Ladder | None = LADDER,
     ) -> None:
         self.trace = trace
         self.rules = rules
@@ -142,6 +147,7 @@ class Replay:
         self._profile = profile
         self._tokenizer = tokenizer
         self._tools = tuple(tools)
+        self._ladder = ladder
         self.pause = pause
         self.moments = list(trace.moments(steps=steps))
         tools_tokens = self.blocks.counter.tools(self._tools)
@@ -172,7 +178,12 @@ class Replay:
             policy = _trimming(policy)
         if not callable(policy):
             return slots_policy(
-                policy, budget, profile=self._profile, tokenizer=self._tokenizer, tools=self._tools
+                policy,
+                budget,
+                profile=self._profile,
+                tokenizer=self._tokenizer,
+                tools=self._tools,
+                ladder=self._ladder,
             )
         return user_policy(policy, budget)
 

@@ -127,7 +127,7 @@ def looked(calls):
 
 async def helped(url, model, calls=None, *, asked):
     """Run the entity of the old store until `asked` is done."""
-    async with App(url, model=model, budget=1_200, keep_reports=5) as app:
+    async with App(url, model=model, budget=1_400, keep_reports=5) as app:
 
         @app.entity("helper")
         async def helper(ctx, wake):
