@@ -28,7 +28,7 @@ def here(tmp_path, monkeypatch):
 
 def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):
     printed = said("demo", env={"HTTPS_PROXY": "http://127.0.0.1:9", "OPENAI_API_KEY": ""})
-    for words in ("of 2,500 tokens (", "over_budget", "beyond_fit", "style guide", '"role": "sys'):
+    for words in ("of 2,500 tokens (", "over_budget", "stubbed", "style guide", '"role": "sys'):
         assert words in printed
     assert re.search(r"^s+h+i+t+·+$", printed, re.MULTILINE)
     assert printed.endswith("\n  muntin inspect --store sqlite:///muntin-demo.db\n")

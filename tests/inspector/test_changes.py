@@ -214,7 +214,7 @@ def marked(history: list[Message], place: int) -> list[Message]:
         # This provider is sent system text first, wherever it stands.
         ([*past(3), system("note")], [user("new"), *past(3)[1:], system("note")], {}, "changed"),
         (past(60), past(61), {"trimming": Exact(), "budget": 500}, "trimmed"),
-        (past(16), past(17), {"budget": 500}, "stepped"),
+        (past(21), past(22), {"budget": 500}, "stepped"),
     ],
 )
 def test_the_inspector_and_the_report_agree_where_two_windows_part(history, after, changes, reason):

@@ -173,7 +173,9 @@ def test_what_leaves_is_summarised_and_stands_in_front_from_the_step_on(door: Ta
         assert seen[moves[0]] is not None
         # The step is guessed: a turn may be both told and shown, and none is neither.
         first = begins[moves[0]]
-        assert any(f"Summary 1 of days 0-{n}." in (seen[moves[0]] or "") for n in (first - 1, first))
+        assert any(
+            f"Summary 1 of days 0-{n}." in (seen[moves[0]] or "") for n in (first - 1, first)
+        )
         # Between two steps nothing of it changes.
         for n in range(moves[0] + 1, 30):
             assert seen[n] == seen[n - 1] or n in moves

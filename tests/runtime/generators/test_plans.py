@@ -9,6 +9,7 @@ import pytest
 
 from muntin import (
     App,
+    BudgetExceeded,
     Stepped,
     Tool,
     ToolCall,
@@ -99,6 +100,8 @@ def test_under_pressure_history_goes_first_then_context_then_the_run():
         user="hi",
         history=lambda: [{"role": "user", "content": "h" * 200}],
         tools=[Tool(lambda: "r" * 200, name="look")],
+        results=None,
+        recovery=False,
     )
 
     def kept(budget: int) -> set[str]:
@@ -110,4 +113,5 @@ def test_under_pressure_history_goes_first_then_context_then_the_run():
     assert kept(1_000) == {"history", "context", "run"}
     assert kept(600) == {"context", "run"}
     assert kept(400) == {"run"}
-    assert kept(200) == set()
+    with pytest.raises(BudgetExceeded, match="'look' 64 of 200"):
+        kept(100)
