@@ -119,7 +119,7 @@ def descend(
     """
     if total <= target:
         return levels
-    must = target if must is None else max(target, must)
+    exact, must = must is None, target if must is None else max(target, must)
     free = [rung for rung in rungs if rung.first >= levels.gone and not rung.fixed]
     groups = [place for place, rung in enumerate(free) if rung.is_group and rung.in_run]
     kept = groups[-rules.keep_groups :] if rules.keep_groups else []
@@ -129,7 +129,10 @@ def descend(
             if total <= low:
                 break
             levels, total = moved, total - saved
-    return levels if total <= must else _leave(rungs, levels, total, target, must)
+    if total <= must:
+        return levels
+    aim, levels, total = _leave(rungs, levels, total, target, must)
+    return levels if exact else _at_turn(rungs, levels, total, aim, newest_of(rungs))
 
 
 def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tuple[Levels, int]]:
@@ -149,8 +152,11 @@ def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tupl
             yield levels, saved
 
 
-def _leave(rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int) -> Levels:
-    """Let the oldest leave; half of what may leave stays, if `target` is lower than that."""
+def _leave(
+    rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int
+) -> tuple[int, Levels, int]:
+    """Let the oldest leave; half of what may leave stays, if `target` is lower than that. Return
+    what was aimed at, and what is left."""
     newest = newest_of(rungs)
     may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
     sizes = [rung.size(levels.of(rung.first)) for rung in may]
@@ -160,7 +166,7 @@ def _leave(rungs: Sequence[Rung], levels: Levels, total: int, target: int, must:
             break
         total -= size
         levels = replace(levels, gone=rung.end)
-    return _at_turn(rungs, levels, total, aim, newest)
+    return aim, levels, total
 
 
 def _at_turn(rungs: Sequence[Rung], levels: Levels, total: int, aim: int, newest: int) -> Levels:
