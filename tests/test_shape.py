@@ -62,6 +62,7 @@ SUBJECTS = {
     "prompts/test_inspection.py": "definition",
     "prompts/test_plans.py": "definition generation texts",
     "providers/test_keys.py": "client names sdks",
+    "providers/test_long_runs.py": "client sdks",
     "providers/wire/test_decode.py": "* ../model",
     "providers/wire/test_golden.py": "*",
     "providers/wire/test_golden_sent.py": "*",

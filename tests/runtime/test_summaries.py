@@ -684,8 +684,10 @@ def asked_for(log: Path) -> int:
     return len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
 
 
-def test_a_summary_whose_process_was_killed_is_made_again(start: Start, tmp_path: Path) -> None:
-    url, log = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "log"
+def test_a_summary_whose_process_was_killed_is_made_again(
+    start: Start, lasting_url: str, tmp_path: Path
+) -> None:
+    url, log = lasting_url, tmp_path / "log"
     first = start("summarise", url=url, log=str(log), turns=12, stop=True)
     assert first.stdout is not None
     assert first.stdout.readline().strip() == "making"
