@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from muntin import Session, ToolCall, assistant, tool, user
 from muntin.timeline.store import open_store
 from tests.cli.command import HOSTILE, MUNTIN, environment, fails, harmless, on_terminal, run
 from tests.providers.servers import CHAT, Answer, _chunk, _sse, serving
@@ -65,6 +66,33 @@ def test_a_session_goes_on_where_it_stopped(here):
     with open_store("sqlite:///a.db", create=False) as store:
         assert [turn.status for turn in store.turns("s")] == ["completed", "completed"]
         assert len(store.reports("s")) == 2
+
+
+def test_levels_of_a_long_run_and_a_summary_are_said(here):
+    line = "line of a file, rather long, as files are.\n"
+    with open_store("sqlite:///a.db") as store:
+        session = Session("s", store=store)
+        for part in range(12):
+            with session.turn() as turn:
+                turn.append(user(f"Part {part}"))
+                for step in range(3):
+                    call = ToolCall(f"c{part}.{step}", "read", "{}")
+                    turn.append(assistant(tool_calls=[call]), tool(call.id, line * 60))
+                turn.append(assistant(f"Done with {part}."))
+    options = ("--session", "s", "--store", "sqlite:///a.db", "--budget", "6000")
+    answered = says("A fine answer, in a few words. " * 30)
+
+    def answer(request):
+        return answered if request.body.get("stream") else Answer(body=CHAT.body)
+
+    with serving(answer) as server:
+        ended = run(*to(server, *options, "--summary", "openai/gpt-4o-mini"), input="Hi\n" * 26)
+    data = json.loads(run("sessions", "show", "s", "--store", "sqlite:///a.db", "--json").stdout)
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"^groups of calls and results: .*\d+ stubbed", ended.stderr, re.MULTILINE)
+    assert re.search(r"^a summary of \d+ tokens stands in front", ended.stderr, re.MULTILINE)
+    assert data["usage"]["summaries"]["input"] > 0
+    assert {request.body["model"] for request in server.received} == {"gpt-4o", "gpt-4o-mini"}
 
 
 def test_nothing_is_written_when_it_is_kept_in_memory(here):

@@ -107,6 +107,23 @@ def test_json_tells_the_same(here):
     assert data["shown"]["turns"] == [{"turn": 3, "status": "failed", "first": 8}]
 
 
+def test_what_was_billed_is_shown_answers_and_summaries_apart(here):
+    assert "billed" not in said("import", str(SUPPORT)) + said("show", "support-42")
+    with open_store("sqlite:///muntin.db") as store:
+        usage = {"input": 1_200, "output": 30, "cache_read": 900, "cache_write": 0}
+        Session("paid", store=store).append(
+            user("Hi"),
+            Draft("message", assistant("Hello."), meta={"usage": usage}),
+            Draft("summary", payload={"text": "x", "usage": {"input": 70, "output": 8}}),
+        )
+    told = said("show", "paid")
+    assert "billed for answers: 1,200 in (900 from the cache), 30 out" in told
+    assert "billed for summaries: 70 in, 8 out" in told
+    data = shown("show", "paid")["usage"]
+    assert data["answers"] == usage
+    assert data["summaries"]["input"] == 70
+
+
 def test_the_store_is_an_option_or_in_the_environment(here):
     said("import", str(SUPPORT), "--store", "sqlite:///a.db")
     assert said("list", env={"MUNTIN_STORE": "sqlite:///a.db"}) == said(

@@ -118,7 +118,7 @@ def test_tools_are_part_of_the_request():
 
 def test_a_run_that_grows_beyond_the_budget_ends_before_it_is_sent():
     model = ScriptedModel([ToolCall("c1", "look", "{}"), "never"])
-    with pytest.raises(BudgetExceeded, match="'run'.*'look' 64 of 500"):
+    with pytest.raises(BudgetExceeded, match=r"'run'.*'look' 64 of 500"):
         generate_sync("go", model=model, tools=[look], budget=160, tokenizer=len)
     assert len(model.windows) == 1
     # A little more room, and the beginning and the end of the result are shown.

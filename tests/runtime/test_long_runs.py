@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,9 @@ from muntin.testing import ScriptedModel
 from tests.paths import ROOT
 
 BUDGET = 6_000
+# So small that the oldest calls of a run leave.
+SMALL = 2_000
+CLAUDE = "anthropic/claude-sonnet-4-5"
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
     "anthropic/claude-sonnet-4-5": anthropic.encode,
     "openai/gpt-5": chat.encode,
@@ -100,8 +105,10 @@ def check(windows: list[Window], encode: Callable[..., dict[str, Any]]) -> int:
     return steps
 
 
-def conversation(app: App, model: ScriptedModel, text: str) -> Any:
-    return app.conversation("c", model=model, tools=[read_file], max_steps=100).send(text)
+def conversation(
+    app: App, model: ScriptedModel, text: str, tool: Callable[..., str] = read_file
+) -> Any:
+    return app.conversation("c", model=model, tools=[tool], max_steps=100).send(text)
 
 
 def register(app: App, model: ScriptedModel, tool: Callable[..., str]) -> None:
@@ -143,6 +150,7 @@ def listed(app: App, model: ScriptedModel, text: str) -> Any:
 
 
 PASTS = [conversation, entity, strategy, listed]
+DOORS: dict[str, Any] = {"conversation": conversation, "entity": entity}
 
 
 def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: bool) -> list[Window]:
@@ -190,11 +198,18 @@ def test_a_restart_between_turns_changes_no_byte(door, tmp_path):
 
 
 KILLED = """
-import asyncio, os, signal, sys
+import asyncio, json, os, signal, sys
 from tests.runtime import test_long_runs as runs
 
-url, name, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
-worker = runs.Worker(name, 60)
+url, name, at, door, log = sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
+worker = runs.Worker(name, 60, runs.SMALL)
+
+def logged(window):
+    with open(log, "w", encoding="utf-8") as file:
+        json.dump(runs.pieces(window, runs.anthropic.encode), file)
+    return worker.answer(window)
+
+worker.model = runs.ScriptedModel(logged, name=name, budget=runs.SMALL)
 
 def read_file(path: str) -> str:
     "Read a file."
@@ -204,31 +219,82 @@ def read_file(path: str) -> str:
 
 async def main():
     async with runs.App(url) as app:
-        await runs.entity(app, worker.model, "Please do part 0.", read_file)
+        await runs.DOORS[door](app, worker.model, "Please do part 0.", read_file)
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("at", [22, 45])
-def test_a_run_that_is_killed_goes_on_with_the_same_bytes(at, tmp_path):
-    name = "anthropic/claude-sonnet-4-5"
-    urls = [f"sqlite:///{tmp_path / each}.db" for each in ("a", "b")]
-    whole = work(urls[0], name, entity, turns=1, steps=60, restart=True)
-    process = subprocess.run([sys.executable, "-c", KILLED, urls[1], name, str(at)], cwd=ROOT)
+@cache
+def whole_run(door: str) -> list[Window]:
+    """Return the windows of a run that nobody kills."""
+    worker = Worker(CLAUDE, 60, SMALL)
+
+    async def run() -> None:
+        async with App("memory:") as app:
+            await DOORS[door](app, worker.model, "Please do part 0.")
+
+    asyncio.run(run())
+    return worker.model.windows
+
+
+def first_at(windows: list[Window], level: str) -> int:
+    """Return the step at which a call is at this level for the first time."""
+
+    def reached(window: Window) -> bool:
+        found = levels(window)
+        if level == "gone":
+            return "call_1" not in found
+        return RANK[level] in found.values()
+
+    return next(n for n, window in enumerate(windows) if n > 3 and reached(window))
+
+
+def kill(url: str, door: str, at: int, log: Path) -> None:
+    """Have a process work until a tool kills it."""
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, url, CLAUDE, str(at), door, str(log)], cwd=ROOT
+    )
     assert process.returncode == -signal.SIGKILL
-    worker = Worker(name, 60)
+
+
+@pytest.mark.parametrize("level", ["full", "short", "stub", "gone"])
+def test_a_run_that_is_killed_goes_on_with_the_same_bytes(level, lasting_url, tmp_path):
+    whole = whole_run("entity")
+    at = first_at(whole, level) + 1
+    kill(lasting_url, "entity", at, tmp_path / "log")
+    worker = Worker(CLAUDE, 60, SMALL)
     worker.calls, worker.left = at, 60 - at
 
     async def resume() -> None:
-        async with App(urls[1]) as app:
+        async with App(lasting_url) as app:
             register(app, worker.model, read_file)
             assert await app.resume() == ("e/1",)
 
     asyncio.run(resume())
     expected = [pieces(window, anthropic.encode) for window in whole[at:]]
     assert [pieces(window, anthropic.encode) for window in worker.model.windows] == expected
-    assert max(levels(whole[at]).values()) > 0
+
+
+@pytest.mark.parametrize("level", ["full", "short", "stub"])
+def test_after_a_kill_a_conversation_goes_on_behind_the_same_bytes(level, lasting_url, tmp_path):
+    at = first_at(whole_run("conversation"), level) + 1
+    log = tmp_path / "log"
+    kill(lasting_url, "conversation", at, log)
+    before = json.loads(log.read_text(encoding="utf-8"))
+    worker = Worker(CLAUDE, 0, SMALL)
+
+    async def run() -> None:
+        async with App(lasting_url) as app:
+            await conversation(app, worker.model, "Please continue.")
+
+    asyncio.run(run())
+    (window,) = worker.model.windows
+    after = pieces(window, anthropic.encode)
+    assert moved(window) or after[: len(before)] == before
+    assert "Please continue." in after[-1]
+    assert f"call_{at}" in "".join(after)
+    assert not window.over_budget
 
 
 class Remembering:

@@ -160,6 +160,8 @@ class Run:
         self._lock = asyncio.Lock()
         self._steps = sum(each.role == "assistant" for each in self._messages)
         self._usage = Usage()
+        # What the newest answer cost.
+        self.answered = Usage()
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run to the end. Without `streaming` the model is asked for whole answers."""
@@ -225,6 +227,7 @@ class Run:
         else:
             with self._inside():
                 answer = await self._model.complete(window, settings=self._settings)
+        self.answered = answer.usage
         self._usage += answer.usage
         _enter_usage(window, answer.usage)
         self._steps += 1

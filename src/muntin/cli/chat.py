@@ -32,12 +32,13 @@ from muntin.cli.terminal import (
 )
 from muntin.core.counting.counter import as_tokenizer
 from muntin.core.planning.window import Window
-from muntin.core.report import prefix_words
+from muntin.core.report import level_words, prefix_words
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Finished, Reply, TextDelta
 from muntin.providers.names import as_model
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.summaries import Summary
 from muntin.timeline.store import DEFAULT_URL
 from muntin.view.bar import bar
 
@@ -68,6 +69,9 @@ def chat(
     base_url: Annotated[
         str | None, typer.Option(help="A compatible server, such as http://localhost:11434/v1.")
     ] = None,
+    summary: Annotated[
+        str | None, typer.Option(help="A model that summarises what leaves the window.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one object a turn.")] = False,
 ) -> None:
     """Talk to a model, with the window as a bar after each turn.
@@ -82,7 +86,13 @@ def chat(
     with ExitStack() as stack:
         with progress(f"loading {model}"):
             answering = as_model(model, base_url=base_url)
-            app = App(store, model=answering, budget=budget, tokenizer=as_tokenizer(model))
+            app = App(
+                store,
+                model=answering,
+                budget=budget,
+                tokenizer=as_tokenizer(model),
+                summary=Summary(as_model(summary, base_url=base_url)) if summary else None,
+            )
         runner = stack.enter_context(asyncio.Runner())
         stack.callback(lambda: runner.run(app.close()))
         talk = _Talk(runner, app.conversation(id, strategy=strategy), as_json)
@@ -280,9 +290,9 @@ def _show(reply: Reply) -> None:
         return
     shown = bar(reply.window, width=width(), colour=coloured(sys.stderr))
     used = reply.usage
-    cached = f" ({used.cache_read:,} from the cache)" if used.cache_read else ""
     prefix = reply.window.report.prefix
-    told = [shown, f"billed: {used.input:,} in{cached}, {used.output:,} out"]
+    told = [shown, f"billed: {used}"]
+    told += level_words(reply.window.report)
     told += prefix_words(prefix) if prefix is not None else ()
     print("", *told, "", sep="\n", file=sys.stderr, flush=True)
 

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -24,11 +25,13 @@ from muntin.cli.terminal import (
 )
 from muntin.core.counting.counter import file_hint
 from muntin.core.parts import Other, Part, Reasoning, Text, compact_json
+from muntin.core.usage import SessionUsage
 from muntin.errors import InvalidInput
 from muntin.timeline.entries import entry_of
 from muntin.timeline.files import Imported, export_session, import_sessions
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
+from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
 # How many sessions are read at once.
@@ -78,12 +81,14 @@ def show(
         items = opened.read(id, newest=limit)
         first = min((item.turn for item in items), default=1)
         turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
+        used = Session(id, store=opened, mend=False).usage()
         if as_json:
             shown = [{"turn": t.number, "status": t.status, "first": t.first} for t in turns]
             listed = [item_to_dict(item) for item in items]
-            print_json({**_info_to_dict(info), "shown": {"turns": shown, "items": listed}})
+            about = {**_info_to_dict(info), "usage": asdict(used)}
+            print_json({**about, "shown": {"turns": shown, "items": listed}})
         else:
-            _show_session(info, turns, items)
+            _show_session(info, turns, items, used)
 
 
 @command.command()
@@ -282,7 +287,9 @@ def _show_list(infos: Sequence[SessionInfo], name: str, *, more: bool) -> None:
         out.print(f"… and more; see them with --limit {10 * max(1, len(infos))}")
 
 
-def _show_session(info: SessionInfo, turns: Sequence[Turn], items: Sequence[Item]) -> None:
+def _show_session(
+    info: SessionInfo, turns: Sequence[Turn], items: Sequence[Item], used: SessionUsage
+) -> None:
     from rich.text import Text as Styled
 
     out = console()
@@ -293,6 +300,8 @@ def _show_session(info: SessionInfo, turns: Sequence[Turn], items: Sequence[Item
     counted = f" · tokens by {safe(key.partition('+')[0])}" if key else ""
     out.print(Styled(safe(info.id), "bold"))
     out.print(f"{counts} · {span}{counted}")
+    for line in used.words():
+        out.print(line)
     hidden = info.items - len(items)
     if hidden:
         out.print(f"… {many(hidden, 'earlier item')}; see them with --limit {info.items}")

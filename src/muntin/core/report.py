@@ -250,6 +250,19 @@ def prefix_words(prefix: Prefix) -> Iterable[str]:
         yield reported_words(prefix.tokens, prefix.reported)
 
 
+def level_words(report: Report) -> Iterable[str]:
+    """Say how much of the past is shown shorter than it was, and whether a summary stands in front
+    of it."""
+    found = [each for slot in report.slots for each in slot.decisions]
+    counts = [(sum(each.status == name for each in found), name) for name in ("short", "stubbed")]
+    told = [f"{count:,} {name}" for count, name in counts if count]
+    if told:
+        yield f"groups of calls and results: {', '.join(told)}"
+    for each in found:
+        if each.reason == "summary" and not each.count:
+            yield f"a summary of {each.tokens_kept:,} tokens stands in front of the history"
+
+
 def reported_words(shared: int, reported: Reported) -> str:
     """Put what the provider read from its cache beside what is shared, with the difference."""
     said = f"the provider read {reported.read:,} of {reported.input:,} tokens from its cache"

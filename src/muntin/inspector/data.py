@@ -19,6 +19,7 @@ from muntin.errors import InvalidInput
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.providers.names import prices_of
 from muntin.timeline.items import Record, SessionInfo, check_session_id
+from muntin.timeline.session import Session
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
@@ -98,6 +99,12 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
             if number in status and number not in kept
         ],
     }
+
+
+def usage(plans: Plans, session: str) -> dict[str, Any]:
+    """Return what was billed for a session, answers and summaries told apart, also in words."""
+    used = Session(_session(plans, session).id, store=plans.store, mend=False).usage()
+    return {**asdict(used), "words": list(used.words())}
 
 
 def _session(plans: Plans, session: str) -> SessionInfo:

@@ -12,27 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
 from muntin.core.planning.window import Window
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens as the provider billed them.
-
-    `input` is the whole input, what was read from and written to the cache included.
-    """
-
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-        )
+from muntin.core.usage import Usage as Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Conversation:
                 await turn.wait()
                 composer, tools = self._offering(ctx)
                 if self._strategy is not None:
-                    ctx.give(slots=self._slots(composer, turn, asked))
+                    ctx.give(slots=_slots(composer, turn, asked))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
@@ -181,12 +181,6 @@ class Conversation:
             return self._composer, self._tools
         return offering(self._composer, self._tools, (ctx.load_result,))
 
-    def _slots(self, composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
-        composer = composer.after(turn.receipts.load("window"))
-        if composer.summary is not None:
-            composer = composer.recalling(turn.receipts.summaries("window"))
-        return composer.turn_slots(asked)
-
     async def _declare(self, composer: Composer, ctx: Ctx, asked: Asked) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""
         window: Window | None = None
@@ -218,6 +212,14 @@ class Conversation:
             raise StrategyError(name, f"took longer than {error.seconds:g} s") from error
         except Exception as error:
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
+
+
+def _slots(composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
+    """Return the slots of a strategy, which follow the window before and know the summary."""
+    following = composer.after(turn.receipts.load("window"))
+    if composer.summary is not None:
+        following = following.recalling(turn.receipts.summaries("window"))
+    return following.turn_slots(asked)
 
 
 def _given(text: str, attachments: Sequence[Attachment]) -> Input:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -15,11 +16,12 @@ from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
+from muntin.core.usage import Usage
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
 from muntin.runtime.in_store import in_store
-from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility
+from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
 from muntin.timeline.project import Projection, project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
@@ -65,7 +67,8 @@ def recorded_run(
         answer = messages[-1]
         last = ends and answer.role == "assistant" and not answer.tool_calls
         status: Status | None = "completed" if last else None
-        items = await turn.append(*messages, counter=composer.counter, run=run, ends=status)
+        drafts = [_costed(message, agent.answered) for message in messages]
+        items = await turn.append(*drafts, counter=composer.counter, run=run, ends=status)
         if composer.summary is not None and answer.role == "assistant" and sent:
             turn.app.summaries.consider(
                 turn, line, sent.pop(), composer, answer, projection, completed
@@ -115,6 +118,13 @@ def recorded_run(
         inside=partial(turn.app.queue.inside, turn.open),
     )
     return agent.events(streaming=streaming)
+
+
+def _costed(message: Message, usage: Usage) -> Message | Draft:
+    """Return an answer with what it cost; any other message as it is."""
+    if message.role != "assistant" or usage == Usage():
+        return message
+    return draft_of(message, meta={"usage": asdict(usage)})
 
 
 def _placed(message: Message, item: Item, run: RunItem, counter: Counter, session: str) -> Message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.errors import InvalidType
 
 INHERIT: Literal["inherit"] = "inherit"
@@ -32,10 +32,9 @@ class RunRules:
         cls, what: str, results: ResultsLike, ladder: LadderLike, recovery: bool | None
     ) -> RunRules:
         """Check what a door was given; `what` names the door in errors."""
-        if results != INHERIT and not isinstance(results, Results | None):
-            raise InvalidType(f"{what}: results must be Results(...) or None, not {results!r}")
-        if ladder != INHERIT and not isinstance(ladder, Ladder | None):
-            raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {ladder!r}")
+        check_shapes(
+            what, None if results == INHERIT else results, None if ladder == INHERIT else ladder
+        )
         if not isinstance(recovery, bool | None):
             raise InvalidType(f"{what}: recovery must be True or False, not {recovery!r}")
         return cls(results, ladder, recovery)

@@ -27,10 +27,11 @@ from muntin.core.planning.shapes import Forms
 from muntin.core.planning.slot import SYSTEM, Recap
 from muntin.core.planning.window import Window
 from muntin.core.tags.xml import element
+from muntin.core.usage import SessionUsage, Usage
 from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut
-from muntin.providers.model import Model, Usage
+from muntin.providers.model import Model
 from muntin.runtime.in_store import in_store
-from muntin.timeline.items import Beside, Draft, Visibility
+from muntin.timeline.items import VAIN, Beside, Draft, Visibility
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import Projection, lasting
 from muntin.timeline.session import LEASE, Session
@@ -183,6 +184,13 @@ class Made(NamedTuple):
     usage: Usage
 
 
+@dataclass(slots=True)
+class Bill:
+    """What the requests of one making have cost so far."""
+
+    usage: Usage = field(default_factory=Usage)
+
+
 class Summaries:
     """The summaries in the making of one app."""
 
@@ -203,7 +211,7 @@ class Summaries:
         summary, plan = composer.summary, window.explained
         if summary is None or not isinstance(plan, Plan):
             return
-        coming = coming_step(plan, composer.counter.message(answer))
+        coming = coming_step(plan, composer.counter.message(answer), summary.max_tokens)
         if coming is None or coming.reached < NEAR or (coming.until or 0) <= coming.told:
             return
         key = turn.session.id, line
@@ -261,17 +269,27 @@ def _hold(job: Job, owner: str) -> bool:
 
 
 async def _try(job: Job, state: State, held: partial[bool]) -> None:
+    bill = Bill()
     try:
-        made = await _summarise(job, state, held)
+        made = await _summarise(job, state, held, bill)
     except Exception as error:
         text = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
         _log.warning("the summary of %r failed: %s", job.session.id, text)
         after = state.after_failure(job.coming, job.turn, text)
-        beside = Beside(frontiers={_line(job.line): compact_json(asdict(after))})
-        await in_store(job.session, lambda: job.session.store.put(job.session.id, beside))
+        await in_store(job.session, partial(_give_up, job, after, bill.usage))
         return
     if made is not None:
         await to_the_end(in_store(job.session, partial(_keep, job, made, held)))
+
+
+def _give_up(job: Job, state: State, usage: Usage) -> None:
+    """Keep that a try was in vain, and what it cost, beside the timeline."""
+    store, id = job.session.store, job.session.id
+    kept = {_line(job.line): compact_json(asdict(state))}
+    if usage != Usage():
+        spent = SessionUsage(summaries=usage).and_in_vain(store.frontier(id, VAIN))
+        kept[VAIN] = compact_json(asdict(spent.summaries))
+    store.put(id, Beside(frontiers=kept))
 
 
 def _keep(job: Job, made: Made, held: partial[bool]) -> None:
@@ -294,26 +312,25 @@ def _keep(job: Job, made: Made, held: partial[bool]) -> None:
     )
 
 
-async def _summarise(job: Job, state: State, held: partial[bool]) -> Made | None:
+async def _summarise(job: Job, state: State, held: partial[bool], bill: Bill) -> Made | None:
     """Ask the model, more than once if the past does not fit its window; None if another process
     took over, or nothing is to be told."""
     composer = Composer.of(job.model, caching=False)
     told = await in_store(job.session, lambda: _record(job, state.until, composer))
-    text, usage, taken = state.text, Usage(), 0
+    text, taken = state.text, 0
     for number, end in enumerate(_ends(told, _room(job, composer), composer)):
         between = taken == 0 or told[taken - 1][0] != told[taken][0]
         if number >= _REQUESTS and between:
             break
         window = _window(job, composer, text, [line.text for _, line in told[taken:end]])
-        text, used = await _ask(job, composer, window)
-        usage, taken = usage + used, end
+        text, taken = await _ask(job, composer, window, bill), end
         if not await in_store(job.session, held):
             return None
     if not taken:
         return None
     # What was left out of a run that was not read to its end is read again.
     until = told[taken - 1][0] if taken < len(told) else job.coming.until or 0.0
-    return Made(text, until, sorted({at for at, _ in told[:taken]}), usage)
+    return Made(text, until, sorted({at for at, _ in told[:taken]}), bill.usage)
 
 
 def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Message]]:
@@ -387,7 +404,7 @@ def _window(job: Job, composer: Composer, text: str, lines: Sequence[str]) -> Wi
     return slots.render()
 
 
-async def _ask(job: Job, composer: Composer, window: Window) -> tuple[str, Usage]:
+async def _ask(job: Job, composer: Composer, window: Window, bill: Bill) -> str:
     """Return what the model makes of a record, cut to the tokens it may have."""
     most = job.summary.max_tokens
     try:
@@ -397,8 +414,9 @@ async def _ask(job: Job, composer: Composer, window: Window) -> tuple[str, Usage
         if not limit.expired():
             raise
         raise TimedOut(f"the summary by {job.model.name!r}", job.summary.timeout) from error
+    bill.usage += reply.usage
     text = reply.text.strip()
     if not text:
         raise MuntinError(f"the summary by {job.model.name!r} was empty")
     cut = Forms(composer.counter).result(Message("user", text), most)
-    return cut.text, reply.usage
+    return cut.text

@@ -6,7 +6,7 @@ Knows nothing of how they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from muntin.core.checks import check_size, check_text, copy_json
 from muntin.core.message import Message, Role
 from muntin.core.parts import Part
+from muntin.core.usage import SessionUsage, Usage
 from muntin.errors import InvalidInput, InvalidType
 
 Kind: TypeAlias = Literal[
@@ -29,6 +30,8 @@ Kind: TypeAlias = Literal[
     "error",
     "summary",
 ]
+# Where a session keeps what summaries cost that came to nothing.
+VAIN = "summaries-in-vain"
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 # The kinds that are messages of a conversation; the others hold a payload.
 SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
@@ -67,8 +70,8 @@ class Draft:
 
     `opens` begins a turn, `turn` names one (else the newest), `ends` settles it afterwards.
     `run` is the position of the run the item is part of. `meta` is what else is known of the item
-    (who sent it). `tokens` are counts by tokenizer, `weight` is what the item adds to the running
-    sum.
+    (who sent it, what an answer cost). `tokens` are counts by tokenizer, `weight` is what the item
+    adds to the running sum.
     """
 
     kind: Kind
@@ -255,6 +258,17 @@ def draft_of(message: Message, **given: Any) -> Draft:
     elif message.tool_calls:
         kind = "tool_call"
     return Draft(kind, message if message.at is None else replace(message, at=None), **given)
+
+
+def usage_of(items: Iterable[Item]) -> SessionUsage:
+    """Return what answers and summaries among these items cost."""
+    answers = summaries = Usage()
+    for item in items:
+        if item.kind == "summary" and isinstance(item.payload, Mapping):
+            summaries += Usage.from_dict(item.payload.get("usage"))
+        else:
+            answers += Usage.from_dict(item.meta.get("usage"))
+    return SessionUsage(answers, summaries)
 
 
 def check_session_id(value: object) -> str:

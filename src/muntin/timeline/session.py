@@ -19,11 +19,22 @@ from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
+from muntin.core.usage import SessionUsage
 from muntin.errors import MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import Beside, Draft, Item, Opens, Status, check_session_id, draft_of
+from muntin.timeline.items import (
+    VAIN,
+    Beside,
+    Draft,
+    Item,
+    Opens,
+    Status,
+    check_session_id,
+    draft_of,
+    usage_of,
+)
 from muntin.timeline.owner import abandoned, done, new_owner
 from muntin.timeline.project import (
     Projection,
@@ -240,6 +251,15 @@ class Session:
         the `items` it was made of, and the `usage` of the `model` that made it.
         """
         return [item for item in self.opened().read(self.id) if item.kind == "summary"]
+
+    def usage(self) -> SessionUsage:
+        """Return what the providers billed for all answers kept here, and for its summaries.
+
+        Answers of an older version, or that were imported from elsewhere, have none.
+        """
+        store = self.opened()
+        vain = store.frontier(self.id, VAIN)
+        return usage_of(store.read(self.id)).and_in_vain(vain)
 
     # Context entries.
 

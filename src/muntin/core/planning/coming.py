@@ -12,7 +12,8 @@ from muntin.core.message import at_of
 from muntin.core.planning.ladder import Rung, rungs_of
 from muntin.core.planning.past import Past
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.step import Ground, advance, growth_of
+from muntin.core.planning.slot import Recap
+from muntin.core.planning.step import Ground, SteppedSlot, Told, advance, growth_of, most_told
 from muntin.core.planning.verdict import SlotPlan, starts_of
 
 
@@ -30,9 +31,9 @@ class Coming(NamedTuple):
     since: float
 
 
-def coming_step(plan: Plan, more: int = 0) -> Coming | None:
-    """Return the next step of the last history of a window, to which so many tokens come; None
-    without a history that steps."""
+def coming_step(plan: Plan, more: int = 0, summary: int = 0) -> Coming | None:
+    """Return the next step of the last history of a window, to which so many tokens come, with a
+    summary of so many; None without a history that steps."""
     heads = [each for each in plan.slots if _is_head(each)]
     if not heads:
         return None
@@ -43,7 +44,7 @@ def coming_step(plan: Plan, more: int = 0) -> Coming | None:
     tokens = more + sum([each.tokens for each in members])
     way = max(1, head.step.high - start.base)
     told = 0.0 if start.recap is None else start.recap.until
-    until = _until(plan, head, members, tokens)
+    until = _until(plan, head, members, tokens, summary)
     return Coming((tokens - start.base) / way, until, told, start.at or 0.0)
 
 
@@ -52,7 +53,9 @@ def _is_head(each: SlotPlan) -> bool:
     return step is not None and step.members[0] == each.slot.index and not each.slot.run
 
 
-def _until(plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int) -> float | None:
+def _until(
+    plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int, summary: int
+) -> float | None:
     """Return up to which position messages will leave, if the past grows as it did."""
     step = head.step
     assert step is not None
@@ -63,17 +66,22 @@ def _until(plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int) -> 
     rest = max(0, step.high - tokens) + growth + 1
     rungs.append(Rung(len(past), len(past) + 1, rest, opens_turn=True))
     ground, ladder = Ground(plan.tools, plan.caching), head.slot.ladder
-    step = replace(step, newer=None)
-    gone, dropped = [
-        advance(step, way, rungs, tokens + rest, step.high, ground).levels.gone
-        for way in (ladder, None)
+    step, size = replace(step, newer=None), tokens + rest
+    gone, dropped, told = [
+        advance(
+            each, way, rungs, size + each.told_tokens - step.told_tokens, step.high, ground
+        ).levels.gone
+        for each, way in ((step, ladder), (step, None), (_telling(step, summary), ladder))
     ]
     if gone <= step.levels.gone and not step.levels.stubs:
         return None  # results become shorter first
-    # As far as any way goes, and a turn more: what is both told and shown is better than what is
-    # neither.
-    end = max(gone, dropped)
-    end = next((rung.first for rung in rungs if rung.opens_turn and rung.first > end), end)
-    left = range(step.levels.gone, min(end, len(past)))
+    # As far as any way goes: what is both told and shown is better than what is neither.
+    left = range(step.levels.gone, min(max(gone, dropped, told), len(past)))
     dated = (at_of(past[index]) for index in reversed(left))
     return next((at for at in dated if at is not None), None)
+
+
+def _telling(step: SteppedSlot, tokens: int) -> SteppedSlot:
+    """Return a history as it will step with a summary of so many tokens, which needs room too."""
+    most = min(tokens, most_told(step.high))
+    return replace(step, told=Told(Recap("", 0.0), most)) if most else step

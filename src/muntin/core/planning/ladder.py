@@ -117,9 +117,12 @@ def descend(
     With `must`, older groups go down to `target` as far as they can without leaving; the newest
     groups go down, and anything leaves, only if more than `must` are left.
     """
-    must = target if must is None else max(target, must)
+    exact, must = must is None, target if must is None else max(target, must)
     levels, total = lower(rungs, levels, rules, total, target, must)
-    return levels if total <= must else _leave(rungs, levels, total, target, must)
+    if total <= must:
+        return levels
+    aim, levels, total = _leave(rungs, levels, total, target, must)
+    return levels if exact else _at_turn(rungs, levels, total, aim, newest_of(rungs))
 
 
 def lower(
@@ -158,8 +161,11 @@ def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tupl
             yield levels, saved
 
 
-def _leave(rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int) -> Levels:
-    """Let the oldest leave; half of what may leave stays, if `target` is lower than that."""
+def _leave(
+    rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int
+) -> tuple[int, Levels, int]:
+    """Let the oldest leave; half of what may leave stays, if `target` is lower than that. Return
+    what was aimed at, and what is left."""
     newest = newest_of(rungs)
     may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
     sizes = [rung.size(levels.of(rung.first)) for rung in may]
@@ -169,7 +175,7 @@ def _leave(rungs: Sequence[Rung], levels: Levels, total: int, target: int, must:
             break
         total -= size
         levels = replace(levels, gone=rung.end)
-    return _at_turn(rungs, levels, total, aim, newest)
+    return aim, levels, total
 
 
 def _at_turn(rungs: Sequence[Rung], levels: Levels, total: int, aim: int, newest: int) -> Levels:

@@ -91,6 +91,14 @@ def _check_keep(keep: object) -> None:
         raise InvalidInput(f"Results.keep takes {names}, each at most once, got {keep!r}")
 
 
+def check_shapes(what: str, results: object, ladder: object) -> None:
+    """Refuse a ceiling or a ladder that is none; `what` names where it was given."""
+    if results is not None and not isinstance(results, Results):
+        raise InvalidType(f"{what}: results must be Results(...) or None, not {results!r}")
+    if ladder is not None and not isinstance(ladder, Ladder):
+        raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {ladder!r}")
+
+
 BOTH: tuple[Keep, ...] = ("head", "tail")
 RESULTS = Results()
 LADDER = Ladder()

@@ -230,10 +230,6 @@ def _check_options(slot: Slot) -> None:
             f"slot {slot.name!r}: breakpoint=True asks to cache it, and changes=True says that it "
             "will be another text; give one of them"
         )
-    if slot.results is not None and not isinstance(slot.results, Results):
-        raise _wrong_type(slot, "results", "Results(...) or None")
-    if slot.ladder is not None and not isinstance(slot.ladder, Ladder):
-        raise _wrong_type(slot, "ladder", "Ladder(...) or None")
     if slot.trimming is not EXACT:
         _check_trimming(slot)
     if slot.group is not None:

@@ -20,7 +20,7 @@ from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.shapes import RESULTS, Ladder, Results
+from muntin.core.planning.shapes import RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -87,6 +87,7 @@ class Slots:
         if previous is not None and not isinstance(previous, Window | Frontier):
             raise InvalidType(f"previous must be a Window, its frontier, or None, not {previous!r}")
         self.previous = previous
+        check_shapes("Slots", results, ladder)
         self.results = results
         self.ladder = ladder
         self.recovery = recovery
@@ -147,6 +148,9 @@ class Slots:
         # By its kind, not by what it holds: an empty text is no conversation.
         single = isinstance(content, str | Input | Attachment | Message | Mapping)
         listed = not made and content is not None and not single
+        results = self.results if results == INHERIT else results
+        ladder = self.ladder if ladder == INHERIT else ladder
+        check_shapes(f"slot {name!r}", results, ladder)
         slot = Slot(
             name=name,
             index=len(self._slots),
@@ -173,8 +177,8 @@ class Slots:
             breakpoint=breakpoint,
             changes=changes,
             detail=detail,
-            results=(self.results if results == INHERIT else results) if listed else None,
-            ladder=(self.ladder if ladder == INHERIT else ladder) if listed else None,
+            results=results if listed else None,
+            ladder=ladder if listed else None,
             recovery=self.recovery,
             run=listed and self._has_input if run is None else run,
         )

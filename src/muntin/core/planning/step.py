@@ -134,7 +134,12 @@ class Told(NamedTuple):
 
     def fits(self, high: int) -> bool:
         """Say whether there is room for it in a past of at most so many tokens."""
-        return self.tokens <= ratio_of(high, _RECAP_RATIO)
+        return self.tokens <= most_told(high)
+
+
+def most_told(high: int) -> int:
+    """Return what a summary may have in front of a past of at most so many tokens."""
+    return ratio_of(high, _RECAP_RATIO)
 
 
 @dataclass(frozen=True, slots=True)

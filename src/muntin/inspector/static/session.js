@@ -15,6 +15,7 @@ export class SessionView {
     if (this.session !== session) this.shares = new Map();
     this.session = session;
     this.windows = windows;
+    this.usage = null;
     this.at = windows.findIndex((each) => each.turn === turn && each.step === step);
     this.readout = h("div", { class: "readout", role: "status", "aria-live": "polite" });
     this.box = h("div", {});
@@ -41,6 +42,7 @@ export class SessionView {
       this.sum,
       h("span", {}, many(windows.length, "window")),
       h("span", {}, `${num(windows.reduce((sum, each) => sum + each.tokens, 0))} tokens sent`),
+      (this.usage?.words ?? []).map((line) => h("span", { "data-usage": true }, line)),
       known.length
         ? h("span", { "data-cost": known.reduce((sum, each) => sum + each, 0) }, `about ${money(known.reduce((sum, each) => sum + each, 0))} for input`)
         : h("span", { "data-cost": "unknown" }, "cost unknown: the model has no known price"),
@@ -53,7 +55,7 @@ export class SessionView {
       chart({ windows, kind: "slots", at: this.at, pick, open }),
       h("h2", {}, "Begins like the window before ", h("small", { class: "muted" }, "the share a prompt cache can find again")),
       chart({ windows, kind: "share", values: shared.map((each, n) => (each === null ? null : each / Math.max(1, windows[n].tokens))), at: this.at, pick, open }),
-      h("h2", {}, "Input cost ", h("small", { class: "muted" }, known.length ? "estimated from the tokens of each window and the published prices, the shared beginning as a cache read; usage is not kept" : "not known for this model")),
+      h("h2", {}, "Input cost ", h("small", { class: "muted" }, known.length ? "estimated from the tokens of each window and the published prices, the shared beginning as a cache read" : "not known for this model")),
       known.length ? chart({ windows, kind: "cost", values: costs, at: this.at, pick, open }) : h("p", { class: "note", "data-nocost": true }, windows[0].model ? `No price of ${windows[0].model} is known here; pip install 'muntin[prices]' brings prices.` : "These windows were made for a model without a name like provider/model, so no price can be looked up."),
     );
     this.point(this.at >= 0 ? this.at : windows.length - 1);
@@ -84,6 +86,8 @@ export class SessionView {
     const { session, windows } = this;
     const turns = [...new Set(windows.filter((each) => !this.shares.has(`${each.turn}.${each.step}`)).map((each) => each.turn))].sort((a, b) => a - b);
     try {
+      this.usage = await ask("usage", { session }, "usage");
+      if (this.session === session && this.box.isConnected) this.draw();
       while (turns.length && this.session === session && this.box.isConnected) {
         const told = await ask("shares", { session, first: turns[0], count: 20 }, "shares");
         for (const each of told.windows) this.shares.set(`${each.turn}.${each.step}`, each);

@@ -77,6 +77,7 @@ export class WindowView {
       h("span", { class: "pill" }, percent(report.tokens, report.budget)),
       report.over_budget ? h("span", { class: "pill bad", "data-over": true }, "over budget: cannot be sent") : null,
       report.fallback && report.slots.some((slot) => slot.floor) ? h("span", { class: "pill warn" }, "floors ignored") : null,
+      levels(report).map(([name, words]) => h("span", { class: "pill", "data-level": name }, words)),
       this.now !== this.own ? h("span", { class: "pill what", "data-planned": report.budget }, `planned again; sent with ${num(this.own.own_budget)}`) : null,
     );
     this.drawPicture();
@@ -327,6 +328,16 @@ export class WindowView {
       lost.length ? h("div", { class: "left" }, h("p", {}, h("b", {}, "Not carried by the request")), h("ul", {}, lost.map((each) => h("li", {}, `${each.provider}${each.message === null ? "" : `, message ${each.message}`}: ${each.what}: ${each.reason}`)))) : null,
     ];
   }
+}
+
+// How much of the past is shown shorter than it was, and the summary in front of it.
+function levels(report) {
+  const all = report.slots.flatMap((slot) => slot.decisions);
+  const told = ["short", "stubbed"].map((name) => [name, all.filter((each) => each.status === name).length])
+    .filter(([, count]) => count).map(([name, count]) => [name, `${many(count, "group")} ${name}`]);
+  const summary = all.find((each) => each.reason === "summary" && !each.count);
+  if (summary) told.push(["summary", `a summary of ${num(summary.tokens_kept)} tokens in front`]);
+  return told;
 }
 
 function told(found) {
