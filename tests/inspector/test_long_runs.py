@@ -24,8 +24,8 @@ SESSION = "agent/long"
 class Billed(ScriptedModel):
     """Says that the cache had nothing from the 30th request on."""
 
-    async def complete(self, window: Window, *, settings: Any) -> Reply:
-        reply = await super().complete(window, settings=settings)
+    async def complete(self, window: Window, **given: Any) -> Reply:
+        reply = await super().complete(window, **given)
         prefix = window.report.prefix
         read = 0 if len(self.windows) > 30 or prefix is None else prefix.tokens
         usage = Usage(window.tokens, 10, cache_read=read)

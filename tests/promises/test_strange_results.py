@@ -220,7 +220,8 @@ def test_a_tool_whose_ceiling_is_silly_is_refused():
         """Search."""
         return "x"
 
-    for value in (-1, 0, 1.5, "9", True):
+    silly: list[Any] = [-1, 0, 1.5, "9", True]
+    for value in silly:
         with pytest.raises(InvalidInput, match="max_result_tokens"):
             Tool(search, max_result_tokens=value)
 

@@ -300,8 +300,8 @@ def _show_session(
     counted = f" · tokens by {safe(key.partition('+')[0])}" if key else ""
     out.print(Styled(safe(info.id), "bold"))
     out.print(f"{counts} · {span}{counted}")
-    for line in used.words():
-        out.print(line)
+    for words in used.words():
+        out.print(words)
     hidden = info.items - len(items)
     if hidden:
         out.print(f"… {many(hidden, 'earlier item')}; see them with --limit {info.items}")

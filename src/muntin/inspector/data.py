@@ -18,8 +18,7 @@ from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.providers.names import prices_of
-from muntin.timeline.items import Record, SessionInfo, check_session_id
-from muntin.timeline.session import Session
+from muntin.timeline.items import VAIN, Record, SessionInfo, check_session_id, usage_of
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
@@ -103,7 +102,8 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
 
 def usage(plans: Plans, session: str) -> dict[str, Any]:
     """Return what was billed for a session, answers and summaries told apart, also in words."""
-    used = Session(_session(plans, session).id, store=plans.store, mend=False).usage()
+    store, id = plans.store, _session(plans, session).id
+    used = usage_of(store.read(id)).and_in_vain(store.frontier(id, VAIN))
     return {**asdict(used), "words": list(used.words())}
 
 

@@ -18,7 +18,7 @@ from muntin.core.planning.plan import Plan
 from muntin.core.planning.stored import read_plan
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.timeline.items import Record, SessionInfo, Turn
+from muntin.timeline.items import Item, Record, SessionInfo, Turn
 from muntin.view.lines import Line, lines
 
 T = TypeVar("T")
@@ -54,6 +54,12 @@ class Kept(Protocol):
 
     def content(self, session: str, key: str) -> str | None:
         """Return a content by its hash."""
+
+    def read(self, session: str) -> list[Item]:
+        """Return all items."""
+
+    def frontier(self, session: str, line: str) -> str | None:
+        """Return what is kept for a line of windows."""
 
 
 @dataclass(frozen=True, slots=True)
