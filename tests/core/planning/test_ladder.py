@@ -121,6 +121,13 @@ def test_what_leaves_begins_at_a_turn_if_half_stays() -> None:
     assert long.gone == 2
 
 
+def test_most_of_what_may_leave_stays_where_there_is_room() -> None:
+    rungs = past("ua" * 50 + "iG")  # 2,000 of texts, 5 of the input, 100 of the newest group
+    levels = down(rungs, 0, 2_000)
+    assert levels.gone == 18
+    assert total(rungs, levels) == 1_675
+
+
 def test_a_past_without_a_run_may_go_whole_but_for_the_input() -> None:
     rungs = past("ugai")
     assert newest_of(rungs) == 4
