@@ -16,7 +16,7 @@ from muntin.core.message import Message, opens_turn
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.shapes import Ladder, Level, Levels, Shape
 
-# So much of what may leave stays when anything has to: of texts alone, and of calls that have become
+# So much of what may leave stays when anything has to: of texts alone, and with calls that became
 # stubs. What leaves rewrites all that follows it, so it is not done for every unit; but stubs are
 # small, and letting more of them go forgets more and saves little. Chosen by bench/long_runs.py,
 # where keeping half of them costs as much and shows a seventh fewer turns.
