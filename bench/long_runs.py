@@ -6,7 +6,8 @@ One run of 400 requests, made of recorded tool conversations (bench/runs/script.
 played by every policy with windows of 16, 32 and 128 thousand tokens. Requests are scored as they
 are encoded for OpenAI and for Anthropic: whether they are valid and fit, how much of each the next
 one begins with, what they cost by the rules of the cache, and what they show of the past. Peers
-that are not installed are left out. One run of 10,000 steps shows how a step grows.
+that are not installed are left out. One run of 10,000 steps shows how a step grows, and one of 400
+groups what the ladder adds to planning.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from bench.measure import Figure, amount, exponents, run
 from bench.runs.grow import grow
 from bench.runs.ours import OWN, POLICIES, STEPPED, play
 from bench.runs.peers import PEERS, Stage
+from bench.runs.plan import planning
 from bench.runs.score import MODELS, Row, Score
 from bench.runs.script import Script, script
 
 REQUESTS, WINDOWS = 400, (16_000, 32_000, 128_000)
 STEPS = (100, 316, 1_000, 3_162, 10_000)
-SHORT_REQUESTS, SHORT_WINDOWS, SHORT_STEPS = 60, (16_000,), (50, 100, 200)
+GROUPS, PLANNED = 400, 40
+SHORT_REQUESTS, SHORT_WINDOWS, SHORT_STEPS, SHORT_GROUPS = 60, (16_000,), (50, 100, 200), 40
 # What a step may grow with the steps before it: nothing, but for noise; memory holds them all.
 FLAT, LINEAR = 0.15, 1.15
 UNCACHED = "the same requests, not cached"
@@ -173,6 +176,23 @@ def grown(work: str, points: Sequence[tuple[int, float]], most: float, unit: str
     )
 
 
+def planned(groups: int) -> Figure:
+    """Measure a step with the ladder beside one without, all groups in view."""
+    ours, theirs = planning(groups, PLANNED)
+    return plan_figure(groups, ours, theirs)
+
+
+def plan_figure(groups: int, ours: float, theirs: float) -> Figure:
+    """State what the ladder adds to planning a step; small windows have no aim."""
+    return Figure(
+        work=f"planning a step, {groups} groups in view, with the ladder",
+        peer="without the ladder",
+        ours=ours,
+        theirs=theirs,
+        at_most=2.0 if groups >= GROUPS else None,
+    )
+
+
 def measure(short: bool) -> Iterator[Figure]:
     """Measure everything; the peers where they are installed, and never in the short form."""
     peers = not short and find_spec("langchain") is not None
@@ -181,6 +201,7 @@ def measure(short: bool) -> Iterator[Figure]:
         found = list(rows(window, given, peers=peers))
         for rules in MODELS:
             yield from figures([row for row in found if row.rules == rules])
+    yield planned(SHORT_GROUPS if short else GROUPS)
     yield from growth(SHORT_STEPS if short else STEPS)
 
 

@@ -85,9 +85,10 @@ named in some form. **last 50 calls**: those that the model can still see that i
 call**: how often it sees the call that it made just before. **needles**: those that are in the
 window when the user repeats them, of the last 20 turns and all; "or named" adds those in a call
 that is visible and can be loaded. **time**: processor time between two requests, beside the first
-row's. The first quarter of the run, in which windows fill, is left out of turns and calls. The aim
-for cost is the cheapest peer whose requests are all valid, all fit, and always show the newest
-call.""",
+row's, where all ran in one go. The first quarter of the run, in which windows fill, is left out of
+turns and calls. The aim for cost is the cheapest peer whose requests are all valid, all fit, and
+always show the newest call. What can be kept inside runs has a limit, because a result that becomes
+a stub is rewritten: see [Prompt caching](caching.md#long-runs-measured).""",
     ),
     "estimate": (
         "The estimate",

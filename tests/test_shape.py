@@ -51,6 +51,7 @@ SUBJECTS = {
     "core/planning/test_oracle_steps.py": "step",
     "core/planning/test_oracle_turns.py": "givers markers",
     "core/planning/test_properties.py": "*",
+    "core/planning/test_work.py": "*",
     "core/planning/test_worked_cases.py": "decide givers trim render explain window",
     "inspector/test_browser.py": "server data changes",
     "inspector/test_long_runs.py": "data server",

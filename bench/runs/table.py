@@ -40,7 +40,8 @@ def places(figures: Iterable[Figure]) -> dict[str, dict[str, Values]]:
         own = next(iter(policies.values()))
         for values in policies.values():
             values["each"] = values["cost"] / max(1.0, values["requests"])
-            values["time"] = values["seconds"] / own["seconds"]
+            if "seconds" in values:  # told only if all ran in one go
+                values["time"] = values["seconds"] / own["seconds"]
             values["invalid"] += values["refused"]
     return found
 
@@ -48,10 +49,11 @@ def places(figures: Iterable[Figure]) -> dict[str, dict[str, Values]]:
 def tables(figures: Iterable[Figure]) -> Iterator[str]:
     """Write a table for each window and provider."""
     for place, policies in places(figures).items():
-        head = ["policy", *(name for name, _ in COLUMNS.values())]
-        lines = [head, ["---", *["--:"] * len(COLUMNS)]]
+        known = [key for key in COLUMNS if all(key in each for each in policies.values())]
+        head = ["policy", *(COLUMNS[key][0] for key in known)]
+        lines = [head, ["---", *["--:"] * len(known)]]
         for policy, values in policies.items():
-            cells = [form.format(values[key]) for key, (_, form) in COLUMNS.items()]
+            cells = [COLUMNS[key][1].format(values[key]) for key in known]
             lines.append([policy, *cells])
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         yield f"### A window of {place}\n\n{rows}\n"

@@ -121,6 +121,14 @@ def test_what_leaves_begins_at_a_turn_if_half_stays() -> None:
     assert long.gone == 2
 
 
+def test_most_of_the_stubs_that_may_leave_stay_and_half_of_texts_alone() -> None:
+    rungs = past("uga" * 40 + "iG")  # as stubs 2,000, 5 of the input, 30 of the newest group
+    levels = down(rungs, 0, 2_000)
+    assert total(rungs, levels) == 2_035 - 350  # at most 85 % of 1,965 and the rest: seven turns
+    texts = past("ua" * 50 + "iG")
+    assert total(texts, down(texts, 0, 2_000)) == 2_035 - 1_040
+
+
 def test_a_past_without_a_run_may_go_whole_but_for_the_input() -> None:
     rungs = past("ugai")
     assert newest_of(rungs) == 4

@@ -16,10 +16,11 @@ from muntin.core.message import Message, opens_turn
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.shapes import Ladder, Level, Levels, Shape
 
-# So much of what may leave stays when anything has to. What leaves rewrites all that follows it, so
-# it is not done for every unit; but more at a time only forgets more and saves nothing: measured
-# in bench/long_runs.py, where keeping a half costs as much and shows a sixth fewer turns.
-_STAYS = Fraction(17, 20)
+# So much of what may leave stays when anything has to: of texts alone, and with calls that became
+# stubs. What leaves rewrites all that follows it, so it is not done for every unit; but stubs are
+# small, and letting more of them go forgets more and saves little. Chosen by bench/long_runs.py,
+# where keeping half of them costs as much and shows a seventh fewer turns.
+_TEXTS_STAY, _STUBS_STAY = Fraction(1, 2), Fraction(17, 20)
 
 
 @dataclass(slots=True)
@@ -170,13 +171,14 @@ def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tupl
 def _leave(
     rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int
 ) -> tuple[int, Levels, int]:
-    """Let the oldest leave; most of what may leave stays, if `target` is lower than that. Return
-    what was aimed at, and what is left."""
+    """Let the oldest leave; a share of what may leave stays, if `target` is lower than that.
+    Return what was aimed at, and what is left."""
     newest = newest_of(rungs)
     may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
     sizes = [rung.size(levels.of(rung.first)) for rung in may]
-    stay = total - sum(sizes)
-    aim = max(target, stay + int(_STAYS * (must - stay)))
+    rest = total - sum(sizes)
+    share = _STUBS_STAY if any(rung.is_group for rung in may) else _TEXTS_STAY
+    aim = max(target, rest + int(share * (must - rest)))
     for rung, size in zip(may, sizes, strict=True):
         if total <= aim:
             break
