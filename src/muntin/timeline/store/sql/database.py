@@ -44,6 +44,8 @@ _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 # Two transactions in each other's way: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
 _CLASHES = ("40001", "40P01")
+# A row with this key is there.
+UNIQUE_VIOLATION = "23505"
 _VALUE = re.compile(r":(\w+)")
 
 
@@ -142,6 +144,31 @@ class Database:
                 return done
 
         return self._until_done(write)
+
+    def checkpoint(self) -> None:
+        """Empty the write-ahead log of a file, which holds what was deleted, unless others read."""
+        if self.kind == "sqlite":
+            with suppress(StoreError):
+                self._alone("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def vacuum(self, tables: Sequence[str]) -> None:
+        """Write all tables anew, without the room of what was deleted; others wait meanwhile."""
+        if self.kind == "sqlite":
+            self._alone("VACUUM")
+            self.checkpoint()
+            return
+        for table in tables:
+            self._alone(f"VACUUM (FULL, ANALYZE) {table}")
+
+    def _alone(self, statement: str) -> None:
+        """Run a statement that stands in no transaction."""
+
+        def work() -> None:
+            with self._cursor(statement, {}) as cursor:
+                if cursor.description is not None:
+                    cursor.fetchall()
+
+        self._until_done(work)
 
     def _prepare(self) -> None:
         """Bring the tables up to date, once; other threads wait for it."""
@@ -250,6 +277,8 @@ class Database:
             if self._create:  # a store that is there is in this mode already
                 _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            # What is forgotten is overwritten.
+            connection.execute("PRAGMA secure_delete = ON")
         else:
             connection.execute(f"SET lock_timeout TO {wait}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
