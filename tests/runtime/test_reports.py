@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +23,8 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Record
+from muntin.timeline.items import Beside, Draft, Record
+from muntin.timeline.store import open_store
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 
@@ -429,3 +433,19 @@ def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
             assert not found("persimmon persimmon")
 
     run(work())
+
+
+def test_a_reader_does_not_hold_up_what_is_deleted(tmp_path):
+    store: Any = open_store(f"sqlite:///{tmp_path}/m.db")
+    for name in ("a", "b"):
+        store.append(name, [Draft("message", user("x"), opens="turn")])
+    with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM muntin_items").fetchall()
+        began = monotonic()
+        store.delete("a")
+        assert monotonic() - began < 5
+    store.append("b", [Draft("message", user("y"))])
+    store.vacuum()
+    assert len(store.read("b")) == 2
+    store.close()

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 # How long to wait for other writers, and how often to start again after a clash.
 BUSY_SECONDS = 60.0
+_SHORT_WAIT = 0.1
 RETRIES = 20
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
@@ -149,16 +150,25 @@ class Database:
         """Empty the write-ahead log of a file, which holds what was deleted, unless others read."""
         if self.kind == "sqlite":
             with suppress(StoreError):
-                self._alone("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._empty_log(_SHORT_WAIT)
 
     def vacuum(self, tables: Sequence[str]) -> None:
         """Write all tables anew, without the room of what was deleted; others wait meanwhile."""
         if self.kind == "sqlite":
             self._alone("VACUUM")
-            self.checkpoint()
+            if not self._empty_log(BUSY_SECONDS):
+                raise StoreError(f"{self.name}: others read for too long; run it again")
             return
         for table in tables:
             self._alone(f"VACUUM (FULL, ANALYZE) {table}")
+
+    def _empty_log(self, wait: float) -> bool:
+        """Empty the write-ahead log; False if others read for longer than so many seconds."""
+        with self._cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
+            cursor.fetchall()
+            (busy, _, _) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}").fetchall()
+        return not busy
 
     def _alone(self, statement: str) -> None:
         """Run a statement that stands in no transaction."""
