@@ -7,6 +7,7 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 
 from __future__ import annotations
 
+from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -267,12 +268,12 @@ class Composer:
         that some providers want first. What it leaves out is not: a result without its call.
         """
         tokens, first = 0, None
-        unanswered: set[str] = set()
+        unanswered: Bag[str] = Bag()
         for each in messages:
             if each.role == "tool" and each.tool_call_id is not None:
-                if each.tool_call_id not in unanswered:
+                if not unanswered[each.tool_call_id]:
                     continue
-                unanswered.discard(each.tool_call_id)
+                unanswered[each.tool_call_id] -= 1
             elif not _is_sent(each):
                 continue
             unanswered.update(call.id for call in each.tool_calls)
@@ -280,7 +281,7 @@ class Composer:
             first = first or (None if each.role == "system" else each.role)
         if self.profile is not None and self.profile.user_first and first not in (None, "user"):
             tokens += self.counter.message(OMITTED)
-        return tokens + len(unanswered) * self.counter.missing_result()
+        return tokens + unanswered.total() * self.counter.missing_result()
 
 
 class TurnSlots(Slots):

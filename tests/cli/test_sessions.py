@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -18,7 +19,7 @@ from muntin import Session, assistant, user
 from muntin.cli.terminal import safe
 from muntin.core.parts import Attachment, ToolCall
 from muntin.timeline.files import export_session, import_sessions
-from muntin.timeline.items import Draft, Visibility
+from muntin.timeline.items import Beside, Draft, Record, Visibility
 from muntin.timeline.store import open_store
 from tests.cli import command as installed
 from tests.paths import ROOT, TRACES
@@ -162,7 +163,7 @@ def test_the_tokenizer_counts(here):
     (here / "a.json").write_text('[{"role": "user", "content": "12345678"}]')
     said("import", "a.json", "--tokenizer", "chars/4")
     (item,) = shown("show", "a")["shown"]["items"]
-    assert item["tokens"] == {"chars/4+0": 2}
+    assert item["tokens"] == {"chars/4+0#2": 2}
     assert "unknown tokenizer 'x'" in fails("import", "a.json", "--as", "b", "--tokenizer", "x")
 
 
@@ -349,7 +350,7 @@ def test_ctrl_c_leaves_nothing_behind(here):
         pipe.flush()
         with open_store() as store:
             deadline = time.monotonic() + 30
-            while store.session("s") is None:  # until the first batch is in
+            while not store.sessions():  # until the first batch is in
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
@@ -384,3 +385,40 @@ def test_the_page_shows_the_lines_of_the_file():
     page = (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert SUPPORT.read_text(encoding="utf-8").startswith(lines)
+
+
+def test_what_waited_is_marked_failed_unless_it_is_to_wake(here):
+    with open_store("memory:") as source:
+        source.append("s", [Draft("message", user("Anybody?"), opens="inbox")])
+        (here / "s.jsonl").write_bytes(b"".join(export_session(source, "s")))
+    assert "1 unfinished turn marked failed; with --wake they wait on" in said("import", "s.jsonl")
+    assert "unfinished" not in said("import", "s.jsonl", "--as", "t", "--wake")
+    with open_store() as store:
+        assert store.waiting() == ["t"]
+
+
+def test_old_reports_are_forgotten_and_what_was_said_stays(here):
+    secret = "pomegranate"
+    with open_store() as store:
+        store.append("s", [Draft("message", user("Hi"), opens="turn", ends="completed")])
+        for turn, days in ((1, 40), (2, 1)):
+            time = datetime.now(UTC) - timedelta(days=days)
+            record = Record(turn, 1, time, f"{secret}-{turn}", "{}")
+            store.put("s", Beside(record, {f"k{turn}": f"{secret}-{turn}"}, [f"k{turn}"], 10))
+    assert "1 report with 28 bytes forgotten" in said("prune", "--days", "30")
+    with open_store() as store:
+        assert [record.turn for record in store.reports("s")] == [2]
+        assert store.content("s", "k1") is None
+        assert store.content("s", "k2") == f"{secret}-2"
+        assert len(store.read("s")) == 1
+    assert shown("prune", "--megabytes", "0")["reports"] == 1
+    said("vacuum")
+    for file in here.glob("muntin.db*"):
+        assert secret.encode() not in file.read_bytes()
+    with open_store() as store:
+        assert (store.reports("s"), len(store.read("s"))) == ([], 1)
+
+
+def test_prune_says_what_it_needs(here):
+    open_store().close()
+    assert "say what to forget: --days or --megabytes" in fails("prune")

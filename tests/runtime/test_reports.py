@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from muntin import Slots, Window, assistant, user
+from muntin import InvalidInput, Slots, Window, assistant, user
 from muntin.core.counting.counter import CharsPerToken
 from muntin.core.planning.stored import read_plan, write_plan
 from muntin.core.profile import Profile
+from muntin.core.report import in_ranges
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Record
+from muntin.timeline.items import Beside, Draft, Record
+from muntin.timeline.store import open_store
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 
@@ -295,3 +301,151 @@ def test_a_window_that_was_not_to_be_cached_is_not_marked_when_it_is_planned_aga
     window = slots.render()
     assert bool(window.breakpoints) is cached
     assert read_plan(plan, contents.get).window() == window
+
+
+def long_talk(app: App, messages: int) -> None:
+    """Append a conversation of about 27 tokens a message."""
+    words = ["alpha beta gamma delta epsilon zeta", "yes no perhaps maybe surely never"]
+    said = [
+        (assistant if n % 2 else user)(f"{n}: " + " ".join([words[n % 2]] * 2))
+        for n in range(messages)
+    ]
+    app.session("c").append(*said)
+
+
+def test_the_report_of_a_window_of_5500_messages_has_at_most_40_kilobytes(store_url):
+    async def work() -> None:
+        model = ScriptedModel(lambda window: "ok", name="openai/gpt-4o")
+        async with App(store_url, model=model, budget=150_000) as app:
+            long_talk(app, 5_500)
+            await talk(app, "one", "two")
+            first, second = model.windows
+            assert len(first.messages) > 5_000
+            assert first.tokens > 100_000
+            records = app.store.reports("c")
+            for record, window in zip(records, (first, second), strict=True):
+                assert len(record.report) + len(record.plan) <= 40_000
+                assert again(app, "c", record).messages == window.messages
+                frontier = again(app, "c", record).frontier
+                assert frontier == window.frontier
+                kept = json.loads(record.report)
+                assert sum(slot["tokens_kept"] for slot in kept["slots"]) <= window.tokens
+                counts = [d["count"] for slot in kept["slots"] for d in slot["decisions"]]
+                assert sum(counts) >= len(window.messages) - 1
+
+    run(work())
+
+
+def test_a_window_that_grows_puts_little_beside_the_one_before(tmp_path):
+    async def work() -> None:
+        model = ScriptedModel(lambda window: "ok", name="openai/gpt-4o")
+        async with App(f"sqlite:///{tmp_path}/m.db", model=model, budget=150_000) as app:
+            long_talk(app, 2_000)
+            await talk(app, "one")
+            before = app.store.prune()
+            sizes = []
+            for word in ("two", "three", "four"):
+                await talk(app, word)
+                statement = "SELECT COUNT(*), SUM(size) FROM muntin_contents"
+                sizes.append(app.store.database.query(statement)[0])  # type: ignore[attr-defined]
+            assert before.reports == 0
+            assert sizes[-1][0] - sizes[0][0] < 20
+            assert sizes[-1][1] - sizes[0][1] < 50_000
+
+    run(work())
+
+
+@pytest.mark.parametrize("decisions", [90, 200])
+def test_a_long_report_tells_of_ranges_what_a_short_one_tells_of_messages(decisions):
+    slots = Slots(900, tokenizer=len)
+    slots.add("history", [user(f"{n:07}") for n in range(decisions)])
+    slots.add("input", "now and then")
+    whole = slots.render().report
+    kept = in_ranges(whole)
+    if decisions < 100:
+        assert kept == whole
+        return
+    history = kept["history"]
+    assert len(history.decisions) <= 3
+    assert sum(each.count for each in history.decisions) == decisions
+    for name in ("tokens_asked", "tokens_kept"):
+        asked = [sum(getattr(d, name) for d in r["history"].decisions) for r in (kept, whole)]
+        assert asked[0] == asked[1]
+    needs = [d.fits_with for d in whole["history"].decisions if d.fits_with is not None]
+    assert min(d.fits_with for d in history.decisions if d.fits_with is not None) == min(needs)
+
+
+def test_reports_are_bounded_over_the_whole_store_by_their_bytes(store_url):
+    async def work() -> None:
+        model = ScriptedModel(lambda window: "ok")
+        async with App(store_url, model=model, report_bytes=20_000) as app:
+            for n in range(30):
+                await app.conversation(f"c{n}").send(f"{n} " * 500)
+            kept = [len(app.store.reports(f"c{n}")) for n in range(30)]
+            assert kept[-1] == 1  # the newest is there
+            assert kept[:10] == [0] * 10
+            assert app.store.prune(most=20_000).reports <= 1
+            # What was said is all there.
+            assert all(len(app.session(f"c{n}").messages()) == 2 for n in range(30))
+
+    run(work())
+
+
+def test_reports_are_bounded_over_the_whole_store_by_their_age(store_url):
+    async def work() -> None:
+        async with App(store_url, model=ScriptedModel(lambda window: "ok")) as app:
+            await talk(app, "old")
+            (old,) = app.store.reports("c")
+            past = replace(old, time=datetime.now(UTC) - timedelta(days=31))
+            app.store.put("c", Beside(past, {}, json.loads(old.plan)["slots"][0]["messages"], 10))
+            for n in range(200):  # now and then it is looked after
+                await app.conversation(f"c{n}").send("new")
+            assert app.store.reports("c") == []
+            assert len(app.store.reports("c199")) == 1
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "given", [{"report_bytes": -1}, {"report_age": 30}, {"report_age": timedelta(days=-1)}]
+)
+def test_a_wrong_bound_is_named(given):
+    with pytest.raises(InvalidInput, match=next(iter(given))):
+        App("memory:", **given)
+
+
+def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
+    def found(text: str) -> bool:
+        return any(text.encode() in file.read_bytes() for file in tmp_path.glob("m.db*"))
+
+    async def work() -> None:
+        model = ScriptedModel(lambda window: "ok")
+        async with App(f"sqlite:///{tmp_path}/m.db", model=model, report_bytes=None) as app:
+            source = "pomegranate " * 2_000
+            record = Record(1, 1, datetime.now(UTC), "{}", "{}")
+            await talk(app, "first")
+            app.store.put("c", Beside(record, {"k": source}, ["k"], 10))
+            assert found("pomegranate pomegranate")
+            app.store.prune(most=0)
+            assert not found("pomegranate pomegranate")
+            await app.conversation("gone").send("persimmon " * 2_000)
+            app.store.delete("gone")
+            assert not found("persimmon persimmon")
+
+    run(work())
+
+
+def test_a_reader_does_not_hold_up_what_is_deleted(tmp_path):
+    store: Any = open_store(f"sqlite:///{tmp_path}/m.db")
+    for name in ("a", "b"):
+        store.append(name, [Draft("message", user("x"), opens="turn")])
+    with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM muntin_items").fetchall()
+        began = monotonic()
+        store.delete("a")
+        assert monotonic() - began < 5
+    store.append("b", [Draft("message", user("y"))])
+    store.vacuum()
+    assert len(store.read("b")) == 2
+    store.close()

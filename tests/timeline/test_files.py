@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from subprocess import run
 from tempfile import TemporaryDirectory
+from threading import Barrier
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -18,8 +23,9 @@ from muntin import Message, Tokens, Turns, assistant, system, tool, user
 from muntin.core.counting.counter import CharsPerToken
 from muntin.core.parts import ToolCall
 from muntin.errors import InvalidInput, StoreError
-from muntin.timeline.files import BATCH, Imported, export_session, import_sessions
-from muntin.timeline.items import KINDS, SPOKEN, STATUSES, Draft, Visibility
+from muntin.settings import counter_for
+from muntin.timeline.files import BATCH, Imported, export_session, import_sessions, is_staged
+from muntin.timeline.items import KINDS, SPOKEN, STATUSES, UNSETTLED, Draft, Visibility
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 from muntin.timeline.store.memory import MemoryStore
@@ -59,14 +65,12 @@ def lines_of(*values: object) -> list[bytes]:
 def small(store: Store | None = None) -> list[dict[str, Any]]:
     """Return the lines of a small session as values: header, a failed turn, three items."""
     kept = store or MemoryStore()
-    kept.append(
-        "s",
-        [
-            Draft("message", user("Hi"), opens="turn", ends="completed", time=START),
-            Draft("message", assistant("Hello."), time=START, tokens={"estimate": 4}),
-            Draft("message", payload={"a": 1}, opens="turn", ends="failed", time=START),
-        ],
-    )
+    drafts = [
+        Draft("message", user("Hi"), opens="turn", ends="completed", time=START),
+        Draft("message", assistant("Hello."), time=START),
+        Draft("message", payload={"a": 1}, opens="turn", ends="failed", time=START),
+    ]
+    kept.append("s", [Session("s", store=kept).draft(each) for each in drafts])
     return [json.loads(line) for line in exported(kept)]
 
 
@@ -129,7 +133,7 @@ def drafts(draw) -> Draft:
         kind,
         draw(messages) if spoken else None,
         None if spoken else draw(payloads.get(kind, json_values)),
-        run=draw(st.none() | st.integers(1, 9)),
+        run=draw(st.none() | st.just(1)),
         time=draw(st.none() | times),
         visibility=draw(st.builds(Visibility, st.booleans(), st.booleans())),
         transient=draw(st.booleans()),
@@ -146,24 +150,26 @@ ids = st.text(st.characters(blacklist_characters="\x00", codec="utf-8"), min_siz
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(ids, st.lists(st.lists(drafts(), min_size=1, max_size=4), min_size=1, max_size=4))
-def test_a_round_trip_gives_the_same_bytes_and_the_same_items(id, appends):
+def test_a_round_trip_gives_the_same_items_and_a_second_one_the_same_bytes(id, appends):
     with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/s.db") as file:
         written = MemoryStore()
+        written.append(id, [Draft("run")])  # which the others may be part of
         for each in appends:
             written.append(id, each)
-        lines = exported(written, id)
+        lines, turns = exported(written, id), written.turns(id)
+        waited = sum(turn.status in UNSETTLED for turn in turns)
         for target in (MemoryStore(), file):
             (done,) = imported(target, lines)
-            assert done == Imported(id, sum(map(len, appends)), len(written.turns(id)), True)
-            assert exported(target, id) == lines
+            size = 1 + sum(map(len, appends))
+            assert done == Imported(id, size, len(turns), True, waited)
             assert target.read(id) == written.read(id)
-            assert [item.tokens for item in target.read(id)] == [
-                item.tokens for item in written.read(id)
-            ]
             assert [(t.number, t.status, t.first) for t in target.turns(id)] == [
-                (t.number, t.status, t.first) for t in written.turns(id)
+                (t.number, "failed" if t.status in UNSETTLED else t.status, t.first) for t in turns
             ]
             assert target.entries(id) == written.entries(id)
+            again = MemoryStore()
+            imported(again, exported(target, id))
+            assert exported(again, id) == exported(target, id)
         assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
 
 
@@ -186,7 +192,7 @@ def test_the_lines_are_header_unfinished_turns_and_items(store):
         "time": "2026-03-01T09:30:00.000000+00:00",
         "visibility": {"client": True, "history": True},
         "transient": False,
-        "tokens": {"estimate": 4},
+        "tokens": {"estimate+4#2": 6},
     }
     assert (first["message"]["content"], third["payload"]) == ("Hi", {"a": 1})
 
@@ -203,7 +209,7 @@ def test_an_import_keeps_the_dates_of_the_session(store):
 def test_several_sessions_stand_in_one_file(store):
     source = MemoryStore()
     for name in ("a", "b", "c"):
-        source.append(name, [Draft("message", user(name), opens="turn")])
+        Session(name, store=source).append(user(name))
     lines = [line for name in ("a", "b", "c") for line in exported(source, name)]
     assert [step.session for step in imported(store, lines)] == ["a", "b", "c"]
     assert [line for name in ("a", "b", "c") for line in exported(store, name)] == lines
@@ -245,6 +251,8 @@ def test_memory_does_not_grow_with_the_session(tmp_path):
         ):
             for start in range(0, items, 1_000):
                 texts = [user(f"{start + n} " * 20) for n in range(1_000)]
+                for text in texts:  # the memo of counts has its own bound
+                    counter_for(None, None).message(text)
                 source.append("s", [Draft("message", m, tokens={"x": 1}) for m in texts])
             tracemalloc.start()
             imported(target, export_session(source, "s"))
@@ -272,6 +280,7 @@ def without(line: int, key: str) -> list[bytes]:
     return lines_of(*values)
 
 
+RUN = {"turn": 1, "kind": "run", "time": START.isoformat(), "payload": {}}
 BROKEN = {
     "not JSON": ([*lines_of(small()[0]), b"{\n"], ":2: not JSON: "),
     "not UTF-8": ([*lines_of(small()[0]), b'{"a": "\xff"}\n'], ":2: not UTF-8"),
@@ -323,6 +332,36 @@ BROKEN = {
     "transient": (changed(3, transient="no"), ":4: 'transient' must be true or false"),
     "meta": (changed(3, meta=["no"]), ":4: 'meta' must be an object"),
     "a listed run": (changed(3, run=[1]), ":4: a message item: run must be an int, not [1]"),
+    "a run behind its item": (
+        changed(3, run=3),
+        ":4: the message item at position 2 cannot be part of a run at 3: a run begins before",
+    ),
+    "a run that is its own": (changed(3, run=2), ":4: the message item at position 2 cannot be"),
+    "run 0": (changed(3, run=0), ":4: the message item at position 2 cannot be part of a run at 0"),
+    "lines that point at each other": (
+        lines_of(
+            {**small()[0], "items": 2},
+            {**RUN, "position": 1, "run": 2},
+            {**RUN, "position": 2, "run": 1},
+        ),
+        ":2: the run item at position 1 cannot be part of a run at 2",
+    ),
+    "attributes that leave the tag": (
+        changed(
+            4,
+            kind="context_inserted",
+            payload={"id": "e", "name": "n", "content": "c", "attrs": {"x><system": "now"}},
+        ),
+        ":5: context entry 'e': attrs: 'x><system' is not a tag name",
+    ),
+    "an attribute that is the entry's own": (
+        changed(
+            4,
+            kind="context_inserted",
+            payload={"id": "e", "name": "n", "content": "c", "attrs": {"id": "f"}},
+        ),
+        ":5: context entry 'e': attrs['id'] is taken by the entry itself",
+    ),
     "a huge run": (changed(3, run=2**70), f":4: a message item: run is {2**70}, which is beyond"),
     "listed tokens": (changed(3, tokens=[1]), ":4: 'tokens' must be counts by tokenizer"),
     "negative tokens": (changed(3, tokens={"x": -1}), ":4: a message item: tokens['x'] must not"),
@@ -385,8 +424,11 @@ def long_file() -> list[bytes]:
 def test_what_was_written_in_batches_is_removed_when_a_later_line_is_wrong(store):
     lines = long_file()
     steps = import_sessions(store, [*lines[:-1], b"{"])
-    written = [store.session(next(steps).session) for _ in range(2)]
-    assert [info.items for info in written if info] == [BATCH, 2 * BATCH]
+    for written in (BATCH, 2 * BATCH):
+        assert next(steps).items == written
+        (info,) = store.sessions()
+        assert is_staged(info)
+        assert (info.items, store.session("long")) == (written, None)  # nobody sees half of it
     with pytest.raises(InvalidInput, match=f"import:{len(lines)}: not JSON"):
         next(steps)
     assert store.sessions() == []
@@ -395,7 +437,7 @@ def test_what_was_written_in_batches_is_removed_when_a_later_line_is_wrong(store
 def test_an_interrupted_import_leaves_nothing(store):
     def interrupted():
         yield from long_file()[:1_500]
-        assert store.session("long") is not None
+        assert [info.items for info in store.sessions()] == [BATCH]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -437,13 +479,14 @@ def test_one_id_does_not_name_two_sessions(store):
     assert ":2: a second session" in refused(store, lines, rename="x")
 
 
-def test_what_another_process_wrote_during_the_import_is_not_removed(store):
+def test_a_session_that_another_process_began_during_the_import_is_not_touched(store):
     steps = import_sessions(store, long_file())
     next(steps)
     store.append("long", [Draft("message", user("mine"), opens="turn")])
-    with pytest.raises(StoreError, match="another process wrote to session 'long'"):
+    with pytest.raises(InvalidInput, match="already has a session 'long'"):
         list(steps)
-    assert "mine" in [item.message.text for item in store.read("long") if item.message]
+    assert [item.message.text for item in store.read("long") if item.message] == ["mine"]
+    assert [info.id for info in store.sessions()] == ["long"]
 
 
 # Chats.
@@ -528,31 +571,46 @@ def long_session(store: Store) -> Session:
     return session
 
 
-def test_counts_in_the_file_are_not_counted_again(store):
+@pytest.mark.parametrize("claimed", [0, 10**12])
+def test_counts_in_the_file_are_taken_again(store, claimed):
     written = long_session(MemoryStore())
-    imported(store, exported(written.store), tokenizer=Forbidden(4))
+    lines = [json.loads(line) for line in exported(written.store)]
+    for each in lines:
+        if "tokens" in each:
+            each["tokens"] = dict.fromkeys(each["tokens"], claimed)
+    imported(store, lines_of(*lines), tokenizer=CharsPerToken(4))
+    # Once and for all: they are not counted again when they are read.
     read = Session("s", store=store, tokenizer=Forbidden(4))
     for limit in (Tokens(100), Tokens(700), Turns(3)):
         assert read.items.history(limit) == written.items.history(limit)
-    assert exported(store) == exported(written.store)
+    assert [item.tokens for item in store.read("s")] == [
+        item.tokens for item in written.items.all()
+    ]
 
 
-def test_windows_are_found_by_the_counts_of_the_file(store):
-    """The running sums are those of the original, so a window reads no more than it did."""
+def test_counts_that_an_old_import_believed_are_not_used(store):
+    """An older version kept what a file claimed, under names without the number of its rules."""
+    store.append("s", [Draft("message", user("word " * 1_000), tokens={"estimate+4": 1})])
+    session = Session("s", store=store)
+    assert session.count(store.read("s")[0]) > 500
+    (message,) = session.messages()
+    assert session.counter.message(message) > 500
+
+
+def test_windows_read_no_more_than_they_did(store):
     written = long_session(MemoryStore())
-    imported(store, exported(written.store))
+    imported(store, exported(written.store), tokenizer=CharsPerToken(4))
     for weight in range(0, 3_000, 50):
         assert store.reach("s", weight) == written.store.reach("s", weight)
 
 
-def test_a_tokenizer_adds_its_counts(store):
+def test_the_tokenizer_counts_and_no_other_counts_are_kept(store):
     written = long_session(MemoryStore())
     imported(store, exported(written.store), tokenizer="o200k_base")
     fresh = Session("t", store=store, tokenizer="o200k_base")
     (same,) = fresh.append(user("0 " * 30))
     first, *_, hidden = store.read("s")
-    assert first.tokens == {**written.items.all()[0].tokens, **same.tokens}
-    assert len(first.tokens) == 2
+    assert first.tokens == same.tokens
     assert hidden.tokens == {}
 
 
@@ -560,7 +618,7 @@ def test_an_item_without_counts_is_weighed_by_the_estimate(store):
     source = MemoryStore()
     source.append("s", [Draft("message", user("word " * 100), time=START) for _ in range(9)])
     imported(store, exported(source))
-    assert exported(store) == exported(source)
+    assert store.read("s") == source.read("s")
     reached = store.reach("s", 250)
     assert reached is not None
     assert 5 < reached.position < 9
@@ -583,7 +641,84 @@ def test_runs_entries_and_windows_are_the_same_after_a_round_trip(store):
     assert read.list_context() == written.list_context()
     assert read.context_history("prefs") == written.context_history("prefs")
     assert read.messages() == written.messages()
-    assert store.turns("s")[0].status == "pending"
+    assert store.turns("s")[0].status == "failed"
+    # What waited wakes nobody, unless that is asked for.
+    assert store.waiting() == []
+    (step,) = imported(store, exported(written.store), rename="t", wake=True)
+    assert step.unsettled == 2
+    assert [turn.status for turn in store.turns("t")] == ["pending", "pending", "completed"]
+    assert store.waiting() == ["t"]
+
+
+def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path):
+    code = """
+import os, sys
+from muntin.timeline.files import import_sessions
+from muntin.timeline.store import open_store
+steps = import_sessions(open_store(sys.argv[1]), sys.stdin.buffer)
+next(steps)
+print(flush=True)
+os.kill(os.getpid(), 9)
+"""
+    url = f"sqlite:///{tmp_path}/s.db"
+    run([sys.executable, "-c", code, url], input=b"".join(long_file()), check=False, timeout=60)
+    with open_store(url) as store:
+        assert [is_staged(info) for info in store.sessions()] == [True]
+        imported(store, long_file())
+        assert [(info.id, info.items) for info in store.sessions()] == [("long", 2 * BATCH + 500)]
+
+
+def test_while_an_import_waits_for_its_lines_others_read_and_write(store):
+    """As from a pipe that is slow, or never ends."""
+    met = []
+
+    def slow():
+        for number, line in enumerate(long_file()):
+            if number == BATCH + 10:
+                began = monotonic()
+                store.append("other", [Draft("message", user("Hi"), opens="turn")])
+                met.append(len(store.read("other")))
+                assert monotonic() - began < 5
+            yield line
+
+    imported(store, slow())
+    assert met == [1]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
+def test_of_two_imports_of_one_session_one_wins_as_a_whole(kind, tmp_path, request):
+    url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/s.db"}.get(kind)
+    if url is None:
+        server = request.getfixturevalue("server")
+        url = server.url(server.new_database())
+    with open_store(url) as store:
+        others = [json.loads(line) for line in long_file()]
+        for each in others[1:]:
+            each["message"]["content"] = "other"
+        files = [long_file(), lines_of(*others)]
+        start = Barrier(2)
+
+        def work(lines):
+            def waiting():
+                for number, line in enumerate(lines):
+                    if number in (1, len(lines) - 1):
+                        start.wait(30)
+                    yield line
+
+            try:
+                return imported(store, waiting())
+            except InvalidInput as error:
+                return str(error)
+
+        with ThreadPoolExecutor(2) as pool:
+            results = list(pool.map(work, files))
+        errors = [each for each in results if isinstance(each, str)]
+        assert len(errors) == 1
+        assert "already has a session 'long'" in errors[0]
+        winner = files[0 if results[1] is errors[0] or results[1] == errors[0] else 1]
+        assert [info.id for info in store.sessions()] == ["long"]
+        texts = [json.loads(line)["message"]["content"] for line in winner[1:]]
+        assert [item.message.text for item in store.read("long") if item.message] == texts
 
 
 def test_times_are_kept_to_the_microsecond_in_any_zone(store):

@@ -341,3 +341,11 @@ def test_a_projection_works_on_the_timeline_of_a_session(session):
         ),
     )
     assert [(m.at, m.text) for m in seen] == [(2, "[3, 4, 6]")]
+
+
+@pytest.mark.parametrize("runs", [(2, 1, 2), (1, 1, 1), (3, 1, 2), (9, 1, 2)])
+def test_runs_that_begin_behind_themselves_or_name_each_other_are_read_as_items(runs):
+    items = [Item(n, "run", 1, payload={}, run=run) for n, run in enumerate(runs, 1)]
+    items.append(Item(4, "message", 1, user("Hi"), run=runs[0]))
+    items.append(Item(5, "message", 1, user("there"), run=2))
+    assert sorted(message.text for message in project(items)) == ["Hi", "there"]

@@ -1,4 +1,4 @@
-"""`muntin sessions`: list, show, export and import what a store keeps."""
+"""`muntin sessions`: list, show, export, import and clear up what a store keeps."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -28,7 +28,13 @@ from muntin.core.parts import Other, Part, Reasoning, Text, compact_json
 from muntin.core.usage import SessionUsage
 from muntin.errors import InvalidInput
 from muntin.timeline.entries import entry_of
-from muntin.timeline.files import Imported, export_session, import_sessions
+from muntin.timeline.files import (
+    Imported,
+    export_session,
+    import_sessions,
+    is_staged,
+    remove_abandoned,
+)
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
 from muntin.timeline.session import Session
@@ -130,6 +136,9 @@ def import_(
     tokenizer: Annotated[
         str | None, typer.Option(help="Count with: estimate, o200k_base, a model.")
     ] = None,
+    wake: Annotated[
+        bool, typer.Option("--wake", help="Let turns wait on that waited; else they are failed.")
+    ] = False,
     store: At = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -143,10 +152,55 @@ def import_(
         done: list[Imported] = []
         try:
             for file in files:
-                done += _import(opened, file, rename, tokenizer)
+                done += _import(opened, file, rename, tokenizer, wake)
         finally:
             if done:  # what is in stays in, whatever comes after
-                _show_imported(done, opened.name, as_json)
+                _show_imported(done, opened.name, as_json, wake)
+
+
+@command.command()
+def prune(
+    days: Annotated[
+        float | None, typer.Option(min=0, max=100_000, help="Forget reports that are older.")
+    ] = None,
+    megabytes: Annotated[
+        float | None, typer.Option(min=0, help="Forget the oldest reports until they have less.")
+    ] = None,
+    store: At = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Forget old reports of all sessions, and what imports left whose processes died.
+
+    What was said stays.
+    """
+    with _existing(store) as opened:
+        if days is None and megabytes is None:
+            raise InvalidInput("say what to forget: --days or --megabytes")
+        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+        most = None if megabytes is None else int(megabytes * 1_000_000)
+        imports = remove_abandoned(opened)
+        pruned = opened.prune(before=before, most=most)
+        if as_json:
+            told = {"reports": pruned.reports, "bytes": pruned.bytes, "imports": len(imports)}
+            print_json({"store": opened.name, **told})
+            return
+        say(f"{many(pruned.reports, 'report')} with {pruned.bytes:,} bytes forgotten")
+        if imports:
+            say(f"{many(len(imports), 'unfinished import')} removed")
+
+
+@command.command()
+def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Give back the room of what was deleted, so that nothing of it can be found.
+
+    Others wait while all tables are written anew.
+    """
+    with _existing(store) as opened:
+        opened.vacuum()
+        if as_json:
+            print_json({"store": opened.name})
+        else:
+            say(f"{opened.name} holds nothing that was deleted")
 
 
 # Stores.
@@ -169,8 +223,9 @@ def _all_sessions(store: Store, limit: int | None = None) -> Iterator[SessionInf
     after: str | None = None
     left = sys.maxsize if limit is None else limit
     while left > 0 and (page := store.sessions(after=after, limit=min(left, PAGE))):
-        yield from page
-        after, left = page[-1].id, left - len(page)
+        whole = [info for info in page if not is_staged(info)]
+        yield from whole
+        after, left = page[-1].id, left - len(whole)
 
 
 # Export.
@@ -222,7 +277,9 @@ def _write_file(path: Path, lines: Iterable[bytes]) -> None:
 # Import.
 
 
-def _import(store: Store, path: Path, rename: str | None, tokenizer: str | None) -> list[Imported]:
+def _import(
+    store: Store, path: Path, rename: str | None, tokenizer: str | None, wake: bool
+) -> list[Imported]:
     """Import one file and return its sessions."""
     named = str(path) != "-"
     source, stem = (str(path), path.stem) if named else ("<stdin>", "stdin")
@@ -241,7 +298,13 @@ def _import(store: Store, path: Path, rename: str | None, tokenizer: str | None)
             progress(source, total=_size(file)) as advance,
             closing(
                 import_sessions(
-                    store, lines(file), source=source, stem=stem, rename=rename, tokenizer=tokenizer
+                    store,
+                    lines(file),
+                    source=source,
+                    stem=stem,
+                    rename=rename,
+                    tokenizer=tokenizer,
+                    wake=wake,
                 )
             ) as steps,
         ):
@@ -321,7 +384,7 @@ def _show_session(
         out.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _show_imported(done: Sequence[Imported], name: str, as_json: bool) -> None:
+def _show_imported(done: Sequence[Imported], name: str, as_json: bool, wake: bool) -> None:
     if as_json:
         listed = [{"id": d.session, "items": d.items, "turns": d.turns} for d in done]
         print_json({"store": name, "sessions": listed})
@@ -333,6 +396,9 @@ def _show_imported(done: Sequence[Imported], name: str, as_json: bool) -> None:
         say(f"… and {many(len(done) - SHOWN, 'more session')}")
     items = sum(each.items for each in done)
     say(f"{many(len(done), 'session')} with {many(items, 'item')} imported into {name}")
+    unsettled = sum(each.unsettled for each in done)
+    if unsettled and not wake:
+        say(f"{many(unsettled, 'unfinished turn')} marked failed; with --wake they wait on")
 
 
 def _who(item: Item) -> str:

@@ -6,8 +6,8 @@ Owns how decisions are told, and how a table is laid out as text. Takes no decis
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -202,6 +202,59 @@ class Report:
         return (
             f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
         )
+
+
+# A report of no more decisions is kept as it is; of more, none of so many tokens is joined.
+_SHORT, _LARGE = 100, 4_096
+
+
+def in_ranges(report: Report) -> Report:
+    """Return a long report with neighbours that shared one fate as one decision, as it is kept.
+
+    Their tokens are added up; the rank is the first, and `fits_with` is what the nearest of them
+    needs.
+    """
+    if sum(len(slot.decisions) for slot in report.slots) <= _SHORT:
+        return report
+    slots = [replace(slot, decisions=tuple(_ranges(slot.decisions))) for slot in report.slots]
+    return replace(report, slots=tuple(slots))
+
+
+def _ranges(decisions: Iterable[Decision]) -> Iterator[Decision]:
+    last: Decision | None = None
+    for each in decisions:
+        if last is not None and _go_together(last, each):
+            last = _joined(last, each)
+            continue
+        if last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last
+
+
+def _go_together(one: Decision, other: Decision) -> bool:
+    return (
+        one.first + one.count == other.first
+        and (one.status, one.reason) == (other.status, other.reason)
+        and other.tokens_asked < _LARGE
+        and (one.count > 1 or one.tokens_asked < _LARGE)
+    )
+
+
+def _joined(one: Decision, other: Decision) -> Decision:
+    ranks = [rank for rank in (one.rank, other.rank) if rank is not None]
+    needs = [need for need in (one.fits_with, other.fits_with) if need is not None]
+    return Decision(
+        one.first,
+        one.count + other.count,
+        one.status,
+        one.reason,
+        one.tokens_asked + other.tokens_asked,
+        one.tokens_kept + other.tokens_kept,
+        min(ranks, default=None),
+        min(needs, default=None),
+    )
 
 
 def _values(value: Any) -> dict[str, Any]:

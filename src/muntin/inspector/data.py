@@ -14,10 +14,12 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from muntin.core.planning.stored import count_messages
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.providers.names import prices_of
+from muntin.timeline.files import is_staged
 from muntin.timeline.items import VAIN, Record, SessionInfo, check_session_id, usage_of
 from muntin.view.lines import LONGEST, Shown, clip, show
 
@@ -59,7 +61,7 @@ def _scan(plans: Plans) -> Iterator[SessionInfo]:
     after: str | None = None
     left = SCANNED
     while left > 0 and (page := plans.store.sessions(after=after, limit=min(left, 500))):
-        yield from page
+        yield from (info for info in page if not is_staged(info))
         after, left = page[-1].id, left - len(page)
 
 
@@ -143,7 +145,8 @@ def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
     asked = [each for each in plan["slots"] if each.get("is_input") and each["messages"]]
     if not asked:
         return ""
-    text = plans.store.content(session, asked[-1]["messages"][-1])
+    name = asked[-1]["messages"][-1]
+    text = plans.store.content(session, name) if isinstance(name, str) else None
     if text is None or len(text) > MOST_TEXT:
         return ""
     content = json.loads(text).get("content")
@@ -207,7 +210,7 @@ def most_budget(planned: Planned) -> int:
 
 def _rules(slot: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in slot.items() if key not in ("messages", "detail")}
-    return {**shown, "name": slot["name"][:_NAME], "declared": len(slot["messages"])}
+    return {**shown, "name": slot["name"][:_NAME], "declared": count_messages(slot["messages"])}
 
 
 def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.in_store import in_store
-from muntin.runtime.reports import Receipts
+from muntin.runtime.reports import Bounds, Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
@@ -47,6 +47,7 @@ class Host(Protocol):
 
     queue: TurnQueue
     keep_reports: int
+    report_bounds: Bounds
     rules: RunRules
     summary: Summary | None
     summaries: Summaries
@@ -111,7 +112,7 @@ class ActiveTurn:
             for item in items
             if item.kind == "run" and item.run is None
         ]
-        self.receipts = Receipts(open_turn, app.keep_reports)
+        self.receipts = Receipts(open_turn, app.keep_reports, app.report_bounds)
         self.receipts.step = step
         self.entries = TurnEntries(self.session)
         self._staged: list[Draft] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, cast
 
@@ -33,6 +34,7 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.reports import Bounds
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
@@ -51,10 +53,11 @@ class App:
     """A store, a model, and the entities that live in it.
 
     `async with App(...)` closes what it opened, and looks after entities that other processes
-    left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. `results`
-    is the ceiling of each tool result, `ladder` how calls and results leave a window; None switches
-    them off. Without `recovery` no agent is offered tools that read what was cut. `summary` has
-    what leaves a history summarised, in the background.
+    left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. Those of
+    all sessions have at most about `report_bytes` together and are no older than `report_age`;
+    None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
+    results leave a window; None switches them off. Without `recovery` no agent is offered tools
+    that read what was cut. `summary` has what leaves a history summarised, in the background.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class App:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
+        report_bytes: int | None = 1_000_000_000,
+        report_age: timedelta | None = timedelta(days=30),
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
@@ -82,6 +87,7 @@ class App:
         check_attachment_tokens(attachment_tokens)
         self.attachment_tokens = attachment_tokens
         self.keep_reports = check_size(keep_reports, "keep_reports")
+        self.report_bounds = Bounds(report_bytes, report_age)
         self._owned = isinstance(store, str)
         self.store = open_store(store, lazy=True) if isinstance(store, str) else store
         self.queue = TurnQueue()

@@ -3,36 +3,73 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
 
+from muntin.core.checks import check_size
 from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidInput
+from muntin.core.report import in_ranges
+from muntin.errors import InvalidInput, StoreError
 from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State
 from muntin.timeline.items import Beside, Record
-from muntin.timeline.session import OpenTurn
+from muntin.timeline.session import OpenTurn, Session
 
 # Frontiers that this process wrote, by their text: the next turn need not read them again.
 _known: dict[str, Frontier] = {}
 _REMEMBERED = 256
+_log = logging.getLogger(__name__)
+
+
+# The bounds are looked after at about one of so many steps, whichever process takes it, and when a
+# process has written such a share of the bytes.
+_STEPS, _SHARE = 64, 20
+
+
+class Bounds:
+    """How much a store keeps of the reports of all sessions: bytes and age, None without end."""
+
+    def __init__(self, most: int | None, age: timedelta | None) -> None:
+        self._most = None if most is None else check_size(most, "report_bytes")
+        if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
+            raise InvalidInput(f"report_age must be a timedelta or None, not {age!r}")
+        self._age = age
+        self._written = 0
+
+    def keep_to(self, session: Session, turn: int, step: int, written: int) -> None:
+        """Forget what is beyond the bounds, now and then; for code that runs in a thread."""
+        self._written += written
+        full = self._most is not None and self._written * _SHARE > self._most
+        if not full and crc32(f"{session.id}/{turn}/{step}".encode()) % _STEPS:
+            return
+        self._written = 0
+        before = None if self._age is None else datetime.now(UTC) - self._age
+        try:
+            session.store.prune(before=before, most=self._most)
+        except StoreError as error:  # the answer is stored; the next step will see to it
+            _log.warning("old reports could not be forgotten: %s", error)
 
 
 class Receipts:
     """The windows of a turn: the newest of each line, and what is still to be kept of them."""
 
-    def __init__(self, turn: OpenTurn, keep: int) -> None:
+    def __init__(self, turn: OpenTurn, keep: int, bounds: Bounds) -> None:
         self.step = 0
         # The originals of the turn's sources, and the turn before which others are forgotten.
         self.originals: tuple[Mapping[str, str], int] = ({}, 0)
         self._turn = turn
         self._keep = keep
+        self._bounds = bounds
+        # The bytes of each report that is not durable yet.
+        self._sizes: dict[int, int] = {}
         self._newest: dict[str, Window | Frontier | None] = {}
         self._summaries: dict[str, State] = {}
         self._unwritten: dict[int, tuple[Window, str]] = {}
@@ -78,6 +115,8 @@ class Receipts:
         window, line = self._unwritten[step]
         turn = self._turn.number or 0
         kept = report_of(window, turn, step, self._keep) if self._keep else Beside()
+        texts = (kept.record.report, kept.record.plan) if kept.record is not None else ()
+        self._sizes[step] = sum(map(len, (*texts, *kept.contents.values())))
         originals, forget = self.originals
         frontiers = {line: _write(window)} if self._newest.get(line) is window else {}
         return replace(kept, turn=turn, originals=originals, forget=forget, frontiers=frontiers)
@@ -86,6 +125,10 @@ class Receipts:
         """Say that what was to be put for a step is durable."""
         if self._unwritten.pop(step, None) is not None:
             self.originals = ({}, 0)
+        written = self._sizes.pop(step, 0)
+        if written:
+            turn = self._turn
+            self._bounds.keep_to(turn.session, turn.number or 0, step, written)
 
     @property
     def unwritten(self) -> list[int]:
@@ -104,7 +147,7 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
     """Return the report of a window and its plan, to be kept as one of so many."""
     contents: dict[str, str] = {}
     planned = compact_json(write_plan(plan_of(window), contents))
-    report = compact_json(window.report.to_dict())
+    report = compact_json(in_ranges(window.report).to_dict())
     record = Record(turn, step, datetime.now(UTC), report, planned)
     return Beside(record, contents, contents.keys(), keep)
 

@@ -345,10 +345,11 @@ def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Mes
         settled=last + 1 if job.completed else None,
     )
     messages = session.project(lasting(items, last), job.projection, since=int(after))
-    names = {call.id: call.name for each in messages for call in each.tool_calls}
+    names: dict[str, str] = {}  # of the nearest calls before: ids may repeat
     forms, most = Forms(composer.counter), int(_room(job, composer) * _MESSAGE_RATIO)
     told: list[tuple[float, Message]] = []
     for each in messages:
+        names.update((call.id, call.name) for call in each.tool_calls)
         if each.role != "system" and each.at is not None and each.at <= (job.coming.until or 0):
             text = _told(each, names)
             if text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from muntin.core.checks import check_text
@@ -14,6 +15,33 @@ from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.items import Draft, Item, check_id
 
 _TAKEN = ("id", "name")
+
+
+def check_attrs(attrs: object, what: str) -> dict[str, str]:
+    """Return what is written as attributes of a tag: names in their one form, values as texts."""
+    if not isinstance(attrs, Mapping):
+        raise InvalidType(f"{what}: attrs must be a mapping, not {attrs!r}")
+    checked: dict[str, str] = {}
+    for key, value in attrs.items():
+        name = _attribute(key, what)
+        if name in checked:
+            raise InvalidInput(f"{what}: attrs has {name!r} twice")
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, int | float):
+            value = str(value)
+        checked[name] = check_text(value, f"{what}: attrs[{key!r}]")
+    return checked
+
+
+def _attribute(key: object, what: str) -> str:
+    try:
+        name = validate_tag_name(check_text(key, "a key"))
+    except InvalidInput as error:
+        raise type(error)(f"{what}: attrs: {error}") from error
+    if name in _TAKEN:
+        raise InvalidInput(f"{what}: attrs[{key!r}] is taken by the entry itself")
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +93,7 @@ def inserted(
         "content": check_text(content, f"{what}: content"),
     }
     if attrs:
-        payload["attrs"] = _attrs(attrs, what)
+        payload["attrs"] = check_attrs(attrs, what)
     return Draft("context_inserted", payload=payload, **given)
 
 
@@ -75,29 +103,18 @@ def removed(id: str, **given: Any) -> Draft:
 
 
 def entry_of(item: Item) -> ContextEntry:
-    """Return the entry that an item inserted."""
+    """Return the entry that an item inserted.
+
+    Attributes whose names are no names are left out: an older Muntin imported them.
+    """
     data = item.payload
-    return ContextEntry(
-        data["id"], data["name"], data["content"], data.get("attrs", {}), item.position
-    )
+    attrs = {key: value for key, value in data.get("attrs", {}).items() if _is_name(key)}
+    return ContextEntry(data["id"], data["name"], data["content"], attrs, item.position)
 
 
-def _attrs(attrs: object, what: str) -> dict[str, str]:
-    if not isinstance(attrs, Mapping):
-        raise InvalidType(f"{what}: attrs must be a mapping, not {attrs!r}")
-    checked: dict[str, str] = {}
-    for key, value in attrs.items():
-        try:
-            name = validate_tag_name(check_text(key, "a key"))
-        except InvalidInput as error:
-            raise type(error)(f"{what}: attrs: {error}") from error
-        if name in _TAKEN:
-            raise InvalidInput(f"{what}: attrs[{key!r}] is taken by the entry itself")
-        if name in checked:
-            raise InvalidInput(f"{what}: attrs has {name!r} twice")
-        if isinstance(value, bool):
-            value = "true" if value else "false"
-        elif isinstance(value, int | float):
-            value = str(value)
-        checked[name] = check_text(value, f"{what}: attrs[{key!r}]")
-    return checked
+@lru_cache(maxsize=1_000)
+def _is_name(key: str) -> bool:
+    try:
+        return _attribute(key, "") == key
+    except InvalidInput:
+        return False

@@ -2,12 +2,17 @@
 
 A session is one header line, a line for each turn that is not completed, and a line for each
 item. Knows stores and lines of bytes, no files and no terminal. One page of items is in memory.
+
+An import writes under another id, and gives sessions their own when all of them are there: nobody
+sees half of one, and of two imports of one session one is refused. The store is locked only while
+a batch is written, never while lines are awaited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 
@@ -15,7 +20,16 @@ from muntin.core.counting.counter import TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.errors import InvalidInput, MuntinError, StoreError
 from muntin.settings import counter_for
-from muntin.timeline.items import STATUSES, Draft, Item, Status, check_session_id, draft_of
+from muntin.timeline.items import (
+    STATUSES,
+    UNSETTLED,
+    Draft,
+    Item,
+    SessionInfo,
+    Status,
+    check_session_id,
+    draft_of,
+)
 from muntin.timeline.lines import (
     FORMAT,
     VERSION,
@@ -28,8 +42,10 @@ from muntin.timeline.lines import (
     read_turn,
     short,
 )
+from muntin.timeline.owner import Owner, done, is_gone, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.store import Store
+from muntin.timeline.store.rows import taken
 
 # How many items are read at once, and how many are written in one transaction; one that has
 # grown to so many bytes is written before.
@@ -38,16 +54,24 @@ BATCH = 1_000
 BATCH_BYTES = 8_000_000
 # More than any text weighs; the sum of a session still fits into 64 bits.
 MAX_WEIGHT = 2**40
+# Ids of sessions that are being imported begin so; the name of the import's owner follows.
+STAGED = "muntin-import:"
+# So long after it last wrote, an import of another machine is taken for dead.
+_ABANDONED = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How far the import of a session has come; `complete` once it is."""
+    """How far the import of a session has come; `complete` once all of its file is in.
+
+    `unsettled` is how many of its turns waited or were worked on when it was exported.
+    """
 
     session: str
     items: int
     turns: int
     complete: bool
+    unsettled: int = 0
 
 
 # Writing.
@@ -96,57 +120,115 @@ def import_sessions(
     stem: str = "session",
     rename: str | None = None,
     tokenizer: TokenizerLike | None = None,
+    wake: bool = False,
 ) -> Generator[Imported, None, None]:
     """Import sessions from the lines of a file, and yield how far it has come.
 
-    All of them or none: when a line is wrong, or the caller stops early, what was imported is
-    removed again. `source` is what errors call the file; `stem` names a chat without an id.
-    `rename` is another id for the only session. Counts in the lines are kept; a `tokenizer`
-    adds its own where they are missing, and chats are always counted.
+    All of them or none: they are there when the last line is read, and not before. `source` is
+    what errors call the file; `stem` names a chat without an id. `rename` is another id for the
+    only session. Tokens are counted by `tokenizer`, whatever the lines say. A turn that waited is
+    marked failed, so that it wakes nobody; with `wake` it waits on.
     """
-    begun: list[str] = []
-    writer: _Writer | None = None
+    remove_abandoned(store)
+    staged = _Staged(store, tokenizer, wake)
     read = Lines(lines)
     try:
-        for value in read:
-            if writer is not None and type(value) is dict and "position" in value:
-                if writer.add(value, read.size):
-                    yield writer.progress()
-                continue
-            name = _name(value, stem if read.alone else f"{stem}-{read.number}")
-            if name is None:
-                if writer is None:
-                    raise InvalidInput("neither a session of Muntin nor a chat with 'messages'")
-                writer.add_turn(value)
-                continue
-            if writer is not None:
-                yield writer.finish()
-            if begun and rename is not None:
-                raise InvalidInput("a second session; only a single one can get another id")
-            items = read_header(value) if _is_header(value) else None
-            name = check_session_id(name if rename is None else rename)
-            writer = _Writer(store, name, begun, tokenizer, items)
-            if items is None:
-                yield from writer.add_chat(value if isinstance(value, list) else value["messages"])
-        if writer is not None:
-            yield writer.finish()
+        yield from _import(staged, read, stem, rename)
+        finished = [writer.finish() for writer in staged.writers]
+        store.rename({writer.staged: writer.session for writer in staged.writers})
     except BaseException as error:
-        told = _remove(store, begun)
+        told = staged.remove()
         if isinstance(error, InvalidInput):
             raise InvalidInput(f"{source}:{read.number}: {error}{told}") from error
         if told and isinstance(error, Exception):
             raise StoreError(f"{error}{told}") from error
         raise
+    finally:
+        done(staged.owner)
+    yield from finished
 
 
-def _remove(store: Store, sessions: list[str]) -> str:
-    """Remove what was imported; return what to tell if that fails too."""
-    for session in sessions:
-        try:
-            store.delete(session)
-        except MuntinError as error:
-            return f"; and what was imported of {session!r} could not be removed: {error}"
-    return ""
+def _import(
+    staged: _Staged, read: Lines, stem: str, rename: str | None
+) -> Generator[Imported, None, None]:
+    """Write what the lines hold, and yield how far it has come."""
+    writer: _Writer | None = None
+    for value in read:
+        if writer is not None and type(value) is dict and "position" in value:
+            if writer.add(value, read.size):
+                yield writer.progress()
+            continue
+        name = _name(value, stem if read.alone else f"{stem}-{read.number}")
+        if name is None:
+            if writer is None:
+                raise InvalidInput("neither a session of Muntin nor a chat with 'messages'")
+            writer.add_turn(value)
+            continue
+        if writer is not None:
+            writer.finish()
+        if writer is not None and rename is not None:
+            raise InvalidInput("a second session; only a single one can get another id")
+        items = read_header(value) if _is_header(value) else None
+        writer = staged.begin(check_session_id(name if rename is None else rename), items)
+        if items is None:
+            yield from writer.add_chat(value if isinstance(value, list) else value["messages"])
+
+
+def is_staged(info: SessionInfo) -> bool:
+    """Say whether a session is being imported, or was when its process died."""
+    return info.id.startswith(STAGED)
+
+
+def remove_abandoned(store: Store) -> list[str]:
+    """Remove what imports left whose processes died; return the ids."""
+    now, removed = datetime.now(UTC), []
+    for info in list(_staged(store)):
+        owner = info.id.removeprefix(STAGED).rpartition(":")[0]
+        if Owner.parse(owner) and is_gone(owner, info.updated + _ABANDONED, now):
+            store.delete(info.id)
+            removed.append(info.id)
+    return removed
+
+
+def _staged(store: Store) -> Iterator[SessionInfo]:
+    after = STAGED
+    while page := store.sessions(after=after, limit=PAGE):
+        for info in page:
+            if not is_staged(info):
+                return
+            yield info
+        after = page[-1].id
+
+
+class _Staged:
+    """The sessions of one import, each under an id that tells whose it is."""
+
+    def __init__(self, store: Store, tokenizer: TokenizerLike | None, wake: bool) -> None:
+        self.store = store
+        self.wake = wake
+        self.counter = counter_for(None, tokenizer)
+        self.owner = new_owner()
+        self.writers: list[_Writer] = []
+
+    def begin(self, session: str, items: int | None) -> _Writer:
+        """Begin a session of so many items, None for a chat; refuse one that is there."""
+        known = any(writer.session == session for writer in self.writers)
+        if known or self.store.session(session) is not None:
+            raise taken(self.store.name, session)
+        staged = f"{STAGED}{self.owner}:{len(self.writers)}"
+        self.writers.append(_Writer(self, session, staged, items))
+        return self.writers[-1]
+
+    def remove(self) -> str:
+        """Remove what was written; return what to tell if that fails too."""
+        for writer in self.writers:
+            try:
+                self.store.delete(writer.staged)
+            except MuntinError as error:
+                return (
+                    f"; and what was imported of {writer.session!r} could not be removed: {error}"
+                )
+        return ""
 
 
 def _name(value: object, other: str) -> str | None:
@@ -170,27 +252,15 @@ def _is_header(value: object) -> bool:
 
 
 class _Writer:
-    """Writes one session in batches; `begun` gets its id before anything is written."""
+    """Writes one session in batches, under the id `staged`."""
 
-    def __init__(
-        self,
-        store: Store,
-        session: str,
-        begun: list[str],
-        tokenizer: TokenizerLike | None,
-        items: int | None,
-    ) -> None:
-        if store.session(session) is not None:
-            raise InvalidInput(
-                f"{store.name} already has a session {session!r}; give this one another id"
-            )
-        begun.append(session)
-        self._store, self._session, self._begun = store, session, begun
-        self._counter = counter_for(None, tokenizer)
-        self._adds = tokenizer is not None or items is None
+    def __init__(self, import_: _Staged, session: str, staged: str, items: int | None) -> None:
+        self.session, self.staged = session, staged
+        self._store, self._counter, self._wake = import_.store, import_.counter, import_.wake
         # How many are announced; None for a chat.
         self._announced = items
         self._statuses: dict[int, Status] = {}
+        self._unsettled = 0
         self._drafts: list[Draft] = []
         self._bytes = 0
         self._position = self._turn = 0
@@ -238,17 +308,17 @@ class _Writer:
 
     def progress(self, *, complete: bool = False) -> Imported:
         """Return how far it has come."""
-        return Imported(self._session, self._position, self._turn, complete)
+        return Imported(self.session, self._position, self._turn, complete, self._unsettled)
 
     def finish(self) -> Imported:
         """Write what is left; refuse a file that ends too early."""
         if self._announced is not None and self._position < self._announced:
             raise InvalidInput(
-                f"session {self._session!r} ends after {self._position} of its "
+                f"session {self.session!r} ends after {self._position} of its "
                 f"{self._announced} items"
             )
         if self._statuses:
-            raise InvalidInput(f"turn {min(self._statuses)} of {self._session!r} has no items")
+            raise InvalidInput(f"turn {min(self._statuses)} of {self.session!r} has no items")
         if self._drafts:
             self._write()
         return self.progress(complete=True)
@@ -259,26 +329,30 @@ class _Writer:
         # A draft of our own that nobody else has seen: setting a field is cheaper than a copy.
         if turn > self._turn:
             self._turn = turn
-            object.__setattr__(draft, "ends", self._statuses.pop(turn, "completed"))
-        if draft.visibility.history:
-            tokens = self._count(draft)
-            if not draft.transient:
-                object.__setattr__(draft, "weight", min(tokens, MAX_WEIGHT))
+            object.__setattr__(draft, "ends", self._status(turn))
+        self._count(draft)
         self._drafts.append(draft)
 
-    def _count(self, draft: Draft) -> int:
-        """Return the count that the file has, if it can be used, else count."""
-        key = self._counter.key(draft.message)
-        if key is not None and key in draft.tokens:
-            return draft.tokens[key]
-        if draft.tokens and not self._adds:
-            return next(iter(draft.tokens.values()))
+    def _status(self, turn: int) -> Status:
+        """Return the status that a turn gets here: nobody works on it, and nobody is woken."""
+        status = self._statuses.pop(turn, "completed")
+        if status not in UNSETTLED:
+            return status
+        self._unsettled += 1
+        return "pending" if self._wake else "failed"
+
+    def _count(self, draft: Draft) -> None:
+        """Count what a draft shows, whatever its line claims."""
+        if not draft.visibility.history:
+            object.__setattr__(draft, "tokens", {})
+            return
         item = Item(1, draft.kind, 1, draft.message, draft.payload)
         # An entry counts as if it were live.
         counted = sum(self._counter.message(each) for each in default_messages(item, (1,)))
-        if self._adds and key is not None:
-            object.__setattr__(draft, "tokens", {**draft.tokens, key: counted})
-        return counted
+        key = self._counter.key(draft.message)
+        object.__setattr__(draft, "tokens", {} if key is None else {key: counted})
+        if not draft.transient:
+            object.__setattr__(draft, "weight", min(counted, MAX_WEIGHT))
 
     def _is_full(self) -> bool:
         return len(self._drafts) >= BATCH or self._bytes >= BATCH_BYTES
@@ -287,16 +361,10 @@ class _Writer:
         """Write the batch; always true."""
         size = len(self._drafts)
         try:
-            items = self._store.append(self._session, self._drafts)
+            self._store.append(self.staged, self._drafts)
         except InvalidInput as error:
             first = self._position - size + 1
             raise InvalidInput(f"of the items {first} to {self._position}: {error}") from error
-        if items[-1].position != self._position:
-            self._begun.remove(self._session)  # not ours alone to remove
-            raise StoreError(
-                f"{self._store.name}: another process wrote to session {self._session!r} during "
-                "the import; it now holds the items of both"
-            )
         self._drafts = []
         self._bytes = 0
         return True

@@ -231,6 +231,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was forgotten: how many reports, and how many bytes with their contents."""
+
+    reports: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """What is kept beside a timeline, put alone or with what is appended.
 

@@ -15,7 +15,7 @@ from muntin.core.checks import has_surrogates
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.timeline.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
-from muntin.timeline.store.rows import entry_id, to_ascii_json, to_json
+from muntin.timeline.store.rows import check_run, entry_id, to_ascii_json, to_json
 
 FORMAT = "muntin-session"
 VERSION = 1
@@ -173,6 +173,7 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
         tokens=value.get("tokens", {}),
     )
     entry_id(draft)  # refuses a context entry that could not be shown
+    check_run(draft, position)
     return draft
 
 

@@ -5,6 +5,7 @@ A timeline may be long, and a window short: code that needs only the newest asks
 
 from __future__ import annotations
 
+from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar, overload
@@ -191,13 +192,14 @@ class TimelineMessages(Sequence[Message]):
     def _weigh(self, messages: Sequence[Message]) -> int:
         """Count what of the messages will be shown at least: nothing of a result whose call lies
         further back, and of any other result no more than a line."""
-        counter, called = self._session.counter, set[str]()
+        counter, called = self._session.counter, Bag[str]()
         total = 0
         for message in messages:
             called.update(call.id for call in message.tool_calls)
             if message.tool_call_id is None:
                 total += counter.message(message)
-            elif message.tool_call_id in called:
+            elif called[message.tool_call_id]:
+                called[message.tool_call_id] -= 1
                 total += min(counter.message(message), counter.overhead + LEAST)
         return total
 

@@ -142,6 +142,8 @@ def top_level(items: Iterable[Item]) -> list[Item]:
     outer: dict[int, int] = {}
     for item in items:
         run = item.run
+        if run is not None and run >= item.position:
+            run = None  # no run begins behind its items; two could name each other
         while run is not None and run in outer:
             run = outer[run]
         if run is None or (run in found and found[run].kind != "run"):

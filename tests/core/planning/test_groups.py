@@ -57,9 +57,15 @@ def test_the_nearest_call_without_a_result_is_answered() -> None:
     assert three.units[0].mates == ((1, 0),)
 
 
-def test_two_calls_of_one_id_without_a_result_are_an_error() -> None:
-    with pytest.raises(InvalidInput, match="slots 's0' and 's1' both make a tool call"):
-        linked([calls("1")], [calls("1")])
+def test_two_calls_of_one_id_without_a_result_both_miss_one() -> None:
+    one, two = linked([calls("1")], [calls("1")])
+    assert (one.units[0].missing, two.units[0].missing) == (("1",), ("1",))
+
+
+def test_a_result_that_stands_before_a_call_of_its_slot_is_no_answer_to_it() -> None:
+    (one,) = linked([tool("1", "a"), calls("1")])
+    assert one.units[0].missing == ("1",)
+    assert [reason for _, reason, _ in one.left_out] == ["orphaned"]
 
 
 def test_what_was_not_read_is_searched_by_role_alone() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from muntin.timeline.items import Pruned
 from muntin.timeline.store.conformance import CHECKS, check_store
 from muntin.timeline.store.memory import MemoryStore
 
@@ -137,7 +138,21 @@ class HasOneLine(MemoryStore):
         return super().frontier(session, "")
 
 
+class RenamesOneByOne(MemoryStore):
+    def rename(self, names):
+        for session, name in names.items():
+            super().rename({session: name})
+
+
+class ForgetsBySession(MemoryStore):
+    def prune(self, *, before=None, most=None):
+        done = [kept.forget(max(kept.reports)) for kept in self._sessions.values() if kept.reports]
+        return Pruned(sum(done), 0)
+
+
 BROKEN = {
+    RenamesOneByOne: "sessions_get_other_ids_together_or_not_at_all",
+    ForgetsBySession: "reports_are_forgotten_by_age_and_by_size_over_the_whole_store",
     Shifting: "positions_count_up_from_one",
     NewestFirst: "a_page_is_the_oldest_or_newest_between_two_positions",
     HalfWritten: "a_refused_append_leaves_nothing",

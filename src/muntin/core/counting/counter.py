@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 MEMO_CHARACTERS = 32_000_000
 
+# Raised when a rule of counting changes: what older rules counted, or files claimed, is not used.
+COUNTING = 2
+
 
 @runtime_checkable
 class Tokenizer(Protocol):
@@ -251,7 +254,7 @@ class Counter:
         self._key: str | None = None
         self._media_key: str | None = None
         if not isinstance(self.tokenizer, _Function):
-            self._key = f"{self.name}+{self.overhead}"
+            self._key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
                 self._media_key = f"{self._key}/{image_formula}/size"
         # What the wire adds for a call without a result; None until first asked for.

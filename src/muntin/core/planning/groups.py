@@ -6,6 +6,7 @@ Owns which result answers which call when they stand in different slots. It deci
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Role, role_of
@@ -19,21 +20,20 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
 
     `readings` are in window order. A result belongs to the nearest call before it that has its id
     and no result (inside an interleaved group of slots the order is found later, so any call of
-    the group will do): an id may be used again once it is answered, as real traffic does.
+    another slot of the group will do): ids may repeat, as they do in real traffic.
     """
     if not any(each.open or each.pending for each in readings):
         return list(readings)
-    pending = [dict(each.pending) for each in readings]
-    callers: dict[str, list[int]] = {}  # where a call with an id may stand
-    for place, calls in enumerate(pending):
-        for call_id in calls:
-            callers.setdefault(call_id, []).append(place)
+    # Which calls of an id wait for a result: the place of a slot, the first message of a unit.
+    callers: _Callers = {}
+    for place, each in enumerate(readings):
+        for call_id, firsts in each.pending.items():
+            callers.setdefault(call_id, []).extend((place, first) for first in firsts)
     answers: dict[Key, list[Unit]] = {}
     result = []
     for place, each in enumerate(readings):
-        orphans = _orphans(place, readings, pending, callers, answers)
+        orphans = _orphans(place, readings, callers, answers)
         result.append(each._replace(left_out=(*each.left_out, *orphans)))
-    _check_ids(result, pending)
     families = [(caller, *(mate.key for mate in found)) for caller, found in answers.items()]
     mates = {
         key: tuple(other for other in family if other != key)
@@ -45,7 +45,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
         for unit in units:
             own.setdefault(unit.slot, []).append(unit._replace(mates=mates[unit.key]))
     for place, each in enumerate(result):
-        settled = [_settled(unit, pending[place], mates, counter) for unit in each.units]
+        settled = [_settled(unit, answers.get(unit.key, ()), mates, counter) for unit in each.units]
         units = settled + own.get(each.slot.index, [])
         if len(units) > len(settled):
             units.sort(key=lambda unit: unit.indices[0])
@@ -56,11 +56,13 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
     return result
 
 
+_Callers: TypeAlias = dict[str, list[tuple[int, int]]]
+
+
 def _orphans(
     place: int,
     readings: Sequence[Reading],
-    pending: list[dict[str, int]],
-    callers: dict[str, list[int]],
+    callers: _Callers,
     answers: dict[Key, list[Unit]],
 ) -> Iterable[tuple[int, str, int]]:
     """Yield the results of a slot that answer no call; tie the others to their callers."""
@@ -70,37 +72,27 @@ def _orphans(
         nearest = (
             other
             for other in reversed(callers.get(call_id, ()))
-            if may_follow(readings[other], reading, other < place)
+            # A result that stands before a call in one slot is no answer to it.
+            if other[0] != place and may_follow(readings[other[0]], reading, other[0] < place)
         )
         caller = next(nearest, None)
         if caller is None:
             yield index, "orphaned", tokens
             continue
         callers[call_id].remove(caller)
-        key = readings[caller].slot.index, pending[caller].pop(call_id)
+        key = readings[caller[0]].slot.index, caller[1]
         unit = Unit(reading.slot.index, (index,), (message,), (tokens,), tokens, False)
         answers.setdefault(key, []).append(unit)
 
 
-def _check_ids(readings: Sequence[Reading], pending: Sequence[dict[str, int]]) -> None:
-    unanswered: dict[str, str] = {}
-    for reading, ids in zip(readings, pending, strict=True):
-        for call_id in ids:
-            if call_id in unanswered:
-                raise InvalidInput(
-                    f"slots {unanswered[call_id]!r} and {reading.slot.name!r} both make a "
-                    f"tool call with id {call_id!r} that has no result; ids must be unique"
-                )
-            unanswered[call_id] = reading.slot.name
-
-
 def _settled(
-    unit: Unit, pending: dict[str, int], mates: dict[Key, tuple[Key, ...]], counter: Counter
+    unit: Unit, answers: Sequence[Unit], mates: dict[Key, tuple[Key, ...]], counter: Counter
 ) -> Unit:
     """Return a unit with its mates and the cost of the results that it still misses."""
     if not unit.missing:
         return unit
-    missing = tuple(call_id for call_id in unit.missing if call_id in pending)
+    answered = {answer.messages[0].tool_call_id for answer in answers}
+    missing = tuple(call_id for call_id in unit.missing if call_id not in answered)
     added = len(missing) * counter.missing_result() if missing else 0
     caller = next(n for n, message in enumerate(unit.messages) if message.tool_calls)
     costs = list(unit.costs)

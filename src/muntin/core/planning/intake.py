@@ -286,8 +286,8 @@ def _read_further(
     for at, other in others:
         called = set(other.open) if may_follow(each, other, place < at) else set()
         answered = set(other.pending) if may_follow(other, each, at < place) else set()
-        met = met or bool(called & each.seen or answered & set(each.open))
-        called -= each.seen
+        met = met or bool(called & set(each.pending) or answered & set(each.open))
+        called -= set(each.pending)
         answered -= set(each.open)
         if called or answered:
             most = len(each.unread) if other.slot.required else LOOK_BACK

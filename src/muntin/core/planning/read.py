@@ -6,7 +6,8 @@ the fit to look. It takes no decision about what stays; what it returns is never
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter as Bag
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
@@ -16,7 +17,7 @@ from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.limits import NO_LIMITS, Limits
 from muntin.core.planning.shapes import Form, Shape
 from muntin.core.planning.slot import Slot
-from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
+from muntin.errors import MuntinError, NeedsConversation, TokenizerError
 
 # How many messages beyond the fit are looked at for a system message, or for the call of a
 # result; the system messages that open a list are always found.
@@ -73,11 +74,10 @@ class Reading(NamedTuple):
     beyond: int = 0
     left_out: tuple[tuple[int, str, int], ...] = ()
     scattered: bool = False
-    # Ids of calls without a result so far, with the first message of their units; results whose
-    # call was not met; ids of all calls that were read.
-    pending: Mapping[str, int] = _NONE
+    # Ids of calls without a result so far, with the first messages of their units; results whose
+    # call was not met. Ids may repeat.
+    pending: Mapping[str, Sequence[int]] = _NONE
     open: Mapping[str, Sequence[Read]] = _NONE
-    seen: Set[str] = frozenset()
     limit: int = 0
     until: int | None = None
     start: int | None = None
@@ -126,15 +126,14 @@ def read(
     return Reading(slot, units, tokens, size, *found, limit, until, start, limits, shape)
 
 
-# The fields of a reading from `unread` to `seen`.
+# The fields of a reading from `unread` to `open`.
 _Found: TypeAlias = tuple[
     range,
     int,
     tuple[tuple[int, str, int], ...],
     bool,
-    Mapping[str, int],
+    Mapping[str, Sequence[int]],
     Mapping[str, Sequence[Read]],
-    Set[str],
 ]
 
 
@@ -151,7 +150,7 @@ class _Reader:
         self.counter = counter
         self.units: list[Unit] = []
         self.left_out: list[tuple[int, str, int]] = []
-        self.seen: set[str] = set()
+        # Results whose call was not met yet, by id, the newest first.
         self.open: dict[str, list[Read]] = {}
         self.unread = range(0)
         self.scattered = False
@@ -187,33 +186,37 @@ class _Reader:
         items = self.items
         stop = -1 if until is None else until
         total = end = 0
-        unanswered: set[str] = set()
+        unanswered: Bag[str] = Bag()
         while end < len(items) and (total <= limit or end <= stop):
             message = convert(items[end], self.slot, end)
-            if message.tool_call_id is None or message.tool_call_id in unanswered:
+            called = message.tool_call_id
+            if called is None or unanswered[called]:
                 total += self.counter.message(message)  # a result without a call is not sent
-            unanswered.discard(message.tool_call_id or "")
+            if called is not None and unanswered[called]:
+                unanswered[called] -= 1
             unanswered.update(call.id for call in message.tool_calls)
             end += 1
         if end < len(items):
             self.unread = range(end, len(items))
             self.look(range(min(len(items), end + LOOK_BACK) - 1, end - 1, -1))
-            self.take_answers(unanswered, self.unread)
+            self.take_answers(+unanswered, self.unread)
         for index in range(end - 1, -1, -1):
             self.take(index)
         return tuple(self.units[::-1])
 
     def found(self, units: Sequence[Unit]) -> _Found:
         """Return what was met beside the units."""
-        unread, beyond, pending = self.unread, 0, _NONE
+        unread, beyond = self.unread, 0
+        pending: dict[str, list[int]] = {}
         if unread:
             looked_at = [index for unit in units for index in unit.indices]
             looked_at += [index for index, _, _ in self.left_out]
             beyond = len(unread) - sum([index in unread for index in looked_at])
         if self.waits:
-            pending = {name: unit.indices[0] for unit in units for name in unit.missing}
-        left_out = tuple(self.left_out)
-        return unread, beyond, left_out, self.scattered, pending, self.open, self.seen
+            for unit in units:
+                for name in unit.missing:
+                    pending.setdefault(name, []).append(unit.indices[0])
+        return unread, beyond, tuple(self.left_out), self.scattered, pending, self.open
 
     def take(self, index: int) -> None:
         message = convert(self.items[index], self.slot, index)
@@ -253,27 +256,15 @@ class _Reader:
         return cut, self.counter.message(cut)
 
     def take_calls(self, index: int, message: Message, tokens: int) -> int:
-        """Close a tool group: the message with the calls, and the results met so far."""
+        """Close a tool group: the message with the calls, and the nearest results met so far."""
         members = [(index, message, tokens)]
         missing = []
         for call in message.tool_calls:
-            results = self.open.pop(call.id, None)
-            if results is None:
-                if call.id in self.seen:
-                    raise InvalidInput(
-                        f"slot {self.slot.name!r}: message {index} makes a tool call with id "
-                        f"{call.id!r} that has no result, and a later message uses the id again; "
-                        "ids must be unique"
-                    )
+            result = self.nearest(call.id)
+            if result is None:
                 missing.append(call.id)
-            elif len(results) > 1:
-                raise InvalidInput(
-                    f"slot {self.slot.name!r}: messages {results[1][0]} and {results[0][0]} are "
-                    f"both results of tool call {call.id!r}; a call has one result"
-                )
             else:
-                members += results
-            self.seen.add(call.id)
+                members.append(result)
         if len(members) > 2:  # results come in any order
             members.sort(key=lambda member: member[0])
         indices, messages, costs = zip(*members, strict=True)
@@ -287,16 +278,38 @@ class _Reader:
         self.units.append(unit := shaped(unit, self.shape, self.whole))
         return self.shape.least(unit.tokens, unit.costs, unit.messages)
 
-    def take_answers(self, unanswered: set[str], indices: range) -> None:
-        """Take the results of these calls from messages that were not read."""
+    def nearest(self, call_id: str) -> Read | None:
+        """Return the result that stands nearest behind a call, and is no other's."""
+        results = self.open.get(call_id)
+        if results is None:
+            return None
+        found = results.pop()
+        if not results:
+            del self.open[call_id]
+        return found
+
+    def take_answers(self, unanswered: Bag[str], indices: range) -> None:
+        """Take the results of these calls from messages behind them that were not read."""
+        between: Bag[str] = Bag()  # calls with the same ids, which are answered first
+        found = []
         for index in indices if unanswered else ():
-            if role_of(self.items[index]) == "tool":
-                message = convert(self.items[index], self.slot, index)
-                if message.tool_call_id in unanswered:
-                    unanswered.discard(message.tool_call_id)
-                    self.take_message(index, message, self.counter.message(message))
+            role = role_of(self.items[index])
+            if role not in ("tool", "assistant"):
+                continue
+            message = convert(self.items[index], self.slot, index)
+            between.update(call.id for call in message.tool_calls if call.id in unanswered)
+            called = message.tool_call_id
+            if called is None or called not in unanswered:
+                continue
+            if between[called]:
+                between[called] -= 1
+                continue
+            found.append((index, message))
+            unanswered = unanswered - Bag((called,))
             if not unanswered:
-                return
+                break
+        for index, message in reversed(found):  # the newest first, as all is read
+            self.take_message(index, message, self.counter.message(message))
 
     def belongs_to_next(self, index: int, message: Message) -> bool:
         """Say whether this is bare reasoning, directly before the assistant message it led to."""
@@ -319,15 +332,17 @@ class _Reader:
                 self.take(index)
             elif role == "assistant" and self.open:
                 message = convert(self.items[index], self.slot, index)
-                ids = {call.id for call in message.tool_calls}
-                if ids.isdisjoint(self.open):
+                ids = Bag(call.id for call in message.tool_calls)
+                if self.open.keys().isdisjoint(ids):
                     continue
                 if self.slot.trim_behavior == "char":  # its texts may outlive older messages
-                    self.take_answers(ids - set(self.open), range(index + 1, self.unread.stop))
+                    self.take_answers(ids, range(index + 1, self.unread.stop))
                     self.take(index)
-                for call_id in ids:
-                    for at, _, tokens in self.open.pop(call_id, ()):
-                        self.left_out.append((at, "beyond_fit", tokens))
+                    continue
+                for call_id in ids.elements():
+                    result = self.nearest(call_id)
+                    if result is not None:
+                        self.left_out.append((result[0], "beyond_fit", result[2]))
 
 
 def _place(slot: Slot, culprit: object) -> str:

@@ -7,7 +7,7 @@ and contents are kept is the caller's affair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
 from typing import Any
@@ -69,7 +69,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
     if before is not None and not isinstance(before, Frontier):
         before = before.frontier
     return {
-        "previous": None if before is None else before.to_dict(),
+        "previous": None if before is None else _write_previous(before, contents),
         "budget": budget,
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
@@ -105,7 +105,7 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
         shown = _shown(slot, most)
     except NeedsConversation:
         shown = _shown(in_full(slot), most)
-    messages = [_put(_content(message), contents) for message in shown]
+    messages = _put_messages([_content(message) for message in shown], contents)
     return {"name": slot.name, "messages": messages, **rules}
 
 
@@ -129,6 +129,63 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return a content as JSON, and the name under which it is kept."""
     text = compact_json(data)
     return digest(text, 12), text
+
+
+# A long list is kept in blocks. Where one ends is told by what ends it, so that the blocks of a
+# history that grows stay what they were: behind about one of so many, by its hexadecimal name.
+_LONG, _ENDS, _LEAST = 200, ("00", "40", "80", "c0"), 16
+
+
+def _put_messages(named: Sequence[tuple[str, str]], contents: dict[str, str]) -> list[Any]:
+    """Put messages into `contents`, and return their names; of a block with how many it has."""
+    blocks, rest = _put_blocks(named, contents)
+    return [*blocks, *[_put(each, contents) for each in rest]]
+
+
+def _put_blocks(
+    named: Sequence[tuple[str, str]], contents: dict[str, str]
+) -> tuple[list[Any], Sequence[tuple[str, str]]]:
+    """Put what is long into `contents` in blocks; return those, and what stands behind them."""
+    blocks: list[Any] = []
+    start = 0
+    for end, (name, _) in enumerate(named if len(named) > _LONG else (), 1):
+        if end - start >= _LEAST and name.endswith(_ENDS):
+            block = named[start:end]
+            key = digest("".join([each for each, _ in block]), 12)
+            contents[key] = f"[{','.join([text for _, text in block])}]"
+            blocks.append([key, len(block)])
+            start = end
+    return blocks, named[start:]
+
+
+def _write_previous(frontier: Frontier, contents: dict[str, str]) -> dict[str, Any]:
+    """Return what the window before left, its long lists in blocks."""
+    digests = [(each, f'"{each}"') for each in frontier.digests]
+    blocks, rest = _put_blocks(digests, contents)
+    chunks = {str(place): chunk for place, chunk in enumerate(frontier.chunks) if chunk}
+    written = {**frontier.to_dict(), "digests": [*blocks, *[each for each, _ in rest]]}
+    return {**written, "chunks": [len(frontier.chunks), chunks]} if blocks else written
+
+
+def _read_previous(written: Mapping[str, Any], get: Callable[[str], Any]) -> Frontier:
+    data = dict(written)
+    if any(not isinstance(each, str) for each in data["digests"]):
+        size, chunks = data["chunks"]
+        data["chunks"] = [chunks.get(str(place), "") for place in range(size)]
+        data["digests"] = list(_read_list(data["digests"], get, lambda name: name))
+    return Frontier.from_dict(data)
+
+
+def _read_list(
+    written: Iterable[Any], get: Callable[[str], Any], one: Callable[[str], Any]
+) -> Iterator[Any]:
+    for name in written:
+        yield from [one(name)] if isinstance(name, str) else get(name[0])
+
+
+def count_messages(written: Iterable[Any]) -> int:
+    """Return how many messages a slot of a plan has."""
+    return sum(1 if isinstance(name, str) else name[1] for name in written)
 
 
 def _put(content: tuple[str, str], contents: dict[str, str]) -> str:
@@ -166,7 +223,7 @@ def read_plan(
         Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])),
         tuple(get(key) for key in written["tools"]),
         profile,
-        Frontier.from_dict(written["previous"]) if written.get("previous") else None,
+        _read_previous(written["previous"], get) if written.get("previous") else None,
     )
     if report is not None:
         _note_counts(declared, report)
@@ -195,7 +252,7 @@ def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]
         rules["recap"] = Recap(*written["recap"])
     if "marker" in written:
         rules["marker"] = read_marker(written["marker"])
-    messages = tuple(Message.from_dict(get(key)) for key in written["messages"])
+    messages = tuple(map(Message.from_dict, _read_list(written["messages"], get, get)))
     return Slot(written["name"], index, messages, **rules)
 
 

@@ -35,19 +35,19 @@ class Piece(NamedTuple):
 def arrange(messages: Sequence[Message]) -> list[Arranged]:
     """Return (index, message, answers) in wire order: results stand with their call.
 
-    A result belongs to the nearest unanswered call before it; one without a call stands by
-    itself.
+    A result belongs to the nearest unanswered call before it that has its id: ids may repeat. One
+    without a call stands by itself.
     """
     arranged: list[Arranged] = []
-    waiting: dict[str, tuple[list[Answer], int]] = {}
+    waiting: dict[str, list[tuple[list[Answer], int]]] = {}
     for index, message in enumerate(messages):
         if message.tool_calls:
             answers: list[Answer] = [(call, None, index) for call in message.tool_calls]
             for place, call in enumerate(message.tool_calls):
-                waiting[call.id] = answers, place
+                waiting.setdefault(call.id, []).append((answers, place))
             arranged.append((index, message, answers))
-        elif message.tool_call_id is not None and message.tool_call_id in waiting:
-            answers, place = waiting.pop(message.tool_call_id)
+        elif message.tool_call_id is not None and waiting.get(message.tool_call_id):
+            answers, place = waiting[message.tool_call_id].pop()
             answers[place] = answers[place][0], message, index
         else:
             arranged.append((index, message, ()))

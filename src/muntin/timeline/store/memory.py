@@ -25,6 +25,7 @@ from muntin.timeline.items import (
     ContentKind,
     Draft,
     Item,
+    Pruned,
     Record,
     SessionInfo,
     Status,
@@ -33,7 +34,7 @@ from muntin.timeline.items import (
 )
 from muntin.timeline.owner import choose, is_gone
 from muntin.timeline.store.protocols import View
-from muntin.timeline.store.rows import no_session, place, written
+from muntin.timeline.store.rows import byte_size, no_session, place, taken, written
 
 T = TypeVar("T")
 
@@ -126,10 +127,27 @@ class _Kept:
             del self.reports[key], self.names[key]
         # Now and then, as in SQL: finding out what is no longer named reads all names.
         if old and old[-1][0] % max(1, keep // 10) == 0:
-            named = frozenset[str]().union(*self.names.values())
-            for kind, name in list(self.contents):
-                if kind == "report" and name not in named:
-                    del self.contents[kind, name]
+            self._drop_unnamed()
+
+    def _drop_unnamed(self) -> None:
+        named = frozenset[str]().union(*self.names.values())
+        for kind, name in list(self.contents):
+            if kind == "report" and name not in named:
+                del self.contents[kind, name]
+
+    def forget(self, last: tuple[int, int]) -> int:
+        """Forget the reports up to one, and what only they needed; return how many."""
+        old = [key for key in self.reports if key <= last]
+        for key in old:
+            del self.reports[key], self.names[key]
+        self._drop_unnamed()
+        return len(old)
+
+    def report_size(self) -> int:
+        """Return how many bytes the reports have, with their contents."""
+        kept = [byte_size(data) for (kind, _), data in self.contents.items() if kind == "report"]
+        kept += [byte_size(each.report + each.plan) for each in self.reports.values()]
+        return sum(kept)
 
 
 # Of a session that is not there. Nothing is ever written to it.
@@ -261,6 +279,17 @@ class MemoryStore:
             kept = self._kept(session)
             return _info(session, kept) if kept.items else None
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        with self._lock:
+            for session, new in names.items():
+                if self._kept(session) is _NOTHING:
+                    raise no_session(self.name, session)
+                if self._kept(new) is not _NOTHING:
+                    raise taken(self.name, new)
+            for session, new in names.items():
+                self._sessions[new] = self._sessions.pop(session)
+            self._names = sorted(self._sessions)
+
     def delete(self, session: str) -> None:
         with self._lock:
             self._kept(session)
@@ -347,6 +376,28 @@ class MemoryStore:
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         with self._lock:
             return self._kept(session).contents.get((kind, key))
+
+    def prune(self, *, before: datetime | None = None, most: int | None = None) -> Pruned:
+        with self._lock:
+            size = self._report_size()
+            oldest = sorted(
+                (record.time, name, key)
+                for name, kept in self._sessions.items()
+                for key, record in kept.reports.items()
+            )
+            gone = 0
+            for time, name, key in oldest:
+                old = before is not None and time < before
+                if not old and (most is None or self._report_size() <= most):
+                    break
+                gone += self._sessions[name].forget(key)
+            return Pruned(gone, size - self._report_size())
+
+    def _report_size(self) -> int:
+        return sum(kept.report_size() for kept in self._sessions.values())
+
+    def vacuum(self) -> None:
+        """Do nothing: what was deleted is gone."""
 
     def frontier(self, session: str, line: str) -> str | None:
         with self._lock:

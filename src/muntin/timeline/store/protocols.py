@@ -15,6 +15,7 @@ from muntin.timeline.items import (
     ContentKind,
     Draft,
     Item,
+    Pruned,
     Record,
     SessionInfo,
     Status,
@@ -99,6 +100,12 @@ class Timelines(Protocol):
     def session(self, session: str) -> SessionInfo | None:
         """Return what is known of one session, or None."""
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give sessions other ids, all of them or none.
+
+        One that is taken is refused (`InvalidInput`), whoever takes it at the same time.
+        """
+
     def delete(self, session: str) -> None:
         """Remove a session with all that belongs to it; an unknown one is no error."""
 
@@ -159,6 +166,13 @@ class Archive(Protocol):
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         """Return a content by its name, or None."""
+
+    def prune(self, *, before: datetime | None = None, most: int | None = None) -> Pruned:
+        """Forget reports of all sessions: those made `before`, then the oldest until they have at
+        most so many bytes, with the contents that they need."""
+
+    def vacuum(self) -> None:
+        """Give back the room of what was deleted, so that nothing of it can be found."""
 
     def frontier(self, session: str, line: str) -> str | None:
         """Return the frontier of a line of windows, or None."""

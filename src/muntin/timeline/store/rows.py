@@ -14,7 +14,8 @@ from typing import Any
 
 from muntin.core.checks import check_text, copy_json, has_surrogates
 from muntin.core.message import Message
-from muntin.errors import InvalidInput, InvalidType, StoreError
+from muntin.errors import InvalidInput, StoreError
+from muntin.timeline.entries import check_attrs
 from muntin.timeline.items import (
     EPOCH,
     VISIBLE,
@@ -31,6 +32,11 @@ to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 to_ascii_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _ENTRIES = ("context_inserted", "context_removed")
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def byte_size(text: str) -> int:
+    """Return how many bytes a text has where it is kept."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def to_microseconds(time: datetime) -> int:
@@ -114,11 +120,14 @@ def entry_id(draft: Draft) -> str | None:
     if draft.kind == "context_inserted":
         for field in ("name", "content"):
             check_text(payload.get(field), f"context entry {id!r}: {field}")
-        attrs = payload.get("attrs", {})
-        if not isinstance(attrs, dict):
-            raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {attrs!r}")
+        what, attrs = f"context entry {id!r}", payload.get("attrs", {})
+        checked = check_attrs(attrs, what)
         for key, value in attrs.items():
-            check_text(value, f"context entry {id!r}: attrs[{key!r}]")
+            if checked.get(key) != value:
+                raise InvalidInput(
+                    f"{what}: attrs[{key!r}] must be a text under a name of small letters, digits "
+                    "and hyphens"
+                )
     return id
 
 
@@ -127,6 +136,11 @@ def no_session(store: str, session: str) -> StoreError:
     return StoreError(
         f"{store}: there is no session {session!r}; it was deleted, or nothing was appended to it"
     )
+
+
+def taken(store: str, session: str) -> InvalidInput:
+    """Return the error for an id that another session has."""
+    return InvalidInput(f"{store} already has a session {session!r}; give this one another id")
 
 
 def to_items(rows: Iterable[Sequence[Any]], store: str) -> list[Item]:
@@ -159,7 +173,8 @@ def _to_item(row: Sequence[Any]) -> Item:
         turn,
         message,
         payload,
-        run=run,
+        # One that begins behind itself is none: an older Muntin imported it.
+        run=run if run is None or 0 < run < position else None,
         time=from_microseconds(time),
         visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
         transient=bool(transient),
@@ -228,6 +243,8 @@ def place(
     a turn which begins need not wait for others.
     """
     turns, changes = _turns(session, drafts, newest, status, free)
+    for position, draft in enumerate(drafts, first):
+        check_run(draft, position)
     items = [
         Item(
             position,
@@ -245,6 +262,15 @@ def place(
         for position, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
     ]
     return items, changes
+
+
+def check_run(draft: Draft, position: int) -> None:
+    """Refuse an item that is part of a run which has not begun before it."""
+    if draft.run is not None and not 0 < draft.run < position:
+        raise InvalidInput(
+            f"the {draft.kind} item at position {position} cannot be part of a run at "
+            f"{draft.run}: a run begins before its items"
+        )
 
 
 def _turns(

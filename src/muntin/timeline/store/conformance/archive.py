@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from muntin.errors import MuntinError, StoreError
-from muntin.timeline.items import Beside, Record
+from muntin.timeline.items import Beside, Pruned, Record
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import fact, said, same, statuses
 
@@ -133,3 +133,27 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
     got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
     same((*got, store.content("s", "o", kind="source")), ([record], "text", "one", "whole"))
     same((len(store.read("s")), statuses(store)), (2, [(1, "completed")]), "what it came with")
+
+
+@fact
+def reports_are_forgotten_by_age_and_by_size_over_the_whole_store(store: Store) -> None:
+    """The oldest go first, whichever session they are of, with the contents that only they need."""
+    texts = dict.fromkeys("abcd", "x" * 100)
+    for number, (session, name) in enumerate((("s", "a"), ("t", "b"), ("s", "c"), ("t", "d")), 1):
+        store.append(session, said(name, ends="completed"))
+        record = Record(number, 1, _NOW + timedelta(days=number), "{}", "{}")
+        store.put(session, Beside(record, {name: texts[name]}, [name], 10))
+
+    def kept() -> list[tuple[str, int]]:
+        return [(each, record.turn) for each in "st" for record in store.reports(each)]
+
+    same(store.prune(), Pruned(0, 0), "nothing was asked for")
+    same(store.prune(before=_NOW + timedelta(days=2)), Pruned(1, 104), "by age")
+    same(kept(), [("s", 3), ("t", 2), ("t", 4)], "by age")
+    same((store.content("s", "a"), store.content("t", "b")), (None, texts["b"]), "contents")
+    same(store.prune(most=210), Pruned(1, 104), "by size")
+    same(kept(), [("s", 3), ("t", 4)], "by size")
+    store.vacuum()
+    same((kept(), store.content("s", "c")), ([("s", 3), ("t", 4)], texts["c"]), "room given back")
+    same(store.prune(most=0).reports, 2, "all of them")
+    same([len(store.read(each)) for each in "st"], [2, 2], "what was said stays")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from muntin.core.message import Message, user
+from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Draft
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import (
@@ -142,6 +143,24 @@ def a_session_is_described(store: Store) -> None:
     same((second.items, second.turns), (4, 2))
     same((second.created, second.updated), (old, times[3]))
     same(store.sessions(), [second])
+
+
+@fact
+def sessions_get_other_ids_together_or_not_at_all(store: Store) -> None:
+    """A session is found under its new id with all it has; an id that is taken is refused."""
+    for name in "abc":
+        store.append(name, said(name, opens="turn"))
+    for names, error in (({"a": "z", "b": "c"}, InvalidInput), ({"a": "z", "n": "y"}, StoreError)):
+        try:
+            store.rename(names)
+        except error:
+            continue
+        raise AssertionError(f"{names} were not refused")
+    same([info.id for info in store.sessions()], ["a", "b", "c"], "nothing happened")
+    store.rename({"a": "y", "b": "x"})
+    same([info.id for info in store.sessions()], ["c", "x", "y"])
+    same([len(store.read(name)) for name in "abcxy"], [0, 0, 1, 1, 1], "items")
+    same((statuses(store, "x"), store.waiting()), ([(1, "open")], ["c", "x", "y"]), "turns")
 
 
 @fact

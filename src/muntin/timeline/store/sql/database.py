@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 # How long to wait for other writers, and how often to start again after a clash.
 BUSY_SECONDS = 60.0
+_SHORT_WAIT = 0.1
 RETRIES = 20
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
@@ -44,6 +45,8 @@ _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 # Two transactions in each other's way: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
 _CLASHES = ("40001", "40P01")
+# A row with this key is there.
+UNIQUE_VIOLATION = "23505"
 _VALUE = re.compile(r":(\w+)")
 
 
@@ -142,6 +145,40 @@ class Database:
                 return done
 
         return self._until_done(write)
+
+    def checkpoint(self) -> None:
+        """Empty the write-ahead log of a file, which holds what was deleted, unless others read."""
+        if self.kind == "sqlite":
+            with suppress(StoreError):
+                self._empty_log(_SHORT_WAIT)
+
+    def vacuum(self, tables: Sequence[str]) -> None:
+        """Write all tables anew, without the room of what was deleted; others wait meanwhile."""
+        if self.kind == "sqlite":
+            self._alone("VACUUM")
+            if not self._empty_log(BUSY_SECONDS):
+                raise StoreError(f"{self.name}: others read for too long; run it again")
+            return
+        for table in tables:
+            self._alone(f"VACUUM (FULL, ANALYZE) {table}")
+
+    def _empty_log(self, wait: float) -> bool:
+        """Empty the write-ahead log; False if others read for longer than so many seconds."""
+        with self._cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
+            cursor.fetchall()
+            (busy, _, _) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}").fetchall()
+        return not busy
+
+    def _alone(self, statement: str) -> None:
+        """Run a statement that stands in no transaction."""
+
+        def work() -> None:
+            with self._cursor(statement, {}) as cursor:
+                if cursor.description is not None:
+                    cursor.fetchall()
+
+        self._until_done(work)
 
     def _prepare(self) -> None:
         """Bring the tables up to date, once; other threads wait for it."""
@@ -250,6 +287,8 @@ class Database:
             if self._create:  # a store that is there is in this mode already
                 _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            # What is forgotten is overwritten.
+            connection.execute("PRAGMA secure_delete = ON")
         else:
             connection.execute(f"SET lock_timeout TO {wait}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()

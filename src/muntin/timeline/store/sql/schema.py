@@ -15,14 +15,22 @@ if TYPE_CHECKING:
     from muntin.timeline.store.sql.database import Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
-# its own index.
+# its own index, and how many bytes a text has.
 _WORDS: Mapping[Kind, Mapping[str, str]] = {
     "sqlite": {
         "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
         "name": "TEXT",
         "is_index": "WITHOUT ROWID",
+        "bytes": "length(CAST(",
+        "end": " AS BLOB))",
     },
-    "postgresql": {"id": "BIGSERIAL PRIMARY KEY", "name": 'TEXT COLLATE "C"', "is_index": ""},
+    "postgresql": {
+        "id": "BIGSERIAL PRIMARY KEY",
+        "name": 'TEXT COLLATE "C"',
+        "is_index": "",
+        "bytes": "octet_length((",
+        "end": "))",
+    },
 }
 
 _META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"
@@ -138,10 +146,21 @@ _THIRD = (
     "DROP TABLE muntin_states",
 )
 
+# Reports are bounded over the whole store: by their age, and by how many bytes they have with
+# their contents.
+_FOURTH = (
+    "ALTER TABLE muntin_reports ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE muntin_contents ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
+    "UPDATE muntin_reports SET size = {bytes}report{end} + {bytes}plan{end}",
+    "UPDATE muntin_contents SET size = {bytes}data{end}",
+    "CREATE INDEX muntin_reports_time ON muntin_reports (time, session, turn, step, size)",
+    "CREATE INDEX muntin_contents_size ON muntin_contents (kind, size)",
+)
+
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
 # How to get from each version to the next; the first is from nothing.
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:

@@ -39,8 +39,13 @@ ON CONFLICT (name) DO UPDATE SET
     head = muntin_sessions.head + excluded.head, turn = muntin_sessions.turn + excluded.turn,
     total = muntin_sessions.total + excluded.total, updated = excluded.updated
 RETURNING id, head, turn, total"""
+# Nothing where the new name is taken.
+RENAME = """
+UPDATE muntin_sessions SET name = :new WHERE name = :session
+    AND NOT EXISTS (SELECT 1 FROM muntin_sessions WHERE name = :new) RETURNING id"""
 SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
 _PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents", "frontiers")
+TABLES = [f"muntin_{part}" for part in (*_PARTS, "sessions")]
 DELETES = [
     *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
     "DELETE FROM muntin_sessions WHERE name = :session",
@@ -140,10 +145,10 @@ def turns(*, state: bool, newest: bool) -> str:
 # Reports, their contents, frontiers.
 
 PUT_REPORT = """
-INSERT INTO muntin_reports (session, turn, step, time, report, plan)
-VALUES (:sid, :turn, :step, :time, :report, :plan)
+INSERT INTO muntin_reports (session, turn, step, time, report, plan, size)
+VALUES (:sid, :turn, :step, :time, :report, :plan, :size)
 ON CONFLICT (session, turn, step) DO UPDATE SET
-    time = excluded.time, report = excluded.report, plan = excluded.plan"""
+    time = excluded.time, report = excluded.report, plan = excluded.plan, size = excluded.size"""
 REPORTS = f"""
 SELECT turn, step, time, report, plan FROM muntin_reports
 WHERE session = {_SID} AND turn >= :first AND turn <= :last ORDER BY turn, step"""
@@ -162,7 +167,7 @@ DROP_OWN_NAMES = """
 DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""
 DROP_NAMES = f"DELETE FROM muntin_report_contents {_UP_TO}"
 INSERT_CONTENTS = f"""
-{_insert("contents", "session, kind, hash, turn, data")} ON CONFLICT DO NOTHING"""
+{_insert("contents", "session, kind, hash, turn, data, size")} ON CONFLICT DO NOTHING"""
 CONTENT = f"""
 SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :key"""
 # What only reports named that are gone. EXCEPT, because of the other ways to say it each is
@@ -171,6 +176,15 @@ DROP_CONTENTS = """
 DELETE FROM muntin_contents WHERE session = :sid AND kind = 'report' AND hash IN (
     SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report' AND turn <= :turn
     EXCEPT SELECT hash FROM muntin_report_contents WHERE session = :sid)"""
+# Over the whole store: what reports take with their contents, and the oldest reports. A sum of
+# whole numbers is a decimal on PostgreSQL.
+REPORTS_SIZE = """
+SELECT CAST(COALESCE((SELECT SUM(size) FROM muntin_reports), 0)
+    + COALESCE((SELECT SUM(size) FROM muntin_contents WHERE kind = 'report'), 0) AS BIGINT)"""
+COUNT_REPORTS = "SELECT COUNT(*) FROM muntin_reports"
+OLDEST_REPORTS = """
+SELECT session, turn, step FROM muntin_reports WHERE time < :before ORDER BY time LIMIT :newest"""
+LOCK_SESSION = "SELECT id FROM muntin_sessions WHERE id = :sid FOR UPDATE"
 DROP_SOURCES = """
 DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < :turn"""
 PUT_FRONTIER = """

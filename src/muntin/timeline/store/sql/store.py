@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Any
 
 from muntin.core.checks import check_size
-from muntin.errors import TurnLost
+from muntin.errors import StoreError, TurnLost
 from muntin.timeline.items import (
     UNSETTLED,
     Beside,
     ContentKind,
     Draft,
     Item,
+    Pruned,
     Record,
     SessionInfo,
     Status,
@@ -27,9 +28,11 @@ from muntin.timeline.items import (
 from muntin.timeline.owner import choose, is_gone
 from muntin.timeline.store.protocols import View
 from muntin.timeline.store.rows import (
+    byte_size,
     from_microseconds,
     no_session,
     place,
+    taken,
     to_ascii_json,
     to_info,
     to_items,
@@ -39,8 +42,9 @@ from muntin.timeline.store.rows import (
     to_turn,
     written,
 )
+from muntin.timeline.store.sql import archive
 from muntin.timeline.store.sql import statements as sql
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.database import UNIQUE_VIOLATION, Database, Transaction
 from muntin.timeline.store.sql.schema import MIGRATIONS
 
 # Of so many sessions it is remembered which contents are kept.
@@ -170,6 +174,25 @@ class SqlStore:
         rows = self._ask(sql.ONE_SESSION, session)
         return to_info(rows[0]) if rows else None
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        current = ""
+
+        def write(tx: Transaction) -> None:
+            nonlocal current
+            for session, current in names.items():
+                values = {"session": _check(session), "new": _check(current)}
+                if tx.scalar(sql.SESSION_ID, session=session) is None:
+                    raise no_session(self.name, session)
+                if not tx.all(sql.RENAME, **values):
+                    raise taken(self.name, current)
+
+        try:
+            self.database.transact(write)
+        except StoreError as error:
+            if getattr(error.__cause__, "sqlstate", None) != UNIQUE_VIOLATION:
+                raise
+            raise taken(self.name, current) from error  # by another, at the same time
+
     def delete(self, session: str) -> None:
         _check(session)
 
@@ -178,6 +201,7 @@ class SqlStore:
                 tx.run(statement, session=session)
 
         self.database.transact(write)
+        self.database.checkpoint()
 
     # Leases.
 
@@ -296,7 +320,8 @@ class SqlStore:
         _put_contents(tx, sid, "report", record.turn, new)
         at = {"sid": sid, "turn": record.turn, "step": record.step}
         time = to_microseconds(record.time)
-        tx.run(sql.PUT_REPORT, **at, time=time, report=record.report, plan=record.plan)
+        texts = {"report": record.report, "plan": record.plan}
+        tx.run(sql.PUT_REPORT, **at, time=time, **texts, size=sum(map(byte_size, texts.values())))
         tx.run(sql.DROP_OWN_NAMES, **at)
         tx.run(sql.INSERT_NAMES, **at, names=to_ascii_json(sorted(set(beside.names))))
         _forget_reports(tx, sid, beside.keep)
@@ -304,6 +329,15 @@ class SqlStore:
         self._named[session] = ((*at.values(), time), frozenset(beside.names))
         if len(self._named) > _REMEMBERED:
             self._named.pop(next(iter(self._named)), None)
+
+    def prune(self, *, before: datetime | None = None, most: int | None = None) -> Pruned:
+        pruned = archive.prune(self.database, before, most)
+        if pruned.reports:
+            self.database.checkpoint()
+        return pruned
+
+    def vacuum(self) -> None:
+        self.database.vacuum(sql.TABLES)
 
     def frontier(self, session: str, line: str) -> str | None:
         rows = self._ask(sql.FRONTIER, session, line=line)
@@ -343,7 +377,7 @@ def _check(session: str) -> str:
 def _put_contents(
     tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
 ) -> None:
-    rows = [(sid, kind, key, turn, data) for key, data in contents.items()]
+    rows = [(sid, kind, key, turn, data, byte_size(data)) for key, data in contents.items()]
     tx.many(sql.INSERT_CONTENTS, rows)
 
 

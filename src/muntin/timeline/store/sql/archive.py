@@ -1,0 +1,62 @@
+"""Forgetting reports over the whole store, by age and by size; knows statements and transactions.
+
+A session is locked while its own reports are forgotten, and no other: writers wait for one at most.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from muntin.timeline.items import Pruned
+from muntin.timeline.store.rows import to_microseconds
+from muntin.timeline.store.sql import statements as sql
+from muntin.timeline.store.sql.database import Database, Transaction
+
+# So many reports are looked for at a time that are too old.
+_PAGE = 500
+# Of those that are too many, a twentieth goes at a time.
+_SHARE = 20
+_EVER = 2**62
+
+
+def prune(database: Database, before: datetime | None, most: int | None) -> Pruned:
+    """Forget the reports made before a time, then the oldest until they have at most so much."""
+    size = _size(database)
+    gone = 0
+    if before is not None:
+        time = to_microseconds(before)
+        while dropped := _drop_oldest(database, time, _PAGE):
+            gone += dropped
+    while most is not None and _size(database) > most:
+        ((count,),) = database.query(sql.COUNT_REPORTS)
+        dropped = _drop_oldest(database, _EVER, max(1, count // _SHARE))
+        if not dropped:
+            break
+        gone += dropped
+    return Pruned(gone, size - _size(database) if gone else 0)
+
+
+def _size(database: Database) -> int:
+    ((size,),) = database.query(sql.REPORTS_SIZE)
+    return int(size)
+
+
+def _drop_oldest(database: Database, before: int, count: int) -> int:
+    """Forget some of the oldest reports with what only they needed; return how many."""
+    found = database.query(sql.OLDEST_REPORTS, before=before, newest=count)
+    last: dict[int, tuple[int, int]] = {}
+    for sid, turn, step in found:
+        last[sid] = max(last.get(sid, (0, 0)), (turn, step))
+
+    def write(tx: Transaction, sid: int, turn: int, step: int) -> int:
+        tx.all(sql.LOCK_SESSION, sid=sid)
+        dropped = tx.all(f"{sql.DROP_REPORTS} RETURNING turn", sid=sid, turn=turn, step=step)
+        tx.run(sql.DROP_NAMES, sid=sid, turn=turn, step=step)
+        tx.run(sql.DROP_CONTENTS, sid=sid, turn=_EVER)
+        return len(dropped)
+
+    return sum(
+        database.transact(partial(write, sid=sid, turn=turn, step=step))
+        for sid, (turn, step) in last.items()
+    )
