@@ -1,14 +1,14 @@
 """The resolver cache: texts of expensive contexts, kept for a while.
 
-Nothing but a context's identity and its own declared input reaches a key, so that one tenant's
-text cannot be served to another. Who waits for whom is known, so that nobody waits for itself. Time
-comes from a clock that tests can replace.
+Nothing but a context's identity and its own declared input reaches a key, and what makes a text
+sees none of the caller's context variables, so that one tenant's text cannot be served to
+another. Who waits for whom is known, so that nobody waits for itself. Time comes from a clock that
+tests can replace.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import time
 from collections import OrderedDict
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
+from muntin.calls import apart, own
 from muntin.core.checks import check_size
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
 
@@ -93,7 +94,7 @@ class _Flight:
 
 
 # What is in the making around here, outermost first: tasks and threads inherit it.
-_around: ContextVar[tuple[_Flight, ...]] = ContextVar("muntin_in_the_making", default=())
+_around: ContextVar[tuple[_Flight, ...]] = own(ContextVar("muntin_in_the_making", default=()))
 # One lock for all caches: who waits for whom may lead through several.
 _waits = Lock()
 
@@ -173,9 +174,7 @@ class ResolverCache:
     ) -> Answer:
         before = _around.set((*_around.get(), mine))
         try:
-            text = make()
-            if inspect.isawaitable(text):
-                text = await text
+            text = await apart(make)
         except BaseException as error:
             with self._lock:
                 del self._making[key]

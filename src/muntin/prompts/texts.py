@@ -21,6 +21,7 @@ from muntin.calls import (
     call_async,
     is_async,
     note,
+    own,
     refuse_awaitable,
     sync_twin,
     together,
@@ -63,12 +64,12 @@ CHANGING_TEXT = Group("system, changing", join=SEPARATOR)
 # How many prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
 # The prompts whose resolvers are at work around here; tasks and threads inherit it.
-_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = ContextVar(
-    "muntin_prompts_around", default=()
+_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = own(
+    ContextVar("muntin_prompts_around", default=())
 )
 # Whether a sync twin asks. Then resolvers stay in the thread of the caller, as sync code expects:
 # a database connection of another thread has another transaction.
-_asked_by_twin: ContextVar[bool] = ContextVar("muntin_asked_by_twin", default=False)
+_asked_by_twin: ContextVar[bool] = own(ContextVar("muntin_asked_by_twin", default=False))
 
 # How many characters of a value a reason quotes.
 MOST_SHOWN = 200

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from muntin.calls import own
 from muntin.errors import Deadlock
 from muntin.timeline.session import OpenTurn
 
@@ -34,7 +35,7 @@ class _Inside:
 
 
 # The turns inside of which this code runs, the innermost last.
-_inside: ContextVar[tuple[_Inside, ...]] = ContextVar("muntin_inside", default=())
+_inside: ContextVar[tuple[_Inside, ...]] = own(ContextVar("muntin_inside", default=()))
 
 
 class TurnQueue:
