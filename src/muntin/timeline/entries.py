@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muntin.core.checks import check_text
-from muntin.core.tags.tree import validate_tag_name
+from muntin.core.tags.tree import is_tag_name, validate_tag_name
 from muntin.core.tags.xml import escape_text
 from muntin.core.tags.xml import opening as opening_tag
 from muntin.errors import InvalidInput, InvalidType
@@ -46,7 +46,9 @@ class ContextEntry:
 
     def frame(self) -> tuple[str, str]:
         """Return the tags around the content."""
-        attributes = {"id": self.id, "name": self.name, **self.attrs}
+        # Stores of older versions may hold names that would end the tag.
+        known = {key: text for key, text in self.attrs.items() if is_attribute(key)}
+        attributes = {"id": self.id, "name": self.name, **known}
         return opening_tag("context-entry", attributes), "</context-entry>"
 
 
@@ -80,6 +82,12 @@ def entry_of(item: Item) -> ContextEntry:
     return ContextEntry(
         data["id"], data["name"], data["content"], data.get("attrs", {}), item.position
     )
+
+
+def is_attribute(name: object) -> bool:
+    """Say whether an attribute of an entry can have this name: it can neither end the tag nor
+    stand for what is the entry's own."""
+    return is_tag_name(name) and name not in _TAKEN
 
 
 def _attrs(attrs: object, what: str) -> dict[str, str]:

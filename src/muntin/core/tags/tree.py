@@ -38,6 +38,11 @@ def normalize_tag_name(name: str) -> str:
     return re.sub("[-_]+", "-", _HUMP.sub("-", name)).rstrip("-").lower()
 
 
+def is_tag_name(name: object) -> bool:
+    """Say whether `name` can stand in a tag as it is."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def validate_tag_name(name: str) -> str:
     """Return the normalised `name`; raise if it is malformed or reserved."""
     tag = normalize_tag_name(name)

@@ -15,6 +15,7 @@ from typing import Any
 from muntin.core.checks import check_text, copy_json, has_surrogates
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, InvalidType, StoreError
+from muntin.timeline.entries import is_attribute
 from muntin.timeline.items import (
     EPOCH,
     VISIBLE,
@@ -118,6 +119,12 @@ def entry_id(draft: Draft) -> str | None:
         if not isinstance(attrs, dict):
             raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {attrs!r}")
         for key, value in attrs.items():
+            if not is_attribute(key):
+                raise InvalidInput(
+                    f"context entry {id!r}: {key!r:.60} cannot be the name of an attribute; it "
+                    "begins with a letter, has lower-case letters, digits and hyphens, and is not "
+                    "'id' or 'name'"
+                )
             check_text(value, f"context entry {id!r}: attrs[{key!r}]")
     return id
 
