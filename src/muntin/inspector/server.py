@@ -329,6 +329,8 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
     """Return the server of the inspector, to be run on a socket."""
     import uvicorn
 
+    from muntin.inspector.connections import Connection
+
     app = make_app(store, token=token, port=listening.getsockname()[1])
     config = uvicorn.Config(
         app,
@@ -338,6 +340,7 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        http=Connection,
         ws="none",
         lifespan="off",
         timeout_keep_alive=30,
