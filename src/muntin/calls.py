@@ -1,5 +1,5 @@
-"""Calling: the arity rule for what users hand in, awaiting what may be sync or async, the sync
-twins of async methods, and calls that must not see the caller's context variables.
+"""Calling: the arity rule for what users hand in, awaiting what may be sync or async, and the sync
+twins of async methods.
 
 One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
 and only to positional parameters without a default.
@@ -19,7 +19,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
-from contextvars import Context, ContextVar
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -28,9 +27,6 @@ from muntin.threads import in_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Muntin's own variables: who waits for whom must be known everywhere.
-_own: list[ContextVar[Any]] = []
 
 # How many seconds a user's function may take where nothing else is said.
 TIMEOUT = 30.0
@@ -133,25 +129,6 @@ def refuse_awaitable(value: object, what: str) -> None:
 async def settle(value: Awaitable[T] | T) -> T:
     """Return the value, awaited if it must be: of functions that may be sync or async."""
     return await value if inspect.isawaitable(value) else value
-
-
-def own(variable: ContextVar[T]) -> ContextVar[T]:
-    """Let a variable of Muntin's own through to what `apart` calls."""
-    _own.append(variable)
-    return variable
-
-
-async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
-    """Call a function, sync or async, that sees none of the caller's context variables."""
-    context = Context()
-    for variable in _own:
-        context.run(variable.set, variable.get())
-
-    async def inside() -> T:
-        return await settle(fn())
-
-    # A task, because only a task can await in another context.
-    return await asyncio.create_task(inside(), context=context)
 
 
 async def together(values: Iterable[Awaitable[T]], names: Sequence[str] = ()) -> list[T]:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import apart, own
 from muntin.core.checks import check_size
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
+from muntin.threads import apart, own
 
 DEFAULT_TTL = 300_000
 MOST_TTL = sys.maxsize

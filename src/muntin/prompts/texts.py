@@ -21,7 +21,6 @@ from muntin.calls import (
     call_async,
     is_async,
     note,
-    own,
     refuse_awaitable,
     sync_twin,
     together,
@@ -47,6 +46,7 @@ from muntin.prompts.contexts import (
 )
 from muntin.resolver_cache import Answer, freeze, identity
 from muntin.settings import defaults
+from muntin.threads import own
 
 if TYPE_CHECKING:
     from muntin.prompts.definition import Prompt
@@ -112,7 +112,7 @@ class Gathered:
     user: str | None
     messages: tuple[Message, ...]
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     excluded: tuple[Excluded, ...]
 
     @property

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from muntin.calls import own
 from muntin.errors import Deadlock
+from muntin.threads import own
 from muntin.timeline.session import OpenTurn
 
 # How often to look whether an earlier turn is done.
