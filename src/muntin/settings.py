@@ -27,7 +27,7 @@ class Defaults:
 
     tokenizer: TokenizerLike | None = None
     attachment_tokens: AttachmentTokens | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     cache: ResolverCache = field(default_factory=ResolverCache)
 
 

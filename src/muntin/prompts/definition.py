@@ -91,7 +91,7 @@ class Inspection:
     tool_tokens: int
     token_budget: int | None
     over_budget: bool
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     dropped_contexts: tuple[DroppedContext, ...]
     excluded_contexts: tuple[ExcludedContext, ...]
     report: Report = field(repr=False)
@@ -117,7 +117,7 @@ class Adaptation:
     append_system: str = ""
     prepend_prompt: str = ""
     append_prompt: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def apply(self, source: str, gathered: Gathered) -> Gathered:
         """Return what was gathered with the changes, the system texts as parts of their own."""
@@ -139,7 +139,7 @@ class Resolution:
     prompt: str | None
     messages: tuple[Message, ...]
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     window: Window = field(repr=False)
     # What the window was made of and how.
     gathered: Gathered = field(repr=False, compare=False)
@@ -173,7 +173,7 @@ class Prompt:
     input: type[BaseModel] | None
     output: type[BaseModel] | None
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     adapt: Mapping[str, Adaptation]
     reached: tuple[Reached, ...] = field(repr=False)
 

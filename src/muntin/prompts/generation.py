@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.answers import Attempt, answered, asking_for
@@ -101,7 +101,7 @@ class _Asked:
     token_budget: int | None
     budget: Budget | int | None
     tools: Sequence[ToolLike]
-    settings: Mapping[str, Any] | None
+    settings: Mapping[str, Any] | None = field(repr=False)  # headers may hold keys
     tokenizer: TokenizerLike | None
     attachment_tokens: AttachmentTokens | None
     output: type[BaseModel] | None

@@ -37,7 +37,7 @@ ANTHROPIC_MAX_TOKENS = 4_096
 class Options:
     """How a client is opened; None is the SDK's own default."""
 
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)  # may hold a password
     api_key: str | None = field(default=None, repr=False)
     timeout: float | None = None
     max_retries: int | None = None
@@ -359,7 +359,10 @@ def _hold_google(config: dict[str, Any]) -> Any:
     try:
         return _google_config()(**config)
     except ValueError as error:
-        raise InvalidInput(f"settings: Google's SDK does not take them: {error}") from error
+        # Without the values: a header may hold a key.
+        told: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
+        why = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in told[:3])
+        raise InvalidInput(f"settings: Google's SDK does not take them: {why}") from None
 
 
 def _google_parameters(client: Any) -> frozenset[str]:

@@ -30,7 +30,7 @@ class Preset:
 
     context: ContextSpec
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)

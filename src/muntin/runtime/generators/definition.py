@@ -73,7 +73,7 @@ class Generator:
     input: type[BaseModel] | None
     output: type[BaseModel] | None
     visibility: Visibility
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     budget: Budget | None
     max_steps: int
     trimming: Trimming | None
