@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
 from muntin.threads import apart, own
 
@@ -45,7 +45,7 @@ class CacheOptions:
         if self.ttl > MOST_TTL:
             raise InvalidInput(f"CacheOptions.ttl must be at most {MOST_TTL} milliseconds")
         if not isinstance(self.provider, bool):
-            raise InvalidType(f"CacheOptions.provider must be a bool, not {self.provider!r}")
+            raise InvalidType(f"CacheOptions.provider must be a bool, not {shown(self.provider)}")
 
 
 def as_options(value: object, what: str) -> CacheOptions | None:
@@ -62,7 +62,9 @@ def as_options(value: object, what: str) -> CacheOptions | None:
         if value > MOST_TTL:
             raise InvalidInput(f"{what}: cache must be at most {MOST_TTL} milliseconds")
         return CacheOptions(ttl=value)
-    raise InvalidType(f"{what}: cache must be milliseconds, True or CacheOptions, not {value!r}")
+    raise InvalidType(
+        f"{what}: cache must be milliseconds, True or CacheOptions, not {shown(value)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,9 @@ class ResolverCache:
         if check_size(max_entries, "max_entries") == 0:
             raise InvalidInput("max_entries must be positive")
         if not isinstance(max_wait, int | float) or not 0 < max_wait < float("inf"):
-            raise InvalidInput(f"max_wait must be a number of seconds above 0, not {max_wait!r}")
+            raise InvalidInput(
+                f"max_wait must be a number of seconds above 0, not {shown(max_wait)}"
+            )
         self.hits = 0
         self.misses = 0
         self._most = max_entries

@@ -53,7 +53,12 @@ def test_a_request_that_is_not_whole_in_time_is_cut_off(monkeypatch, half, trick
 
 def test_a_whole_request_may_take_longer_than_it_may_take_to_arrive(monkeypatch):
     monkeypatch.setattr(Connection, "seconds", 0.5)
-    monkeypatch.setattr(data, "sessions", lambda *_, **__: time.sleep(1) or {"slow": 1})
+
+    def slow(*_: object, **__: object) -> dict[str, int]:
+        time.sleep(1)
+        return {"slow": 1}
+
+    monkeypatch.setattr(data, "sessions", slow)
     with inspecting(MemoryStore()) as running:
         assert running.ask("sessions") == {"slow": 1}
 

@@ -16,7 +16,7 @@ from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
@@ -168,7 +168,7 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
     if isinstance(prompt, Prompt):
         return prompt
     if not isinstance(prompt, str):
-        raise InvalidType(f"generate needs a prompt or a text, not {prompt!r}")
+        raise InvalidType(f"generate needs a prompt or a text, not {shown(prompt)}")
     if not prompt.strip():
         raise InvalidInput("generate needs a text that is not empty")
     if input is not None:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from muntin.calls import settle
-from muntin.core.checks import check_optional_text, check_text
+from muntin.core.checks import check_optional_text, check_text, shown
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
 from muntin.core.planning.window import Window
@@ -181,7 +181,7 @@ def _attachment(id: str, size: int, name: str, mime_type: str | None) -> Attachm
     # A line end would let a name write lines of the prompt.
     clean = "".join(c if c.isprintable() else " " for c in last).strip()
     if not clean:
-        raise InvalidInput(f"an asset needs a name, not {name!r}")
+        raise InvalidInput(f"an asset needs a name, not {shown(name)}")
     mime = mime_type or mimetypes.guess_type(clean)[0]
     kind = (mime or "").partition("/")[0]
     modality: Modality = next((each for each in MODALITIES if each == kind), "document")

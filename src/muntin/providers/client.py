@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from muntin.calls import sync_stream, sync_twin
-from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.checks import check_optional_text, check_size, check_text, shown
 from muntin.core.parts import File
 from muntin.core.planning.window import Window
 from muntin.errors import (
@@ -66,7 +66,7 @@ class Client:
         check_optional_text(base_url, "base_url")
         check_optional_text(api_key, "api_key")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise InvalidType(f"timeout must be a positive number of seconds, not {timeout!r}")
+            raise InvalidType(f"timeout must be a positive number of seconds, not {shown(timeout)}")
         if max_retries is not None:
             check_size(max_retries, "max_retries")
         self._name = name

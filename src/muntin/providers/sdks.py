@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from muntin.core.checks import copy_json
+from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 from muntin.providers.uploads import (
@@ -123,7 +123,7 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     spec = known[0] if api is None else (provider, api)
     if spec not in APIS:
         names = ", ".join(repr(each) for _, each in known)
-        raise InvalidInput(f"{provider!r} has no api {api!r}; known are: {names}")
+        raise InvalidInput(f"{provider!r} has no api {shown(api)}; known are: {names}")
     return APIS[spec], model
 
 
@@ -173,7 +173,7 @@ def _named(parameter: str) -> Setting:
 
 def _stops(value: Any) -> dict[str, Any]:
     if not isinstance(value, str | list | tuple):
-        raise InvalidType(f"settings: 'stop' must be a str or a list of them, not {value!r}")
+        raise InvalidType(f"settings: 'stop' must be a str or a list of them, not {shown(value)}")
     return {"stop_sequences": [value] if isinstance(value, str) else list(value)}
 
 

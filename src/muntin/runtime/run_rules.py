@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from muntin.core.checks import shown
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
 from muntin.errors import InvalidType
 
@@ -33,11 +34,11 @@ class RunRules:
     ) -> RunRules:
         """Check what a door was given; `what` names the door in errors."""
         if results != INHERIT and not isinstance(results, Results | None):
-            raise InvalidType(f"{what}: results must be Results(...) or None, not {results!r}")
+            raise InvalidType(f"{what}: results must be Results(...) or None, not {shown(results)}")
         if ladder != INHERIT and not isinstance(ladder, Ladder | None):
-            raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {ladder!r}")
+            raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {shown(ladder)}")
         if not isinstance(recovery, bool | None):
-            raise InvalidType(f"{what}: recovery must be True or False, not {recovery!r}")
+            raise InvalidType(f"{what}: recovery must be True or False, not {shown(recovery)}")
         return cls(results, ladder, recovery)
 
     def over(self, around: RunRules) -> RunRules:

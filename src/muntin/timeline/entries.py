@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.core.tags.tree import is_tag_name, validate_tag_name
 from muntin.core.tags.xml import escape_text
 from muntin.core.tags.xml import opening as opening_tag
@@ -92,7 +92,7 @@ def is_attribute(name: object) -> bool:
 
 def _attrs(attrs: object, what: str) -> dict[str, str]:
     if not isinstance(attrs, Mapping):
-        raise InvalidType(f"{what}: attrs must be a mapping, not {attrs!r}")
+        raise InvalidType(f"{what}: attrs must be a mapping, not {shown(attrs)}")
     checked: dict[str, str] = {}
     for key, value in attrs.items():
         try:

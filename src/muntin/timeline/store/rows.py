@@ -12,7 +12,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from muntin.core.checks import check_text, copy_json, has_surrogates
+from muntin.core.checks import check_text, copy_json, has_surrogates, shown
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.entries import is_attribute
@@ -117,7 +117,7 @@ def entry_id(draft: Draft) -> str | None:
             check_text(payload.get(field), f"context entry {id!r}: {field}")
         attrs = payload.get("attrs", {})
         if not isinstance(attrs, dict):
-            raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {attrs!r}")
+            raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {shown(attrs)}")
         for key, value in attrs.items():
             if not is_attribute(key):
                 raise InvalidInput(
