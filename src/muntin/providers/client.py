@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from muntin.calls import sync_stream, sync_twin
-from muntin.core.checks import check_optional_text, check_size, check_text, shown
+from muntin.core.checks import check_optional_text, check_size, check_text, digest, shown
 from muntin.core.parts import File
 from muntin.core.planning.window import Window
 from muntin.errors import (
@@ -83,6 +83,13 @@ class Client:
     def name(self) -> str:
         """The name it was made with, `provider/model`."""
         return self._name
+
+    @property
+    def account(self) -> str:
+        """Whose files the provider has: a digest of key and address, neither of them readable."""
+        keys = (self._options.api_key, *(os.environ.get(name) for name in self._api.keys))
+        address = self._options.base_url or os.environ.get(self._api.address)
+        return digest(f"{next(filter(None, keys), '')} {address or ''}", 8)
 
     async def complete(
         self,
