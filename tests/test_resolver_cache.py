@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from muntin import CacheOptions, InvalidInput, config, context, prompt, when
 from muntin.resolver_cache import ResolverCache
+from muntin.settings import defaults
 from tests.words import Tenant
 
 
@@ -484,6 +486,57 @@ def test_only_declared_fields_reach_the_key():
             # What a cache keeps stands before what changes.
             assert shown.system == f"a 1\n\n{number}"
     assert resolver.calls == 1
+
+
+TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
+
+
+def _plain() -> str:
+    return TENANT.get()
+
+
+async def _later() -> str:
+    await asyncio.sleep(0)
+    return TENANT.get()
+
+
+@pytest.mark.parametrize("resolver", [_plain, _later, lambda: _later()])
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_context_variable_of_one_request_does_not_reach_the_text_of_another(resolver, sync):
+    made = context(id="brand", system=resolver, cache=60_000)
+    asked = prompt(prompt="hi", use=[made])
+
+    def text_of(tenant: str) -> str | None:
+        TENANT.set(tenant)
+        if sync and resolver is _plain:
+            return asked.resolve_sync().system
+        return asyncio.run(asked.resolve()).system
+
+    with config.local(cache=ResolverCache()):
+        assert [copy_context().run(text_of, each) for each in ("a", "b")] == ["nobody", "nobody"]
+
+
+def test_a_cached_resolver_leaves_the_callers_variables_as_they_are():
+    def spoil() -> str:
+        TENANT.set("spoilt")
+        return "text"
+
+    def asks() -> str:
+        TENANT.set("a")
+        prompt(prompt="hi", use=[context(id="brand", system=spoil, cache=60_000)]).resolve_sync()
+        return TENANT.get()
+
+    with config.local(cache=ResolverCache()):
+        assert copy_context().run(asks) == "a"
+
+
+def test_a_cached_resolver_does_not_see_the_settings_of_one_task():
+    def shows() -> str:
+        return str(defaults().settings)
+
+    asked = prompt(prompt="hi", use=[context(id="brand", system=shows, cache=60_000)])
+    with config.local(cache=ResolverCache(), settings={"extra_headers": {"x": "secret"}}):
+        assert "secret" not in (asked.resolve_sync().system or "")
 
 
 def test_a_cached_resolver_that_takes_ctx_is_an_error():

@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
+from muntin.core.checks import shown
 from muntin.errors import InvalidType, MuntinError, TimedOut
 from muntin.threads import in_thread
 
@@ -38,7 +39,7 @@ def arity(fn: Callable[..., Any], what: str) -> int:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         raise InvalidType(
-            f"{what}: the signature of {fn!r} cannot be read; wrap it in a lambda"
+            f"{what}: the signature of {shown(fn)} cannot be read; wrap it in a lambda"
         ) from None
     needed = [
         parameter
@@ -112,7 +113,7 @@ def note(error: BaseException, what: str) -> None:
 def check_plain(fn: object, what: str) -> None:
     """Refuse anything but a plain function of (), (input) or (input, ctx): no coroutine."""
     if not callable(fn):
-        raise InvalidType(f"{what} must be a function, not {fn!r}")
+        raise InvalidType(f"{what} must be a function, not {shown(fn)}")
     if is_async(fn):
         raise InvalidType(f"{what} must be a plain function, not a coroutine function")
     arity(fn, what)

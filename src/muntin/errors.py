@@ -71,8 +71,22 @@ class ReplyLike(Protocol):
     def window(self) -> Any: ...
 
 
+# An error says what is wrong and what to do; it is no place for a whole file or conversation.
+_LONGEST = 4_000
+
+
 class MuntinError(Exception):
-    """The root of all errors that Muntin raises on purpose."""
+    """The root of all errors that Muntin raises on purpose; a long text is cut in its middle."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_bounded(each) if isinstance(each, str) else each for each in args))
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} […{len(text) - 2 * half:,} characters…] {text[-half:]}"
 
 
 class InvalidInput(MuntinError, ValueError):

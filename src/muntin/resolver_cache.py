@@ -1,14 +1,14 @@
 """The resolver cache: texts of expensive contexts, kept for a while.
 
-Nothing but a context's identity and its own declared input reaches a key, so that one tenant's
-text cannot be served to another. Who waits for whom is known, so that nobody waits for itself. Time
-comes from a clock that tests can replace.
+Nothing but a context's identity and its own declared input reaches a key, and what makes a text
+sees none of the caller's context variables, so that one tenant's text cannot be served to
+another. Who waits for whom is known, so that nobody waits for itself. Time comes from a clock that
+tests can replace.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import time
 from collections import OrderedDict
@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
+from muntin.threads import apart, own
 
 DEFAULT_TTL = 300_000
 MOST_TTL = sys.maxsize
@@ -44,7 +45,7 @@ class CacheOptions:
         if self.ttl > MOST_TTL:
             raise InvalidInput(f"CacheOptions.ttl must be at most {MOST_TTL} milliseconds")
         if not isinstance(self.provider, bool):
-            raise InvalidType(f"CacheOptions.provider must be a bool, not {self.provider!r}")
+            raise InvalidType(f"CacheOptions.provider must be a bool, not {shown(self.provider)}")
 
 
 def as_options(value: object, what: str) -> CacheOptions | None:
@@ -61,7 +62,9 @@ def as_options(value: object, what: str) -> CacheOptions | None:
         if value > MOST_TTL:
             raise InvalidInput(f"{what}: cache must be at most {MOST_TTL} milliseconds")
         return CacheOptions(ttl=value)
-    raise InvalidType(f"{what}: cache must be milliseconds, True or CacheOptions, not {value!r}")
+    raise InvalidType(
+        f"{what}: cache must be milliseconds, True or CacheOptions, not {shown(value)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class _Flight:
 
 
 # What is in the making around here, outermost first: tasks and threads inherit it.
-_around: ContextVar[tuple[_Flight, ...]] = ContextVar("muntin_in_the_making", default=())
+_around: ContextVar[tuple[_Flight, ...]] = own(ContextVar("muntin_in_the_making", default=()))
 # One lock for all caches: who waits for whom may lead through several.
 _waits = Lock()
 
@@ -115,7 +118,9 @@ class ResolverCache:
         if check_size(max_entries, "max_entries") == 0:
             raise InvalidInput("max_entries must be positive")
         if not isinstance(max_wait, int | float) or not 0 < max_wait < float("inf"):
-            raise InvalidInput(f"max_wait must be a number of seconds above 0, not {max_wait!r}")
+            raise InvalidInput(
+                f"max_wait must be a number of seconds above 0, not {shown(max_wait)}"
+            )
         self.hits = 0
         self.misses = 0
         self._most = max_entries
@@ -173,9 +178,7 @@ class ResolverCache:
     ) -> Answer:
         before = _around.set((*_around.get(), mine))
         try:
-            text = make()
-            if inspect.isawaitable(text):
-                text = await text
+            text = await apart(make)
         except BaseException as error:
             with self._lock:
                 del self._making[key]

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import (
     AttachmentTokens,
     Counter,
@@ -27,7 +27,7 @@ class Defaults:
 
     tokenizer: TokenizerLike | None = None
     attachment_tokens: AttachmentTokens | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     cache: ResolverCache = field(default_factory=ResolverCache)
 
 
@@ -36,7 +36,7 @@ def check_settings(settings: Any, what: str) -> None:
     if settings is None:
         return
     if not isinstance(settings, Mapping):
-        raise InvalidType(f"{what}: settings must be a mapping, not {settings!r}")
+        raise InvalidType(f"{what}: settings must be a mapping, not {shown(settings)}")
     for name in settings:
         check_text(name, f"{what}: a name in settings")
 
@@ -89,7 +89,7 @@ def _given(
     check_attachment_tokens(attachment_tokens)
     check_settings(settings, "config")
     if cache is not None and not isinstance(cache, ResolverCache):
-        raise InvalidType(f"config: cache must be a ResolverCache, not {cache!r}")
+        raise InvalidType(f"config: cache must be a ResolverCache, not {shown(cache)}")
     given = {
         "tokenizer": tokenizer,
         "settings": settings,

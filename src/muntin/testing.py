@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from muntin.calls import settle
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, assistant
 from muntin.core.parts import File, Reasoning, Text, ToolCall
@@ -62,7 +62,7 @@ class ScriptedModel:
         if not callable(replies) and (
             not isinstance(replies, Sequence) or isinstance(replies, str | bytes)
         ):
-            raise InvalidType(f"ScriptedModel needs a list of replies, not {replies!r}")
+            raise InvalidType(f"ScriptedModel needs a list of replies, not {shown(replies)}")
         check_text(name, "ScriptedModel.name")
         self.name = name
         self.budget = None if budget is None else as_budget(budget)
@@ -156,7 +156,8 @@ def _reply(said: Scripted, window: Window, asked: int) -> Reply:
     if not isinstance(said, Message):
         raise InvalidType(
             f"reply {asked + 1} of a script must be a str, ToolCall, list of ToolCall, Message, "
-            f"Reply, exception, list of events, or a function giving one of these, not {said!r}"
+            "Reply, exception, list of events, or a function giving one of these, not "
+            f"{shown(said)}"
         )
     return Reply(
         said,
@@ -197,9 +198,9 @@ def assert_survives(
 ) -> None:
     """Fail, with the report, unless every context named is in the window for every input."""
     if not isinstance(prompt, Prompt):
-        raise InvalidType(f"assert_survives needs a prompt, not {prompt!r}")
+        raise InvalidType(f"assert_survives needs a prompt, not {shown(prompt)}")
     if not isinstance(inputs, Iterable):
-        raise InvalidType(f"inputs must be a list of inputs, not {inputs!r}")
+        raise InvalidType(f"inputs must be a list of inputs, not {shown(inputs)}")
     for name in ids:
         check_text(name, "the id of a context")
     known = {each.context.id for each in prompt.reached if each.context.id}
@@ -210,15 +211,15 @@ def assert_survives(
     if not values:
         raise InvalidInput("assert_survives needs inputs to try; without any it proves nothing")
     for value in values:
-        shown = prompt.inspect_sync(
+        seen = prompt.inspect_sync(
             value,
             token_budget=token_budget,
             provider=provider,
             model_id=model_id,
             tokenizer=tokenizer,
         )
-        kept = {part.source for part in shown.system.parts if part.status == "kept"}
+        kept = {part.source for part in seen.system.parts if part.status == "kept"}
         lost = [name for name in ids if f"context:{name}" not in kept]
-        if lost or shown.over_budget:
+        if lost or seen.over_budget:
             what = f"{', '.join(lost)} would be lost" if lost else "the prompt is over budget"
-            raise AssertionError(f"{what} with input {value!r}\n{shown}\n\n{shown.report}")
+            raise AssertionError(f"{what} with input {shown(value)}\n{seen}\n\n{seen.report}")

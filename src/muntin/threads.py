@@ -1,4 +1,5 @@
 """Threads for functions that may block: one for each call, used again when idle, never in the way.
+And calls that see none of the caller's context variables.
 
 Knows nothing of what is called.
 """
@@ -6,11 +7,12 @@ Knows nothing of what is called.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -73,6 +75,30 @@ def aside(fn: Callable[[], T]) -> T:
     if error is not None:
         raise error
     return cast("T", value)
+
+
+# Muntin's own variables: who waits for whom must be known everywhere.
+_own: list[ContextVar[Any]] = []
+
+
+def own(variable: ContextVar[T]) -> ContextVar[T]:
+    """Let a variable of Muntin's own through to what `apart` calls."""
+    _own.append(variable)
+    return variable
+
+
+async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
+    """Call a function, sync or async, that sees none of the caller's context variables."""
+    context = Context()
+    for variable in _own:
+        context.run(variable.set, variable.get())
+
+    async def inside() -> T:
+        value = fn()
+        return await value if inspect.isawaitable(value) else value
+
+    # A task, because only a task can await in another context.
+    return await asyncio.create_task(inside(), context=context)
 
 
 # Does something, and returns the function that tells the result.

@@ -6,11 +6,13 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +95,58 @@ def test_the_address_is_json_if_asked_for(url):
         told = json.loads(process.stdout.readline())
         assert told["store"] == url
         assert get(told["url"]).status == 200
+
+
+BROWSER = """
+import json, os, pathlib, re, stat, sys, time, urllib.request
+path = pathlib.Path(sys.argv[1].removeprefix("file://"))
+text = path.read_text()
+address = re.search("url=([^\\"]+)", text)[1]
+token = address.partition("=")[2].encode()
+lines = [each.read_bytes() for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
+told = {
+    "address": address,
+    "modes": [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)],
+    "in_lines": any(token in line for line in lines),
+    "in_environment": any(token in each.encode() for each in os.environ.values()),
+    "mine": any(path.name.encode() in line for line in lines),
+}
+while "status" not in told:
+    try:
+        told["status"] = urllib.request.urlopen(address, timeout=10).status
+    except OSError:
+        time.sleep(0.05)
+pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(told))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc")
+def test_a_browser_is_opened_without_the_token_on_a_command_line(url, tmp_path, monkeypatch):
+    browser, told = tmp_path / "browser.py", tmp_path / "browser.json"
+    browser.write_text(BROWSER)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {browser} %s &")
+    with running("--store", url, "--open") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        deadline = time.monotonic() + 30
+        while not told.exists() or not told.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        seen = json.loads(told.read_text())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert seen == {
+        "address": address,
+        "modes": [0o600, 0o700],
+        "in_lines": False,
+        "in_environment": False,
+        "mine": True,
+        "status": 200,
+    }
+    assert list(folder.iterdir()) == []
 
 
 def test_every_start_has_a_token_of_its_own(url):

@@ -639,6 +639,37 @@ class TestWhatCannotBeRead:
         assert (name, reason.startswith("front matter: ")) == ("chat.md", True)
         assert line == (2 if "UFFFF" in value else 3)
 
+    @pytest.mark.parametrize(
+        ("lines", "line", "sign"),
+        [
+            ("name: &a x", 3, "&a"),
+            ("name: x\ncaching: *a", 4, "*a"),
+            ("name: &a x\ncaching: *a", 3, "&a"),
+            ("name: [&a [b, b], *a]", 3, "&a"),
+            ("&k name: x", 3, "&k"),
+            ("name: x\n<<: *base", 4, "*base"),
+        ],
+    )
+    def test_anchors_and_aliases_are_refused_by_line(self, load, lines, line, sign):
+        text = f"---\nintent: a\n{lines}\n---\n<system>a</system>"
+        assert fault(load, text) == (
+            "chat.md",
+            line,
+            f"{sign}: no anchors and aliases; write the value out",
+        )
+
+    def test_a_billion_laughs_are_refused_at_once(self, load):
+        laughs = ["a0: &a0 [ha, ha]"]
+        laughs += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+        text = "\n".join(["---", *laughs, "name: *a29", "---", "<system>a</system>"])
+        began = time.perf_counter()
+        assert fault(load, text)[:2] == ("chat.md", 2)
+        assert time.perf_counter() - began < 1
+
+    def test_a_quoted_sign_is_a_text(self, load):
+        text = '---\nname: "*a & b"\ndescription: a * b &c\n---\n<system>a</system>'
+        assert dict(load(text).config) == {"name": "*a & b", "description": "a * b &c"}
+
     def test_a_front_matter_nested_too_deeply_is_an_error(self, load):
         text = f"---\nname: {'[' * 5_000}\n---\n<system>a</system>"
         name, line, reason = fault(load, text)

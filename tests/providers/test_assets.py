@@ -26,6 +26,7 @@ from muntin.providers.assets import (
     WithAssets,
     files_for,
 )
+from muntin.providers.client import Client as SdkClient
 from muntin.providers.model import Event, Finished, Reply, TextDelta
 from muntin.testing import ScriptedModel
 
@@ -193,6 +194,7 @@ def test_each_provider_gets_its_own(tmp_path: Path):
     files(window(made), assets, one, "openai")
     files(window(made), assets, other, "../anthropic")
     assert (one.uploads, other.uploads) == (1, 1)
+    assert (len(one.sent), len(other.sent)) == (2, 2)  # no request with the file of another
     assert assets.file_id(made.id, "../anthropic") == "file-1"
 
 
@@ -424,3 +426,53 @@ def test_a_scripted_model_shows_the_files_it_was_given(tmp_path: Path):
     made = assets.put(LARGE, "a.pdf")
     asyncio.run(_complete(WithAssets(scripted, assets), window(made)))
     assert list(scripted.files[0]) == [made.id]
+
+
+# Whose files they are.
+
+
+@pytest.mark.parametrize("memory", ["directory", "process"])
+def test_a_file_belongs_to_the_account_that_uploaded_it(tmp_path: Path, memory):
+    class Of(Client):
+        def __init__(self, account: str) -> None:
+            super().__init__()
+            self.account = account
+
+    assets = DirectoryAssets(tmp_path) if memory == "directory" else Plain()
+    asked = window(assets.put(LARGE, "a.pdf"))
+    one, other = Of("a"), Of("b")
+    for client in (one, other, one, other):
+        assert asyncio.run(_complete(WithAssets(client, assets), asked)).text == "seen"
+    assert (one.uploads, other.uploads) == (1, 1)
+    assert (len(one.sent), len(other.sent)) == (2, 2)  # no request with the file of another
+
+
+def test_googles_files_are_forgotten_in_time_whatever_the_account(tmp_path: Path, monkeypatch):
+    assets = DirectoryAssets(tmp_path)
+    made = assets.put(LARGE, "a.pdf")
+    assets.remember(made.id, "google@a", "file-1")
+    assert assets.file_id(made.id, "google@a") == "file-1"
+    later = time.time() + 48 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert assets.file_id(made.id, "google@a") is None
+
+
+def test_an_account_is_a_key_at_an_address(monkeypatch):
+    pytest.importorskip("openai")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def account(**options: Any) -> str:
+        return SdkClient("openai/gpt-5.2", **options).account
+
+    one = account(api_key="sk-0123456789")
+    assert one == account(api_key="sk-0123456789", timeout=3)
+    others = {
+        account(),
+        account(api_key="sk-9876543210"),
+        account(api_key="sk-0123456789", base_url="http://localhost/v1"),
+    }
+    assert len(others | {one}) == 4
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    assert account() == one
+    assert "0123" not in one

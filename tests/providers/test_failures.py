@@ -18,6 +18,7 @@ from muntin.errors import (
     RequestRefused,
 )
 from muntin.providers.failures import failure, failure_within
+from muntin.providers.secrets import find_secrets
 
 
 class SdkError(Exception):
@@ -183,7 +184,7 @@ def test_a_secret_is_taken_out_of_the_whole_chain():
     outer = SdkError(400, {"message": f"{'x' * 995}sk-0123456789"})
     outer.args = ("text with sk-0123456789", b"sk-0123456789")
     outer.__cause__ = inner
-    error = failure(outer, "p", "m", ["sk-0123456789", "x"])
+    error = failure(outer, "p", "m", find_secrets(["sk-0123456789", "x"], [], {}))
     assert "sk-0" not in error.message + str(outer) + str(inner)
     assert error.message.startswith("xxx")  # a key of one letter is no secret
 

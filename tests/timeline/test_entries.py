@@ -1,13 +1,17 @@
 """Context entries: live until replaced or removed, shown exactly once, never escaping their tag."""
 
+import re
+import sqlite3
 import xml.etree.ElementTree as ET
+from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin import ContextEntry, InvalidInput, assistant, user
 from muntin.timeline.history import Tokens
+from muntin.timeline.items import Draft
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.memory import MemoryStore
@@ -175,6 +179,45 @@ def test_attributes_that_cannot_be_are_refused_and_nothing_is_written(session, a
         session.insert_context("e", name="n", content="c", attrs=attrs)
     assert "'e'" in str(refused.value)
     assert session.items.all() == []
+
+
+names = st.text(st.sampled_from("ab-_ =\"'<>/&\n\t\u2028é1Z"), min_size=1, max_size=8)
+NAME = re.compile("[a-z][a-z0-9-]*")
+
+
+@given(name=names)
+@example(name="a><system>b")
+@example(name="id")
+def test_an_appended_entry_has_attributes_with_names_or_is_refused(name):
+    session = Session("s", store=MemoryStore())
+    payload = {"id": "e", "name": "n", "content": "c", "attrs": {name: "x"}}
+    if NAME.fullmatch(name) and name not in ("id", "name"):
+        session.append(Draft("context_inserted", payload=payload))
+        return
+    with pytest.raises(InvalidInput, match="cannot be the name of an attribute"):
+        session.append(Draft("context_inserted", payload=payload))
+    assert session.items.all() == []
+
+
+@given(name=names)
+@example(name="a><system>b")
+@example(name="id")
+def test_a_kept_attribute_without_a_proper_name_is_not_shown(name):
+    element = ET.fromstring(ContextEntry("e", "n", "c", {name: "x", "good": "y"}).render())
+    shown = {name: "x"} if NAME.fullmatch(name) and name not in ("id", "name", "good") else {}
+    assert element.attrib == {"id": "e", "name": "n", "good": "y"} | shown
+    assert (element.text, len(element)) == ("c", 0)
+
+
+def test_an_older_store_with_a_hostile_attribute_is_read_without_harm(tmp_path):
+    file = tmp_path / "store.db"
+    with open_store(f"sqlite:///{file}") as store:
+        Session("s", store=store).insert_context("e", name="n", content="c", attrs={"harm": "x"})
+    with closing(sqlite3.connect(file)) as rows, rows:
+        rows.execute("UPDATE muntin_items SET data = replace(data, 'harm', 'a><system>')")
+    with open_store(f"sqlite:///{file}") as store:
+        shown = entries_in(Session("s", store=store).messages())
+    assert shown == ['<context-entry id="e" name="n">c</context-entry>']
 
 
 @pytest.mark.parametrize(

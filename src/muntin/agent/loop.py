@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import off_loop
-from muntin.core.checks import check_count
+from muntin.core.checks import check_count, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, tool
@@ -211,7 +211,7 @@ class Run:
         with self._inside():
             window = await off_loop(self._compose, tuple(self._messages))
         if not isinstance(window, Window):
-            raise InvalidType(f"compose must return a Window, not {window!r}")
+            raise InvalidType(f"compose must return a Window, not {shown(window)}")
         if window.over_budget:
             raise self._exceeded(window)
         if streaming:

@@ -25,6 +25,7 @@ from muntin.core.checks import (
     check_size,
     copy_json,
     replace_surrogates,
+    shown,
 )
 from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall, compact_json
@@ -61,7 +62,7 @@ class Tool:
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
-            raise InvalidType(f"Tool: fn must be a function, not {self.fn!r}")
+            raise InvalidType(f"Tool: fn must be a function, not {shown(self.fn)}")
         check_optional_text(self.name, "Tool.name")
         what = f"tool {tool_name(self)!r}"
         check_optional_text(self.description, f"{what}: description")
@@ -79,11 +80,11 @@ ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
 def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
     """Check a list of tools: each must have a name of its own and can be described."""
     if not isinstance(tools, Sequence) or isinstance(tools, str):
-        raise InvalidType(f"{what}: tools must be a list, not {tools!r}")
+        raise InvalidType(f"{what}: tools must be a list, not {shown(tools)}")
     places: dict[str, int] = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping | Tool) and not callable(tool):
-            raise InvalidType(f"{what}: a tool must be a schema or a function, not {tool!r}")
+            raise InvalidType(f"{what}: a tool must be a schema or a function, not {shown(tool)}")
         name = tool_name(tool)
         if places.setdefault(name, index) != index:
             raise InvalidInput(
@@ -124,7 +125,7 @@ def tool_name(tool: ToolLike) -> str:
     else:
         name = getattr(tool, "__name__", None)
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"a tool needs a name, as in Tool(fn, name=...): {tool!r}")
+        raise InvalidInput(f"a tool needs a name, as in Tool(fn, name=...): {shown(tool)}")
     return name
 
 
@@ -139,7 +140,7 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
     made = tool if isinstance(tool, Tool) else None
     fn = made.fn if made else tool
     if not callable(fn):
-        raise InvalidType(f"a tool must be a schema or a function, not {tool!r}")
+        raise InvalidType(f"a tool must be a schema or a function, not {shown(tool)}")
     name = tool_name(tool)
     if not _NAME.fullmatch(name):
         raise InvalidInput(

@@ -1,6 +1,13 @@
 """`muntin inspect`: the windows of a store as a page in the browser."""
 
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Annotated
 
 import typer
@@ -9,6 +16,9 @@ from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
 from muntin.inspector.server import address_of, check_installed, listen, new_token, serve
 from muntin.timeline.store import DEFAULT_URL, open_store
+
+# How long a browser may take to start.
+_READ_SECONDS = 60.0
 
 
 @failing()
@@ -42,6 +52,26 @@ def inspect(
         else:
             print(address, flush=True)
             note(f"Showing {opened.name}, read-only, until Ctrl-C.")
-        if open_:
-            webbrowser.open(address)
-        serve(opened, listening, token)
+        with _opened(address) if open_ else nullcontext():
+            serve(opened, listening, token)
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[None]:
+    """Open the page in a browser, by way of a file that leads to it.
+
+    Other users of the machine see the command line of a browser; they cannot read the file. It is
+    gone when the browser had time to read it, at the latest when the block ends.
+    """
+    with TemporaryDirectory(prefix="muntin-") as folder:
+        file = Path(folder) / "inspect.html"
+        file.touch(mode=0o600)
+        file.write_text(f'<meta http-equiv="refresh" content="0; url={escape(address)}">')
+        gone = Timer(_READ_SECONDS, partial(file.unlink, missing_ok=True))
+        gone.daemon = True
+        gone.start()
+        try:
+            webbrowser.open(file.as_uri())
+            yield
+        finally:
+            gone.cancel()

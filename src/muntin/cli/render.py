@@ -11,6 +11,7 @@ import typer
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
 from muntin.composer import Composer
 from muntin.core.budget import Budget
+from muntin.core.checks import shown
 from muntin.core.message import Input
 from muntin.core.model_name import ModelName
 from muntin.core.planning.window import Window
@@ -64,7 +65,7 @@ def _values(pairs: list[str], file: Path | None) -> dict[str, Any]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not key or not equals:
-            raise InvalidInput(f"--input {pair!r}: write it as key=value")
+            raise InvalidInput(f"--input {shown(pair)}: write it as key=value")
         values[key] = _value(text)
     return values
 

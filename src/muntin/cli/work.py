@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from muntin.cli.terminal import failing, many, note
+from muntin.core.checks import shown
 from muntin.errors import InvalidInput
 from muntin.runtime.app import App
 
@@ -29,7 +30,7 @@ def _find(name: str) -> App:
     """Return the App that a module holds; modules are looked for in the current folder too."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
-        raise InvalidInput(f"an app is named like 'support:app', not {name!r}")
+        raise InvalidInput(f"an app is named like 'support:app', not {shown(name)}")
     sys.path.insert(0, os.getcwd())
     try:
         found = getattr(import_module(module), attribute, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 # The tokens of a window where the model's own window is not known.
@@ -80,5 +80,5 @@ def as_budget(value: Budget | int) -> Budget:
     if isinstance(value, Budget):
         return value
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(f"a budget must be a Budget or an int, not {value!r}")
+        raise InvalidType(f"a budget must be a Budget or an int, not {shown(value)}")
     return Budget(value)

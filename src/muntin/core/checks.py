@@ -35,7 +35,7 @@ def digest(text: str, size: int) -> str:
 def check_size(value: object, what: str) -> int:
     """Return `value` if it is an integer of at least 0; raise an error naming `what` if not."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(f"{what} must be an int, not {value!r}")
+        raise InvalidType(f"{what} must be an int, not {shown(value)}")
     if value < 0:
         raise InvalidInput(f"{what} must not be negative, got {shown(value)}")
     return value
@@ -52,9 +52,9 @@ def check_count(value: object, what: str) -> int:
 def check_seconds(value: object, what: str) -> float:
     """Return a number of seconds, finite and above 0; anything else is refused."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidType(f"{what} must be a number of seconds, not {value!r}")
+        raise InvalidType(f"{what} must be a number of seconds, not {shown(value)}")
     if not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{what} must be a number of seconds above 0, got {value!r}")
+        raise InvalidInput(f"{what} must be a number of seconds above 0, got {shown(value)}")
     return value
 
 
@@ -73,7 +73,7 @@ def copy_extra(value: object, what: str) -> dict[Any, Any]:
         try:
             copied[key] = deepcopy(each)
         except Exception as error:  # a lock, a value nested too deeply, a __deepcopy__ that fails
-            raise InvalidInput(f"{what}[{key!r}] cannot be copied: {error}") from error
+            raise InvalidInput(f"{what}[{shown(key)}] cannot be copied: {error}") from error
     return copied
 
 
@@ -91,11 +91,20 @@ def copy_json(value: object, what: str) -> Any:
 _LONGEST_INT = 14_284
 
 
+# How much of a value an error shows: enough to find it, never a file or a whole conversation.
+_SHOWN = 100
+
+
 def shown(value: object) -> str:
-    """Return a value as errors show it; an int too long to be written out is only described."""
+    """Return a value as errors show it: its beginning, or what it is if it cannot be written."""
     if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
         return "an int of more than 4,300 digits"
-    return repr(value)
+    try:
+        text = repr(value[:_SHOWN] if isinstance(value, str | bytes) else value)
+    except Exception:  # nested too deeply, or a __repr__ that fails
+        return f"a {type(value).__name__} that cannot be shown"
+    cut = len(text) > _SHOWN or (isinstance(value, str | bytes) and len(value) > _SHOWN)
+    return f"{text[:_SHOWN]}…" if cut else text
 
 
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.

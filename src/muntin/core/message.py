@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import check_text, copy_extra, refuse_surrogates
+from muntin.core.checks import check_text, copy_extra, refuse_surrogates, shown
 from muntin.core.parts import (
     PARTS,
     Attachment,
@@ -78,7 +78,7 @@ class Message:
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise InvalidInput(f"unknown role {self.role!r}; use one of {', '.join(ROLES)}")
+            raise InvalidInput(f"unknown role {shown(self.role)}; use one of {', '.join(ROLES)}")
         what = f"the content of a {self.role} message"
         content = self.content
         if isinstance(content, str):
@@ -96,7 +96,7 @@ class Message:
         if self.tool_call_id is not None:
             check_text(self.tool_call_id, "Message.tool_call_id")
             if self.role != "tool":
-                raise InvalidInput(f"tool_call_id belongs to role 'tool', not {self.role!r}")
+                raise InvalidInput(f"tool_call_id belongs to role 'tool', not {shown(self.role)}")
         if self.name is not None:
             check_text(self.name, "Message.name")
         if self.at is not None:
@@ -273,7 +273,7 @@ def _check_at(value: object) -> None:
             return
     except OverflowError:  # an int beyond every float, perhaps too long to be written out
         raise InvalidInput("Message.at is larger than any float") from None
-    raise InvalidInput(f"Message.at must be a finite number or None, got {value!r}")
+    raise InvalidInput(f"Message.at must be a finite number or None, got {shown(value)}")
 
 
 def _tuple(value: Iterable[Any], what: str) -> tuple[Any, ...]:
@@ -289,7 +289,7 @@ def _attachments(value: object, owner: str) -> tuple[Attachment, ...]:
         )
     for item in value:
         if not isinstance(item, Attachment):
-            raise InvalidType(f"{owner}.attachments holds a {type(item).__name__}: {item!r}")
+            raise InvalidType(f"{owner}.attachments holds a {type(item).__name__}: {shown(item)}")
     return tuple(value)
 
 
@@ -303,7 +303,7 @@ def _tool_calls(value: object, role: str) -> tuple[ToolCall, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise InvalidType(f"tool_calls must be a list of ToolCall, not {type(value).__name__}")
     if value and role != "assistant":
-        raise InvalidInput(f"tool_calls belong to role 'assistant', not {role!r}")
+        raise InvalidInput(f"tool_calls belong to role 'assistant', not {shown(role)}")
     calls = tuple(c if isinstance(c, ToolCall) else call_from_dict(c) for c in value)
     seen: set[str] = set()
     for call in calls:

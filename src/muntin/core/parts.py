@@ -11,7 +11,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from muntin.core.checks import check_optional_text, check_size, check_text, copy_extra, copy_json
+from muntin.core.checks import (
+    check_optional_text,
+    check_size,
+    check_text,
+    copy_extra,
+    copy_json,
+    shown,
+)
 from muntin.errors import InvalidInput, InvalidType
 
 Modality: TypeAlias = Literal["document", "image", "audio", "video"]
@@ -49,7 +56,9 @@ class Image:
     def __post_init__(self) -> None:
         check_text(self.url, "Image.url")
         if self.detail is not None and self.detail not in DETAILS:
-            raise InvalidInput(f"unknown Image.detail {self.detail!r}; use {', '.join(DETAILS)}")
+            raise InvalidInput(
+                f"unknown Image.detail {shown(self.detail)}; use {', '.join(DETAILS)}"
+            )
         for name in ("width", "height"):
             size = getattr(self, name)
             if size is not None and check_size(size, f"Image.{name}") == 0:
@@ -97,7 +106,9 @@ class Other:
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, Mapping) or not isinstance(self.data.get("type"), str):
-            raise InvalidType(f'a content part must be a mapping with a "type", got {self.data!r}')
+            raise InvalidType(
+                f'a content part must be a mapping with a "type", got {shown(self.data)}'
+            )
         copied = copy_json(self.data, f"a content part of type {self.data['type']!r}")
         object.__setattr__(self, "data", copied)
 
@@ -189,7 +200,9 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     if data.__class__ is not dict:
         data = as_plain(data)
     if not isinstance(data, Mapping):
-        raise InvalidType(f"a content part must be a mapping, not {type(data).__name__}: {data!r}")
+        raise InvalidType(
+            f"a content part must be a mapping, not {type(data).__name__}: {shown(data)}"
+        )
     rest = dict(data)  # the part itself copies what is left of it
     kind = rest.pop("type", None)
     if kind == "text" and isinstance(rest.get("text"), str):
@@ -265,13 +278,15 @@ def call_from_dict(data: object) -> ToolCall:
     if data.__class__ is not dict:
         data = as_plain(data)
     if not isinstance(data, Mapping):
-        raise InvalidType(f"a tool call must be a ToolCall or a dict, not {data!r}")
+        raise InvalidType(f"a tool call must be a ToolCall or a dict, not {shown(data)}")
     rest = dict(data)
     kind = rest.pop("type", "function")
     key, body = ("custom", "input") if kind == "custom" else ("function", "arguments")
     inner = rest.get(key)
     if not isinstance(inner, dict) or "name" not in inner or "id" not in rest:
-        raise InvalidInput(f"a tool call dict needs 'id' and {key!r} with a 'name', got {data!r}")
+        raise InvalidInput(
+            f"a tool call dict needs 'id' and {key!r} with a 'name', got {shown(data)}"
+        )
     inner = rest[key] = dict(inner)
     call_id, name, arguments = rest.pop("id"), inner.pop("name"), inner.pop(body, "{}")
     extra = _drop_empty(rest, key) or {}
@@ -294,7 +309,7 @@ def attachment_from_dict(data: object) -> Attachment:
     if isinstance(data, Attachment):
         return data
     if not isinstance(data, Mapping):
-        raise InvalidType(f"an attachment must be an Attachment or a dict, not {data!r}")
+        raise InvalidType(f"an attachment must be an Attachment or a dict, not {shown(data)}")
     missing = {"id", "name", "size", "modality"} - set(data)
     unknown = set(data) - {"id", "name", "size", "modality", "mime_type"}
     if missing or unknown:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.images import image_formula_for_model
 from muntin.core.message import Message
 from muntin.core.model_name import ModelName
@@ -57,9 +57,11 @@ class Caching:
         for name in ("write", "read", "ttl"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool):
-                raise InvalidType(f"Caching.{name} must be a number, not {value!r}")
+                raise InvalidType(f"Caching.{name} must be a number, not {shown(value)}")
             if not 0 <= value < float("inf"):  # NaN is not
-                raise InvalidInput(f"Caching.{name} must be finite and not negative, got {value!r}")
+                raise InvalidInput(
+                    f"Caching.{name} must be finite and not negative, got {shown(value)}"
+                )
 
     def readable(self, tokens: int) -> int:
         """Return how much of a shared beginning can be read: nothing below the minimum, and
@@ -150,7 +152,7 @@ class Profile:
         The provider may be left out of the models of OpenAI, of Claude and of Gemini.
         """
         if not isinstance(model, str):
-            raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {model!r}")
+            raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {shown(model)}")
         named = ModelName.parse(model)
         if named.provider is None:
             named = ModelName(_provider_of(model), model)

@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.checks import keep_surrogates
+from muntin.core.checks import keep_surrogates, shown
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.inspector import changes, data
 from muntin.inspector.plans import Kept, Plans
@@ -131,7 +131,7 @@ def _number(query: Mapping[str, str], name: str, default: int | None = None) -> 
         return default
     text = _text(query, name)
     if not (text.isascii() and text.isdecimal()) or len(text) > 12:
-        raise InvalidInput(f"{name!r} must be a number, not {text[:40]!r}")
+        raise InvalidInput(f"{name!r} must be a number, not {shown(text[:40])}")
     return int(text)
 
 
@@ -295,8 +295,8 @@ def check_loopback(host: str) -> str:
         local = False
     if not local:
         raise InvalidInput(
-            f"the inspector listens on this machine only (127.0.0.1 or ::1), not on {host!r}; from "
-            "elsewhere, forward the port: ssh -L 8765:127.0.0.1:8765 this-machine"
+            f"the inspector listens on this machine only (127.0.0.1 or ::1), not on {shown(host)}; "
+            "from elsewhere, forward the port: ssh -L 8765:127.0.0.1:8765 this-machine"
         )
     return host
 
@@ -330,6 +330,8 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
     """Return the server of the inspector, to be run on a socket."""
     import uvicorn
 
+    from muntin.inspector.connections import Connection
+
     app = make_app(store, token=token, port=listening.getsockname()[1])
     config = uvicorn.Config(
         app,
@@ -339,6 +341,7 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        http=Connection,
         ws="none",
         lifespan="off",
         timeout_keep_alive=30,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_args
 
 from muntin.agent.tools import ToolLike, as_tools, problems
 from muntin.calls import arity, check_plain
-from muntin.core.checks import check_optional_text, check_text
+from muntin.core.checks import check_optional_text, check_text, shown
 from muntin.core.planning.slot import CONTEXT, SYSTEM
 from muntin.errors import InvalidInput, InvalidType
 from muntin.resolver_cache import CacheOptions, as_options
@@ -96,9 +96,9 @@ def context(
         raise InvalidInput("context: id must not be empty")
     what = f"context {id!r}" if id else "context"
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise InvalidType(f"{what}: priority must be an int, not {priority!r}")
+        raise InvalidType(f"{what}: priority must be an int, not {shown(priority)}")
     if not isinstance(required, bool):
-        raise InvalidType(f"{what}: required must be a bool, not {required!r}")
+        raise InvalidType(f"{what}: required must be a bool, not {shown(required)}")
     if when is not None:
         check_plain(when, f"{what}: when")
     check_resolver(system, f"{what}: system")
@@ -129,7 +129,7 @@ def when(predicate: Predicate, target: Any) -> When:
     check_plain(predicate, "when()")
     (use,) = as_uses([target], "when()")
     if use is None:
-        raise InvalidType(f"when() needs a context, not {target!r}")
+        raise InvalidType(f"when() needs a context, not {shown(target)}")
     return When(predicate, use, check_depth([use], "when()"), _wrap([use], "when()"))
 
 
@@ -137,8 +137,8 @@ def match(*, on: Predicate, cases: Mapping[Any, Any], default: Any = None) -> Ma
     """Choose contexts by the value of `on`; a case is a context or a list of them."""
     check_plain(on, "match(): on")
     if not isinstance(cases, Mapping) or not cases:
-        raise InvalidType(f"match(): cases must be a mapping with a case, not {cases!r}")
-    chosen = {value: _case(case, f"match(): case {value!r}") for value, case in cases.items()}
+        raise InvalidType(f"match(): cases must be a mapping with a case, not {shown(cases)}")
+    chosen = {value: _case(case, f"match(): case {shown(value)}") for value, case in cases.items()}
     other = None if default is None else _case(default, "match(): default")
     uses = [use for case in (*chosen.values(), other or ()) for use in case]
     return Match(on, chosen, other, check_depth(uses, "match()"), _wrap(uses, "match()"))
@@ -151,7 +151,7 @@ def _case(case: Any, what: str) -> tuple[Use, ...]:
 def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
     """Check the entries of a `use` list; False and None are places that stay empty."""
     if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise InvalidType(f"{what} must be a list of contexts, not {entries!r}")
+        raise InvalidType(f"{what} must be a list of contexts, not {shown(entries)}")
     for index, entry in enumerate(entries):
         if (
             entry is not None
@@ -159,7 +159,7 @@ def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
             and not isinstance(entry, Context | When | Match)
         ):
             raise InvalidType(
-                f"{what}[{index}] must be a context, when() or match(), not {entry!r}"
+                f"{what}[{index}] must be a context, when() or match(), not {shown(entry)}"
             )
     return tuple(entry or None for entry in entries)
 
@@ -171,13 +171,13 @@ def check_resolver(value: Any, what: str) -> None:
     elif callable(value):
         arity(value, what)
     elif value is not None:
-        raise InvalidType(f"{what} must be a str or a function, not {value!r}")
+        raise InvalidType(f"{what} must be a str or a function, not {shown(value)}")
 
 
 def check_model(model: Any, what: str) -> None:
     """Refuse anything but a Pydantic model class or None."""
     if model is not None and not (inspect.isclass(model) and hasattr(model, "model_fields")):
-        raise InvalidType(f"{what} must be a Pydantic model class, not {model!r}")
+        raise InvalidType(f"{what} must be a Pydantic model class, not {shown(model)}")
 
 
 def _check_cached(
@@ -298,7 +298,7 @@ def as_mapping(value: Any) -> dict[str, Any]:
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in fields(value)}
-    raise InvalidType(f"input must be a mapping, a model or a dataclass, not {value!r}")
+    raise InvalidType(f"input must be a mapping, a model or a dataclass, not {shown(value)}")
 
 
 def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:

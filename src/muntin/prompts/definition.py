@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.checks import check_optional_text, check_size, check_text, shown
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, user
@@ -91,7 +91,7 @@ class Inspection:
     tool_tokens: int
     token_budget: int | None
     over_budget: bool
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     dropped_contexts: tuple[DroppedContext, ...]
     excluded_contexts: tuple[ExcludedContext, ...]
     report: Report = field(repr=False)
@@ -117,7 +117,7 @@ class Adaptation:
     append_system: str = ""
     prepend_prompt: str = ""
     append_prompt: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def apply(self, source: str, gathered: Gathered) -> Gathered:
         """Return what was gathered with the changes, the system texts as parts of their own."""
@@ -139,7 +139,7 @@ class Resolution:
     prompt: str | None
     messages: tuple[Message, ...]
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     window: Window = field(repr=False)
     # What the window was made of and how.
     gathered: Gathered = field(repr=False, compare=False)
@@ -173,7 +173,7 @@ class Prompt:
     input: type[BaseModel] | None
     output: type[BaseModel] | None
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     adapt: Mapping[str, Adaptation]
     reached: tuple[Reached, ...] = field(repr=False)
 
@@ -309,7 +309,7 @@ def prompt(
     if callable(messages):
         check_resolver(messages, f"{what}: messages")
     elif messages is not None and not isinstance(messages, list | tuple):
-        raise InvalidType(f"{what}: messages must be a list or a function, not {messages!r}")
+        raise InvalidType(f"{what}: messages must be a list or a function, not {shown(messages)}")
     elif messages is not None:  # read now: what becomes of the caller's dicts is not seen here
         messages = tuple(messages_from(messages, where=f"{what}: message {{}}"))
     check_resolver(system, f"{what}: system")
@@ -423,7 +423,7 @@ def adaptations(
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InvalidType(f"{what}: adapt must map a provider to changes, not {given!r}")
+        raise InvalidType(f"{what}: adapt must map a provider to changes, not {shown(given)}")
     return {
         check_text(key, f"{what}: a provider in adapt"): _adaptation(
             entry, f"{what}: adapt[{key!r}]"
@@ -434,10 +434,10 @@ def adaptations(
 
 def _adaptation(entry: Any, what: str) -> Adaptation:
     if not isinstance(entry, Mapping):
-        raise InvalidType(f"{what} must be a mapping, not {entry!r}")
+        raise InvalidType(f"{what} must be a mapping, not {shown(entry)}")
     for name, value in entry.items():
         if name not in _FIELDS:
-            raise InvalidInput(f"{what}: unknown field {name!r}; use {', '.join(_FIELDS)}")
+            raise InvalidInput(f"{what}: unknown field {shown(name)}; use {', '.join(_FIELDS)}")
         if name == "settings":
             check_settings(value, what)
         else:

@@ -16,7 +16,7 @@ from textwrap import dedent
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, PromptFileError
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _KEYS = {
     "max_tokens": "a whole number above 0",
     "temperature": "a number, 0 or above",
 }
+# How much is told of what YAML says: it may repeat a value.
+_REASON = 300
 _OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
 
 
@@ -87,7 +89,7 @@ class PromptFile:
         check_text(block, "block")
         for name, value in (("context", context), ("config", config)):
             if value is not None and not isinstance(value, Mapping):
-                raise InvalidType(f"{name} must be a mapping or None, not {value!r}")
+                raise InvalidType(f"{name} must be a mapping or None, not {shown(value)}")
         if config and "context" in config:
             raise InvalidInput("config must not have the key 'context'; pass context= instead")
         values = {
@@ -120,7 +122,7 @@ def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
         file = Path(path)
     except TypeError:
         raise InvalidType(
-            f"the path of a prompt file must be a str or Path, not {path!r}"
+            f"the path of a prompt file must be a str or Path, not {shown(path)}"
         ) from None
     lines = read(file).split("\n")
     config, start = _front_matter(file, lines)
@@ -147,6 +149,12 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     line = first + 2
     data: dict[str, Any] = {}
     try:
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
+                # A few lines of them can mean more values than any memory holds.
+                sign = "*" if isinstance(token, yaml.AliasToken) else "&"
+                reason = f"{sign}{token.value[:40]}: no anchors and aliases; write the value out"
+                raise PromptFileError(str(file), line + token.start_mark.line, reason)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(node, yaml.MappingNode | None):
             raise PromptFileError(str(file), line, "the front matter must be keys and values")
@@ -160,10 +168,10 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = first + 2 + mark.line if mark else line
-        reason = getattr(error, "problem", None) or str(error)
+        reason = str(getattr(error, "problem", None) or error)[:_REASON]
         raise PromptFileError(str(file), line, f"front matter: {reason}") from error
     except Exception as error:  # PyYAML lets through what reading a date or a number raises
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"[:_REASON]
         raise PromptFileError(str(file), line, f"front matter: {reason}") from error
     return data, last + 1
 
@@ -171,7 +179,7 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
 def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> None:
     """Refuse a key of the front matter that is unknown or there already."""
     if not isinstance(key, str) or key not in _KEYS:
-        reason = f"unknown key {key!r} in the front matter; known: {', '.join(_KEYS)}"
+        reason = f"unknown key {shown(key)} in the front matter; known: {', '.join(_KEYS)}"
         raise PromptFileError(str(file), line, reason)
     if key in data:
         raise PromptFileError(str(file), line, f"{key} stands twice in the front matter")
@@ -188,7 +196,7 @@ def _check_value(file: Path, line: int, key: str, value: Any) -> None:
             key == "caching" and isinstance(value, bool)
         )
     if not right:
-        raise PromptFileError(str(file), line, f"{key} must be {_KEYS[key]}, not {value!r}")
+        raise PromptFileError(str(file), line, f"{key} must be {_KEYS[key]}, not {shown(value)}")
 
 
 def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:

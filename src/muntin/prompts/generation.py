@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.answers import Attempt, answered, asking_for
@@ -16,7 +16,7 @@ from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
@@ -101,7 +101,7 @@ class _Asked:
     token_budget: int | None
     budget: Budget | int | None
     tools: Sequence[ToolLike]
-    settings: Mapping[str, Any] | None
+    settings: Mapping[str, Any] | None = field(repr=False)  # headers may hold keys
     tokenizer: TokenizerLike | None
     attachment_tokens: AttachmentTokens | None
     output: type[BaseModel] | None
@@ -168,7 +168,7 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
     if isinstance(prompt, Prompt):
         return prompt
     if not isinstance(prompt, str):
-        raise InvalidType(f"generate needs a prompt or a text, not {prompt!r}")
+        raise InvalidType(f"generate needs a prompt or a text, not {shown(prompt)}")
     if not prompt.strip():
         raise InvalidInput("generate needs a text that is not empty")
     if input is not None:

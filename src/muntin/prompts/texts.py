@@ -25,7 +25,7 @@ from muntin.calls import (
     sync_twin,
     together,
 )
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.core.planning.slot import RUN, SYSTEM, Group
@@ -46,6 +46,7 @@ from muntin.prompts.contexts import (
 )
 from muntin.resolver_cache import Answer, freeze, identity
 from muntin.settings import defaults
+from muntin.threads import own
 
 if TYPE_CHECKING:
     from muntin.prompts.definition import Prompt
@@ -63,15 +64,12 @@ CHANGING_TEXT = Group("system, changing", join=SEPARATOR)
 # How many prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
 # The prompts whose resolvers are at work around here; tasks and threads inherit it.
-_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = ContextVar(
-    "muntin_prompts_around", default=()
+_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = own(
+    ContextVar("muntin_prompts_around", default=())
 )
 # Whether a sync twin asks. Then resolvers stay in the thread of the caller, as sync code expects:
 # a database connection of another thread has another transaction.
-_asked_by_twin: ContextVar[bool] = ContextVar("muntin_asked_by_twin", default=False)
-
-# How many characters of a value a reason quotes.
-MOST_SHOWN = 200
+_asked_by_twin: ContextVar[bool] = own(ContextVar("muntin_asked_by_twin", default=False))
 
 # A context that was left out: its source, why in one word, and what exactly failed.
 Excluded: TypeAlias = tuple[str, str, str]
@@ -111,7 +109,7 @@ class Gathered:
     user: str | None
     messages: tuple[Message, ...]
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     excluded: tuple[Excluded, ...]
 
     @property
@@ -170,11 +168,9 @@ class _Walk:
         try:
             case = use.cases.get(value, use.default)
         except TypeError:
-            raise InvalidType(f"{what} returned {value!r}, which no case can be") from None
+            raise InvalidType(f"{what} returned {shown(value)}, which no case can be") from None
         if case is None:
-            shown = repr(value)
-            shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
-            detail = f"no case for {shown} and no default"
+            detail = f"no case for {shown(value)} and no default"
             self.exclude(None, source, "condition_false", detail)
         else:
             self.all(case, f"{source}.")
@@ -363,7 +359,7 @@ async def _later(text: Awaitable[Any], what: str) -> str:
 def as_messages(value: Any, what: str) -> tuple[Message, ...]:
     """Return a list of messages, or any other sequence but a text, as messages."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise InvalidType(f"{what} must be a list of messages, not {value!r}")
+        raise InvalidType(f"{what} must be a list of messages, not {shown(value)}")
     return tuple(messages_from(value, where=f"{what}[{{}}]"))
 
 

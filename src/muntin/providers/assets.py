@@ -25,7 +25,7 @@ from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from muntin.calls import settle
-from muntin.core.checks import check_optional_text, check_text
+from muntin.core.checks import check_optional_text, check_text, shown
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
 from muntin.core.planning.window import Window
@@ -45,6 +45,10 @@ KEPT_SECONDS: Mapping[str, float] = {"google": 47 * 3600.0}
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
+def _kept_seconds(account: str) -> float:
+    return KEPT_SECONDS.get(account.partition("@")[0], float("inf"))
+
+
 class Assets(Protocol):
     """Where the contents of attachments are kept. Both methods may also be async."""
 
@@ -59,7 +63,11 @@ class Assets(Protocol):
 
 @runtime_checkable
 class Uploads(Protocol):
-    """Assets that remember, beyond this process, what was uploaded where."""
+    """Assets that remember, beyond this process, what was uploaded where.
+
+    `provider` is its name, and where the model tells its account, `@` and that: one account does
+    not have the files of another.
+    """
 
     def file_id(self, id: str, provider: str) -> str | None:
         """Return the provider's id of this asset, if it should still have it."""
@@ -148,7 +156,7 @@ class DirectoryAssets:
         """Return the provider's id of this asset, if it should still have it."""
         with suppress(FileNotFoundError, UnknownAsset):
             sent = json.loads(self._sent(id, provider).read_bytes())
-            if time.time() - sent["at"] < KEPT_SECONDS.get(provider, float("inf")):
+            if time.time() - sent["at"] < _kept_seconds(provider):
                 return str(sent["file_id"])
         return None
 
@@ -181,7 +189,7 @@ def _attachment(id: str, size: int, name: str, mime_type: str | None) -> Attachm
     # A line end would let a name write lines of the prompt.
     clean = "".join(c if c.isprintable() else " " for c in last).strip()
     if not clean:
-        raise InvalidInput(f"an asset needs a name, not {name!r}")
+        raise InvalidInput(f"an asset needs a name, not {shown(name)}")
     mime = mime_type or mimetypes.guess_type(clean)[0]
     kind = (mime or "").partition("/")[0]
     modality: Modality = next((each for each in MODALITIES if each == kind), "document")
@@ -211,7 +219,7 @@ class _Memory:
 
     def file_id(self, id: str, provider: str) -> str | None:
         file_id, at = self.sent.get((id, provider), (None, 0.0))
-        kept = KEPT_SECONDS.get(provider, float("inf"))
+        kept = _kept_seconds(provider)
         return file_id if time.time() - at < kept else None
 
     def remember(self, id: str, provider: str, file_id: str) -> None:
@@ -357,15 +365,19 @@ class WithAssets:
         if window.over_budget:  # it will not be sent, nor may its files
             raise BudgetExceeded(window.tokens, window.report.budget, window.report)
         return await files_for(
-            window, provider=self._provider, uploader=self._uploader, assets=self._assets
+            window, provider=self._account(), uploader=self._uploader, assets=self._assets
         )
 
     def _forget(self, error: ProviderError, files: Files) -> bool:
         """Forget the files that the provider says it has not, and say whether there are any."""
         gone = list(_named_in(error, files)) if error.status in (400, 403, 404) else []
         for each in gone:
-            _memory_of(self._assets).forget(each, self._provider)
+            _memory_of(self._assets).forget(each, self._account())
         return bool(gone)
+
+    def _account(self) -> str:
+        account = getattr(self._model, "account", None)
+        return f"{self._provider}@{account}" if isinstance(account, str) else self._provider
 
 
 def _named_in(error: ProviderError, files: Files) -> Iterable[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from muntin.calls import sync_stream, sync_twin
-from muntin.core.checks import check_optional_text, check_size, check_text
+from muntin.core.checks import check_optional_text, check_size, check_text, digest, shown
 from muntin.core.parts import File
 from muntin.core.planning.window import Window
 from muntin.errors import (
@@ -39,6 +39,7 @@ from muntin.providers.sdks import (
     find_api,
     with_settings,
 )
+from muntin.providers.secrets import bare_address, find_secrets, hidden, shows, watch_logs
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -48,7 +49,7 @@ class Client:
 
     The SDK's client is opened at the first request, once for each event loop. It is closed by
     `aclose()`, at the end of an `async with` block, or with its loop. Pickled or copied, a
-    client leaves its key behind.
+    client leaves its key behind, and user and query of its `base_url`.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Client:
         check_optional_text(base_url, "base_url")
         check_optional_text(api_key, "api_key")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise InvalidType(f"timeout must be a positive number of seconds, not {timeout!r}")
+            raise InvalidType(f"timeout must be a positive number of seconds, not {shown(timeout)}")
         if max_retries is not None:
             check_size(max_retries, "max_retries")
         self._name = name
@@ -75,12 +76,20 @@ class Client:
             base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries
         )
         self._sdk = self._api.load()
+        watch_logs()
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
         """The name it was made with, `provider/model`."""
         return self._name
+
+    @property
+    def account(self) -> str:
+        """Whose files the provider has: a digest of key and address, neither of them readable."""
+        keys = (self._options.api_key, *(os.environ.get(name) for name in self._api.keys))
+        address = self._options.base_url or os.environ.get(self._api.address)
+        return digest(f"{next(filter(None, keys), '')} {address or ''}", 8)
 
     async def complete(
         self,
@@ -91,9 +100,10 @@ class Client:
     ) -> Reply:
         """Send the window and return the whole answer."""
         client, api, request = await self._prepare(window, settings, files)
-        with self._mapped():
-            answer = await api.send(client, request, False)
-            self._check(answer)
+        with self._mapped(settings):
+            with self._hidden(settings):
+                answer = await api.send(client, request, False)
+            self._check(answer, settings)
             reply: Reply = _wire(api).decode(answer, window)
         return reply
 
@@ -107,11 +117,12 @@ class Client:
         """Send the window and yield the answer as it comes, ending with `Finished`."""
         client, api, request = await self._prepare(window, settings, files)
         assembler = _wire(api).Assembler()
-        with self._mapped():
-            chunks = await api.send(client, request, True)
+        with self._mapped(settings):
+            with self._hidden(settings):
+                chunks = await api.send(client, request, True)
             try:
-                async for chunk in chunks:
-                    self._check(chunk)
+                while (chunk := await self._next(chunks, settings)) is not None:
+                    self._check(chunk, settings)
                     for event in assembler.feed(chunk):
                         yield event
             finally:
@@ -129,7 +140,7 @@ class Client:
     async def upload(self, data: bytes, name: str, mime_type: str | None) -> str | None:
         """Give the provider a file; return its id there, or None if it takes it only inline."""
         api, client = await self._ready()
-        with self._mapped():
+        with self._mapped(), self._hidden():
             return await api.upload(client, data, name, mime_type)
 
     async def aclose(self) -> None:
@@ -148,8 +159,10 @@ class Client:
         return f"Client({self._name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = replace(self._options, api_key=None).given()
-        return partial(Client, self._name, api=self._api_name, **options), ()
+        options = replace(self._options, api_key=None)
+        if options.base_url is not None:
+            options = replace(options, base_url=bare_address(options.base_url))
+        return partial(Client, self._name, api=self._api_name, **options.given()), ()
 
     async def _prepare(
         self, window: Window, settings: Mapping[str, Any], files: Mapping[str, File] | None
@@ -192,28 +205,48 @@ class Client:
                     None,
                     f"no key: set {self._api.keys[0]} in the environment, or pass api_key=",
                 ) from None
-            message = failure(error, self._api.provider, self._model, self._secrets()).message
+            found = failure(error, self._api.provider, self._model, self._secrets())
             raise InvalidInput(
-                f"{self._name}: the SDK's client cannot be made: {message}"
-            ) from error
+                f"{self._name}: the SDK's client cannot be made: {found.message}"
+            ) from self._cause(error)
 
-    def _check(self, answer: object) -> None:
-        found = failure_within(answer, self._api.provider, self._model, self._secrets)
+    async def _next(self, chunks: Any, settings: Mapping[str, Any]) -> Any:
+        with self._hidden(settings):  # Google's SDK sends only now
+            return await anext(chunks, None)
+
+    def _check(self, answer: object, settings: Mapping[str, Any]) -> None:
+        secrets = partial(self._secrets, settings)
+        found = failure_within(answer, self._api.provider, self._model, secrets)
         if found is not None:
             raise found
 
     @contextmanager
-    def _mapped(self) -> Iterator[None]:
+    def _mapped(self, settings: Mapping[str, Any] = _NOTHING) -> Iterator[None]:
         try:
             yield
         except ProviderError:
             raise
         except Exception as error:
-            raise failure(error, self._api.provider, self._model, self._secrets()) from error
+            secrets = self._secrets(settings)
+            found = failure(error, self._api.provider, self._model, secrets)
+            raise found from self._cause(error, settings)
 
-    def _secrets(self) -> list[str]:
-        found = [self._options.api_key, *(os.environ.get(name) for name in self._api.keys)]
-        return [secret for secret in found if secret]
+    def _cause(self, error: Exception, settings: Mapping[str, Any] = _NOTHING) -> Exception | None:
+        """Return an SDK's error as a cause, unless its text cannot be cleaned."""
+        return None if shows(error, self._secrets(settings)) else error
+
+    def _hidden(self, settings: Mapping[str, Any] = _NOTHING) -> AbstractContextManager[None]:
+        # Without the client itself: what a transport begins meanwhile keeps these variables.
+        return hidden(partial(_secrets_of, self._options, self._api, settings))
+
+    def _secrets(self, settings: Mapping[str, Any] = _NOTHING) -> list[str]:
+        return _secrets_of(self._options, self._api, settings)
+
+
+def _secrets_of(options: Options, api: Api, settings: Mapping[str, Any]) -> list[str]:
+    keys = [options.api_key, *(os.environ.get(name) for name in api.keys)]
+    addresses = [options.base_url, os.environ.get(api.address)]
+    return find_secrets(keys, addresses, settings)
 
 
 async def _session(

@@ -6,7 +6,7 @@ Knows the vendors' statuses and words, and no SDK: errors are told apart by what
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from muntin.errors import (
@@ -18,6 +18,7 @@ from muntin.errors import (
     RateLimited,
     RequestRefused,
 )
+from muntin.providers.secrets import clean, scrub
 
 # https://platform.openai.com/docs/guides/error-codes
 # https://platform.claude.com/docs/en/api/errors
@@ -64,18 +65,17 @@ _TOO_LONG = re.compile(
 # The transports the SDKs are built on; Google's SDK lets their errors through.
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio"})
 _MESSAGE_LIMIT = 1_000
-_SECRET = 8  # shorter ones, such as the "none" of a local server, are no secrets
 
 
 def failure(
-    error: Exception, provider: str, model: str, secrets: Iterable[str] = ()
+    error: Exception, provider: str, model: str, secrets: Sequence[str] = ()
 ) -> ProviderError:
     """Return our error for what an SDK raised; no secret is left in the texts of either."""
     secrets = list(secrets)
-    _scrub(error, secrets)
+    scrub(error, secrets)
     status = _status(error)
     body = getattr(error, "body", None) or getattr(error, "details", None)
-    message = _clean(_message(body) or _text(error), secrets)
+    message = _brief(_message(body) or _text(error), secrets)
     kind = _kind(error, status, body, message)
     if kind is RateLimited:
         return RateLimited(provider, model, status, message, _retry_after(error))
@@ -100,7 +100,7 @@ def failure_within(
     body = found if isinstance(found, Mapping) else getattr(found, "__dict__", {})
     code = body.get("code")
     status = code if isinstance(code, int) else None
-    message = _clean(_message(body) or "the model failed without saying why", secrets())
+    message = _brief(_message(body) or "the model failed without saying why", secrets())
     return _kind(None, status, body, message)(provider, model, status, message)
 
 
@@ -171,21 +171,9 @@ def _text(error: Exception) -> str:
     return f"{text.rstrip('.')}: {reason}" if reason and reason not in text else text
 
 
-def _clean(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        if len(secret) >= _SECRET:
-            text = text.replace(secret, "***")
+def _brief(text: str, secrets: Iterable[str]) -> str:
+    text = clean(text, secrets)
     return text if len(text) <= _MESSAGE_LIMIT else f"{text[:_MESSAGE_LIMIT]}…"
-
-
-def _scrub(error: BaseException | None, secrets: Iterable[str]) -> None:
-    """Take the secrets out of what a traceback shows: a server may have echoed them."""
-    while error is not None:
-        if any(secret in str(error) for secret in secrets if len(secret) >= _SECRET):
-            error.args = tuple(
-                _clean(arg, secrets) if isinstance(arg, str) else "***" for arg in error.args
-            )
-        error = error.__cause__ or error.__context__
 
 
 def _retry_after(error: Exception) -> float | None:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from muntin.core.checks import shown
 from muntin.core.model_name import ModelName
 from muntin.core.profile import Caching, Profile
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
@@ -43,7 +44,7 @@ def as_model(
     if not callable(getattr(model, "complete", None)):
         raise InvalidType(
             "a model must be a str like 'anthropic/claude-sonnet-4-5' or an object with "
-            f"`complete` and `stream`, not {model!r}"
+            f"`complete` and `stream`, not {shown(model)}"
         )
     if any(option is not None for option in options):
         raise InvalidInput("api, base_url, api_key, timeout and max_retries are for models by name")
@@ -112,7 +113,7 @@ def context_window(model: str) -> int:
     """Return the context window of `model`, written `provider/model` or just `model`."""
     if not isinstance(model, str):
         raise InvalidType(
-            f"a model must be a str like 'anthropic/claude-sonnet-4-5', not {model!r}"
+            f"a model must be a str like 'anthropic/claude-sonnet-4-5', not {shown(model)}"
         )
     window = facts(model).window
     if window is None:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from muntin.core.checks import copy_json
+from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 from muntin.providers.uploads import (
@@ -37,7 +37,7 @@ ANTHROPIC_MAX_TOKENS = 4_096
 class Options:
     """How a client is opened; None is the SDK's own default."""
 
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)  # may hold a password
     api_key: str | None = field(default=None, repr=False)
     timeout: float | None = None
     max_retries: int | None = None
@@ -123,7 +123,7 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     spec = known[0] if api is None else (provider, api)
     if spec not in APIS:
         names = ", ".join(repr(each) for _, each in known)
-        raise InvalidInput(f"{provider!r} has no api {api!r}; known are: {names}")
+        raise InvalidInput(f"{provider!r} has no api {shown(api)}; known are: {names}")
     return APIS[spec], model
 
 
@@ -173,7 +173,7 @@ def _named(parameter: str) -> Setting:
 
 def _stops(value: Any) -> dict[str, Any]:
     if not isinstance(value, str | list | tuple):
-        raise InvalidType(f"settings: 'stop' must be a str or a list of them, not {value!r}")
+        raise InvalidType(f"settings: 'stop' must be a str or a list of them, not {shown(value)}")
     return {"stop_sequences": [value] if isinstance(value, str) else list(value)}
 
 
@@ -359,7 +359,10 @@ def _hold_google(config: dict[str, Any]) -> Any:
     try:
         return _google_config()(**config)
     except ValueError as error:
-        raise InvalidInput(f"settings: Google's SDK does not take them: {error}") from error
+        # Without the values: a header may hold a key.
+        told: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
+        why = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in told[:3])
+        raise InvalidInput(f"settings: Google's SDK does not take them: {why}") from None
 
 
 def _google_parameters(client: Any) -> frozenset[str]:

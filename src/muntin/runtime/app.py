@@ -20,6 +20,7 @@ from muntin.core.checks import (
     check_size,
     check_text,
     refuse_blank,
+    shown,
 )
 from muntin.core.counting.counter import (
     AttachmentTokens,
@@ -249,7 +250,7 @@ class App:
         A wake that takes longer than `timeout` seconds is cancelled, and its turn fails.
         """
         if not isinstance(kind, str) or not kind or "/" in kind:
-            raise InvalidInput(f"a type of entities is a word like 'horton', not {kind!r}")
+            raise InvalidInput(f"a type of entities is a word like 'horton', not {shown(kind)}")
         if self._wakes.knows(kind):
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
         if timeout is not None:

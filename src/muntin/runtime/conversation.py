@@ -18,7 +18,7 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
-from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank
+from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Input, Message, user
 from muntin.core.parts import Attachment
@@ -64,7 +64,8 @@ class Conversation:
     ) -> None:
         if strategy is not None and not callable(getattr(strategy, "on_context_build", None)):
             raise InvalidType(
-                f"a strategy is a module or object with on_context_build(ctx), not {strategy!r}"
+                "a strategy is a module or object with on_context_build(ctx), not "
+                f"{shown(strategy)}"
             )
         check_settings(settings, "conversation")
         check_summary(summary, "conversation")
@@ -225,7 +226,7 @@ def _slots(composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
 def _given(text: str, attachments: Sequence[Attachment]) -> Input:
     """Return what a user says; nothing at all is refused."""
     if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
-        raise InvalidType(f"attachments must be a list of Attachment, not {attachments!r}")
+        raise InvalidType(f"attachments must be a list of Attachment, not {shown(attachments)}")
     given = Input(check_text(text, "text"), tuple(attachments))
     if not given.attachments:
         refuse_blank(text, "text")

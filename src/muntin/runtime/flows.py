@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.calls import arity, call_async
-from muntin.core.checks import check_text, refuse_blank
+from muntin.core.checks import check_text, refuse_blank, shown
 from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, InvalidType
@@ -53,14 +53,14 @@ class Action:
             if not inspect.iscoroutinefunction(self.block):
                 raise InvalidType(
                     "Action.block must be a generator or an async function of (input, ctx), "
-                    f"not {self.block!r}"
+                    f"not {shown(self.block)}"
                 )
             arity(self.block, "Action.block")
         check_model(self.input, "Action.input")
         if self.user_message is not None:
             if not callable(self.user_message):
                 raise InvalidType(
-                    f"Action.user_message must be a function, not {self.user_message!r}"
+                    f"Action.user_message must be a function, not {shown(self.user_message)}"
                 )
             if arity(self.user_message, "Action.user_message") > 1:
                 raise InvalidType("Action.user_message must take () or (input)")
@@ -157,7 +157,7 @@ class Flow:
         refuse_blank(said, what)
         messages = messages_of(said, what)
         if messages and messages[0].role != "user":
-            raise InvalidInput(f"{what} must be a user message, not {messages[0].role!r}")
+            raise InvalidInput(f"{what} must be a user message, not {shown(messages[0].role)}")
         return messages[0] if messages else None
 
     async def _ctx(self, turn: ActiveTurn, valid: Any) -> Ctx:
@@ -194,14 +194,14 @@ def flow(
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
     if not isinstance(actions, Mapping) or not actions:
-        raise InvalidType(f"{what}: actions must map names to Action(...), not {actions!r}")
+        raise InvalidType(f"{what}: actions must map names to Action(...), not {shown(actions)}")
     for name, action in actions.items():
         check_text(name, f"{what}: the name of an action")
         if not isinstance(action, Action):
-            raise InvalidType(f"{what}: actions[{name!r}] must be an Action, not {action!r}")
+            raise InvalidType(f"{what}: actions[{name!r}] must be an Action, not {shown(action)}")
     if not isinstance(history_window, Turns | Tokens):
         raise InvalidType(
-            f"{what}: history_window must be Turns(n) or Tokens(n), not {history_window!r}"
+            f"{what}: history_window must be Turns(n) or Tokens(n), not {shown(history_window)}"
         )
     rules = RunRules.of(what, results, ladder, recovery)
     return Flow(kind, dict(actions), history_window, trimming, rules, check_summary(summary, what))

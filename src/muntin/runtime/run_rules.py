@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from muntin.core.checks import shown
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.errors import InvalidType
 
@@ -36,7 +37,7 @@ class RunRules:
             what, None if results == INHERIT else results, None if ladder == INHERIT else ladder
         )
         if not isinstance(recovery, bool | None):
-            raise InvalidType(f"{what}: recovery must be True or False, not {recovery!r}")
+            raise InvalidType(f"{what}: recovery must be True or False, not {shown(recovery)}")
         return cls(results, ladder, recovery)
 
     def over(self, around: RunRules) -> RunRules:

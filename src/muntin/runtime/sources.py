@@ -13,7 +13,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity
-from muntin.core.checks import check_text, digest
+from muntin.core.checks import check_text, digest, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.parts import compact_json
@@ -77,7 +77,7 @@ class Sources:
 def check_sources(source_budget: object, sources: object) -> Sources:
     """Check what `use_context` was given; every error names the source."""
     if not isinstance(source_budget, int) or isinstance(source_budget, bool) or source_budget < 1:
-        raise InvalidInput(f"source_budget must be a positive int, not {source_budget!r}")
+        raise InvalidInput(f"source_budget must be a positive int, not {shown(source_budget)}")
     if not isinstance(sources, Mapping) or not sources:
         raise InvalidInput("use_context needs at least one source, by name")
     checked = {}
@@ -105,7 +105,7 @@ def _source(given: object, what: str) -> Source:
         return Source(given)
     for key in given:
         if key not in _OPTIONS:
-            raise InvalidInput(f"{what}: unknown key {key!r}; known are {', '.join(_OPTIONS)}")
+            raise InvalidInput(f"{what}: unknown key {shown(key)}; known are {', '.join(_OPTIONS)}")
     if "content" not in given:
         raise InvalidInput(f"{what}: 'content' is missing")
     return Source(**given)
@@ -113,18 +113,20 @@ def _source(given: object, what: str) -> Source:
 
 def _check(source: Source, what: str) -> Source:
     if source.cache not in TIERS:
-        raise InvalidInput(f"{what}: cache must be {', '.join(TIERS)}, not {source.cache!r}")
+        raise InvalidInput(f"{what}: cache must be {', '.join(TIERS)}, not {shown(source.cache)}")
     if source.max is None:
         if source.cache != "volatile":
             raise InvalidInput(f"{what}: max is needed, because it is {source.cache}")
     elif not isinstance(source.max, int) or isinstance(source.max, bool) or source.max < 1:
-        raise InvalidInput(f"{what}: max must be a positive int, not {source.max!r}")
+        raise InvalidInput(f"{what}: max must be a positive int, not {shown(source.max)}")
     if source.keep not in ("head", "tail"):
-        raise InvalidInput(f"{what}: keep must be 'head' or 'tail', not {source.keep!r}")
+        raise InvalidInput(f"{what}: keep must be 'head' or 'tail', not {shown(source.keep)}")
     if source.place not in ("wake", "before"):
-        raise InvalidInput(f"{what}: place must be 'wake' or 'before', not {source.place!r}")
+        raise InvalidInput(f"{what}: place must be 'wake' or 'before', not {shown(source.place)}")
     if not isinstance(source.timeout, int | float) or not 0 < source.timeout < float("inf"):
-        raise InvalidInput(f"{what}: timeout must be a number of seconds, not {source.timeout!r}")
+        raise InvalidInput(
+            f"{what}: timeout must be a number of seconds, not {shown(source.timeout)}"
+        )
     try:
         tag = None if source.tag is None else validate_tag_name(source.tag)
         _check_content(source.content, what)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
-from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank
+from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
 from muntin.core.message import Message
 from muntin.core.parts import compact_json
 from muntin.core.planning.coming import Coming, coming_step
@@ -83,7 +83,7 @@ class Summary:
         if not isinstance(self.model, str) and not callable(getattr(self.model, "complete", None)):
             raise InvalidType(
                 "Summary.model is a name like 'anthropic/claude-haiku-4-5' or an object with "
-                f"`complete`, not {self.model!r}"
+                f"`complete`, not {shown(self.model)}"
             )
         if self.prompt is not None:
             refuse_blank(check_text(self.prompt, "Summary.prompt"), "Summary.prompt")
@@ -100,7 +100,7 @@ def check_summary(value: Any, what: str) -> Any:
     """Return how a door has its history summarised; anything else is refused."""
     if value is None or value is False or isinstance(value, Summary):
         return value
-    raise InvalidType(f"{what}: summary must be Summary(...), None or False, not {value!r}")
+    raise InvalidType(f"{what}: summary must be Summary(...), None or False, not {shown(value)}")
 
 
 @dataclass(frozen=True, slots=True)

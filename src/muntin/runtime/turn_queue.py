@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from muntin.errors import Deadlock
+from muntin.threads import own
 from muntin.timeline.session import OpenTurn
 
 # How often to look whether an earlier turn is done.
@@ -34,7 +35,7 @@ class _Inside:
 
 
 # The turns inside of which this code runs, the innermost last.
-_inside: ContextVar[tuple[_Inside, ...]] = ContextVar("muntin_inside", default=())
+_inside: ContextVar[tuple[_Inside, ...]] = own(ContextVar("muntin_inside", default=()))
 
 
 class TurnQueue:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from muntin.core.checks import shown
 from muntin.core.message import Input
 from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, TurnLost
 from muntin.providers.model import Reply
@@ -46,10 +47,10 @@ _log = logging.getLogger(__name__)
 def entity_type(id: str) -> str:
     """Return the type of an entity, written `type/name`."""
     if not isinstance(id, str):
-        raise InvalidType(f"an entity is named by a str like 'horton/42', not {id!r}")
+        raise InvalidType(f"an entity is named by a str like 'horton/42', not {shown(id)}")
     kind, slash, name = id.partition("/")
     if not (kind and slash and name):
-        raise InvalidInput(f"an entity is named like 'horton/42', not {id!r}")
+        raise InvalidInput(f"an entity is named like 'horton/42', not {shown(id)}")
     return kind
 
 
@@ -312,7 +313,9 @@ class Wakes:
             if isinstance(result, Exception):
                 future.set_exception(result)
             elif isinstance(result, BaseException):
-                future.set_exception(MuntinError(f"the handler of {entity!r} ended by {result!r}"))
+                future.set_exception(
+                    MuntinError(f"the handler of {entity!r} ended by {shown(result)}")
+                )
             else:
                 future.set_result(result)
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.profile import Caching
 from muntin.core.report import text_table
 from muntin.errors import InvalidInput
@@ -161,7 +162,7 @@ class Simulation:
         """Draw the simulation as a self-contained HTML file."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
-            raise InvalidInput(f"{path}: a picture is saved as .html, not {path.suffix!r}")
+            raise InvalidInput(f"{path}: a picture is saved as .html, not {shown(path.suffix)}")
         path.write_text(_page(self), encoding="utf-8")
 
     def price(self, run: PolicyRun) -> float | None:

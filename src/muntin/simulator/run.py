@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
+from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.shapes import LADDER, Ladder
@@ -292,7 +293,7 @@ def _takes_marks(window: Window) -> bool:
 def _checked(pause: Pause) -> Pause:
     for each in pause if isinstance(pause, Sequence) and pause else (pause,):
         if not isinstance(each, int | float) or not each >= 0:  # NaN is not
-            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {each!r}")
+            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {shown(each)}")
     return pause
 
 
@@ -326,7 +327,7 @@ def _divergence(before: Pieces, made: Made) -> tuple[int | None, str | None]:
 
 def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
     if isinstance(policies, str) or not isinstance(policies, Sequence):
-        raise InvalidType(f"policies must be a list or a mapping, not {policies!r}")
+        raise InvalidType(f"policies must be a list or a mapping, not {shown(policies)}")
     named: dict[str, PolicyLike] = {}
     for policy in policies:
         name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
@@ -342,7 +343,8 @@ _TRIMMINGS: dict[str, Trimming] = {"exact": Exact(), "stepped": Stepped()}
 def _trimming(name: str) -> Trimming:
     if name not in _TRIMMINGS:
         raise InvalidInput(
-            f"unknown policy {name!r}; use 'exact', 'stepped', 'full', a trimming or a function"
+            f"unknown policy {shown(name)}; use 'exact', 'stepped', 'full', a trimming "
+            "or a function"
         )
     return _TRIMMINGS[name]
 

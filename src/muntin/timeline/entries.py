@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-from muntin.core.checks import check_text
-from muntin.core.tags.tree import validate_tag_name
+from muntin.core.checks import check_text, shown
+from muntin.core.tags.tree import is_tag_name, validate_tag_name
 from muntin.core.tags.xml import escape_text
 from muntin.core.tags.xml import opening as opening_tag
 from muntin.errors import InvalidInput, InvalidType
@@ -20,7 +19,7 @@ _TAKEN = ("id", "name")
 def check_attrs(attrs: object, what: str) -> dict[str, str]:
     """Return what is written as attributes of a tag: names in their one form, values as texts."""
     if not isinstance(attrs, Mapping):
-        raise InvalidType(f"{what}: attrs must be a mapping, not {attrs!r}")
+        raise InvalidType(f"{what}: attrs must be a mapping, not {shown(attrs)}")
     checked: dict[str, str] = {}
     for key, value in attrs.items():
         name = _attribute(key, what)
@@ -108,13 +107,11 @@ def entry_of(item: Item) -> ContextEntry:
     Attributes whose names are no names are left out: an older Muntin imported them.
     """
     data = item.payload
-    attrs = {key: value for key, value in data.get("attrs", {}).items() if _is_name(key)}
+    attrs = {key: value for key, value in data.get("attrs", {}).items() if is_attribute(key)}
     return ContextEntry(data["id"], data["name"], data["content"], attrs, item.position)
 
 
-@lru_cache(maxsize=1_000)
-def _is_name(key: str) -> bool:
-    try:
-        return _attribute(key, "") == key
-    except InvalidInput:
-        return False
+def is_attribute(name: object) -> bool:
+    """Say whether an attribute of an entry can have this name: it can neither end the tag nor
+    stand for what is the entry's own."""
+    return is_tag_name(name) and name not in _TAKEN

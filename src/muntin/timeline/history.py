@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, Role, opens_turn
@@ -43,7 +43,7 @@ class Tokens:
 
 def _check_int(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(f"{what} must be an int, not {value!r}")
+        raise InvalidType(f"{what} must be an int, not {shown(value)}")
     return value
 
 
@@ -67,7 +67,7 @@ class History:
         counter: Counter | None = None,
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
-            raise InvalidType(f"history must be a list of messages, not {messages!r}")
+            raise InvalidType(f"history must be a list of messages, not {shown(messages)}")
         # Read at once: what the caller does with its dicts afterwards is not seen here.
         self._messages = tuple(messages_from(messages, where="history, message {}"))
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
@@ -154,7 +154,7 @@ class History:
     def window(self, limit: Turns | Tokens) -> list[Message]:
         """Return the newest whole turns within `limit`, oldest first."""
         if not isinstance(limit, Turns | Tokens):
-            raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {limit!r}")
+            raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {shown(limit)}")
         if isinstance(limit, Turns):
             self._read_until(lambda: sum(1 for _ in self._spans()) > limit.count)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.checks import check_size, check_text, copy_json
+from muntin.core.checks import check_size, check_text, copy_json, shown
 from muntin.core.message import Message, Role
 from muntin.core.parts import Part
 from muntin.core.usage import SessionUsage, Usage
@@ -90,11 +90,11 @@ class Draft:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidInput(f"unknown kind {self.kind!r} of item; use {', '.join(KINDS)}")
+            raise InvalidInput(f"unknown kind {shown(self.kind)} of item; use {', '.join(KINDS)}")
         what = f"a {self.kind} item"
         if self.message is not None:
             if not isinstance(self.message, Message):
-                raise InvalidType(f"{what} needs a Message, not {self.message!r}")
+                raise InvalidType(f"{what} needs a Message, not {shown(self.message)}")
             if self.kind not in SPOKEN or self.payload is not None:
                 raise InvalidInput(f"{what} holds a payload or a message, not both")
         elif self.kind in SPOKEN and (self.kind != "message" or self.payload is None):
@@ -104,13 +104,17 @@ class Draft:
         if self.meta:
             object.__setattr__(self, "meta", _plain_json(self.meta, f"meta of {what}"))
         if not isinstance(self.visibility, Visibility):
-            raise InvalidType(f"{what}: visibility must be a Visibility, not {self.visibility!r}")
+            raise InvalidType(
+                f"{what}: visibility must be a Visibility, not {shown(self.visibility)}"
+            )
         if self.time is not None:
             object.__setattr__(self, "time", _check_time(self.time, what))
         if self.ends is not None and self.ends not in STATUSES:
-            raise InvalidInput(f"unknown status {self.ends!r} of a turn; use {', '.join(STATUSES)}")
+            raise InvalidInput(
+                f"unknown status {shown(self.ends)} of a turn; use {', '.join(STATUSES)}"
+            )
         if self.opens is not None and self.opens not in OPENS:
-            raise InvalidInput(f"{what}: opens must be {', '.join(OPENS)}, not {self.opens!r}")
+            raise InvalidInput(f"{what}: opens must be {', '.join(OPENS)}, not {shown(self.opens)}")
         for name, value in (("run", self.run), ("turn", self.turn), ("weight", self.weight)):
             if value is not None and not (type(value) is int and 0 <= value < MOST):
                 raise _beyond(value, f"{what}: {name}")
@@ -148,11 +152,11 @@ def _check_time(value: object, what: str) -> datetime:
     if isinstance(value, datetime) and value.tzinfo is UTC:
         return value
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidInput(f"{what}: time must be a datetime with a time zone, not {value!r}")
+        raise InvalidInput(f"{what}: time must be a datetime with a time zone, not {shown(value)}")
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise InvalidInput(f"{what}: the time {value!r} is out of range") from None
+        raise InvalidInput(f"{what}: the time {shown(value)} is out of range") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,5 +297,5 @@ def check_id(value: object, what: str) -> str:
     if len(value) > MAX_ID:
         raise InvalidInput(f"{what} has {len(value):,} characters; at most {MAX_ID} are kept")
     if "\x00" in value:
-        raise InvalidInput(f"{what} must not hold a NUL character: {value!r}")
+        raise InvalidInput(f"{what} must not hold a NUL character: {shown(value)}")
     return value

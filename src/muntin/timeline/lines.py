@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NoReturn
 
-from muntin.core.checks import has_surrogates
+from muntin.core.checks import has_surrogates, shown
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.timeline.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
@@ -208,7 +208,7 @@ def _read_visibility(value: object) -> Visibility:
 
 def _check_keys(value: dict[str, Any], required: Collection[str], known: Set[str]) -> None:
     if not value.keys() <= known:
-        raise InvalidInput(f"unknown field {min(value.keys() - known)!r}")
+        raise InvalidInput(f"unknown field {shown(min(value.keys() - known))}")
     for key in required:
         if key not in value:
             raise InvalidInput(f"{key!r} is missing")

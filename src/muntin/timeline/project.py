@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.checks import replace_surrogates
+from muntin.core.checks import replace_surrogates, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, at_position, system, user
@@ -96,7 +96,7 @@ class Projections:
     def add(self, projection: Projection) -> Projection:
         """Put a projection into force, and return it as it is to be asked."""
         if not callable(projection):
-            raise InvalidType(f"projection must be a function of an item, not {projection!r}")
+            raise InvalidType(f"projection must be a function of an item, not {shown(projection)}")
         if projection not in self._given:
             self._given.append(projection)
         return partial(self._ask, self._given.index(projection))
@@ -123,7 +123,7 @@ def check_since(since: object) -> int:
     if since is None:
         return 0
     if not isinstance(since, int) or isinstance(since, bool):
-        raise InvalidType(f"since must be a position (an int) or None, not {since!r}")
+        raise InvalidType(f"since must be a position (an int) or None, not {shown(since)}")
     return max(0, since)
 
 
@@ -258,6 +258,6 @@ def _checked(given: object, item: Item) -> list[Message]:
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise InvalidType(
             f"the projection of the {item.kind} item at {item.position} must be a list of "
-            f"messages or None, not {given!r}"
+            f"messages or None, not {shown(given)}"
         )
     return messages_from(given)

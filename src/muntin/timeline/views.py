@@ -9,7 +9,7 @@ from collections.abc import Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item
@@ -167,4 +167,4 @@ def check_limit(limit: object, what: str, *, counts: type[Turns] | None = None) 
         return limit
     if counts is not None and isinstance(limit, int) and not isinstance(limit, bool):
         return counts(limit)
-    raise InvalidType(f"{what} must be Turns(n) or Tokens(n), not {limit!r}")
+    raise InvalidType(f"{what} must be Turns(n) or Tokens(n), not {shown(limit)}")

@@ -14,7 +14,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.message import NO_RESULT, Message
@@ -109,7 +109,7 @@ def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
         return _Function(value)
     raise InvalidType(
         f"a tokenizer must be a name, a callable (text -> int) or an object with "
-        f"count(text) and name, not {value!r}"
+        f"count(text) and name, not {shown(value)}"
     )
 
 
@@ -130,7 +130,7 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
     if ModelName.parse(name).provider is not None:
         return _tokenizer_by_name("estimate")
     raise InvalidInput(
-        f"unknown tokenizer {name!r}; use 'estimate', 'chars/4', 'o200k_base', 'cl100k_base', "
+        f"unknown tokenizer {shown(name)}; use 'estimate', 'chars/4', 'o200k_base', 'cl100k_base', "
         "a model such as 'openai/gpt-4o', or a callable (text -> int)"
     )
 
@@ -139,7 +139,9 @@ def _chars_per_token(name: str) -> CharsPerToken:
     number = name.removeprefix("chars/")
     # Nine digits: Python refuses to read numbers of thousands.
     if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number)):
-        raise InvalidInput(f"unknown tokenizer {name!r}; after 'chars/' comes a number such as 4")
+        raise InvalidInput(
+            f"unknown tokenizer {shown(name)}; after 'chars/' comes a number such as 4"
+        )
     return CharsPerToken(int(number))
 
 
@@ -327,7 +329,7 @@ class Counter:
                 answer = operator.index(answer)  # type: ignore[arg-type]
             except TypeError:
                 raise TokenizerError(
-                    f"tokenizer {self.name!r} returned {answer!r} for a text of {len(text)} "
+                    f"tokenizer {self.name!r} returned {shown(answer)} for a text of {len(text)} "
                     "characters; it must return an integer"
                 ) from None
         if answer < 0:
@@ -485,12 +487,13 @@ def check_attachment_tokens(
         return given
     if not isinstance(given, Mapping):
         raise InvalidType(
-            f"attachment_tokens must map a modality to tokens, or be a callable, not {given!r}"
+            f"attachment_tokens must map a modality to tokens, or be a callable, not {shown(given)}"
         )
     for modality, tokens in given.items():
         if modality not in MODALITIES:
             raise InvalidInput(
-                f"attachment_tokens: unknown modality {modality!r}; use {', '.join(MODALITIES)}"
+                f"attachment_tokens: unknown modality {shown(modality)}; "
+                f"use {', '.join(MODALITIES)}"
             )
         check_size(tokens, f"attachment_tokens[{modality!r}]")
     return dict(given)

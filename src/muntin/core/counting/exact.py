@@ -17,6 +17,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TypeVar
 
+from muntin.core.checks import shown
 from muntin.errors import InvalidInput, MissingExtra, TokenizerError
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ def openai_tokenizer(encoding: str) -> ExactTokenizer:
     """Return the exact tokenizer for `o200k_base` or `cl100k_base`, loaded once per process."""
     name = _ALIASES.get(encoding, encoding)
     if name not in _PATTERNS:
-        raise InvalidInput(f"unknown encoding {encoding!r}; known: {', '.join(_PATTERNS)}")
+        raise InvalidInput(f"unknown encoding {shown(encoding)}; known: {', '.join(_PATTERNS)}")
     return _load(name)
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from math import sqrt
 from types import MappingProxyType
 
+from muntin.core.checks import shown
 from muntin.core.counting.exact import by_prefix
 from muntin.core.parts import DETAILS
 from muntin.errors import InvalidInput, InvalidType
@@ -208,14 +209,14 @@ def image_tokens(
     it, Anthropic has none. `formula` is a name in `IMAGE_FORMULAS`.
     """
     if detail not in DETAILS:
-        raise InvalidInput(f"unknown detail {detail!r}; known: {', '.join(DETAILS)}")
+        raise InvalidInput(f"unknown detail {shown(detail)}; known: {', '.join(DETAILS)}")
     if formula not in IMAGE_FORMULAS:
-        raise InvalidInput(f"unknown formula {formula!r}; known: {', '.join(IMAGE_FORMULAS)}")
+        raise InvalidInput(f"unknown formula {shown(formula)}; known: {', '.join(IMAGE_FORMULAS)}")
     for name, value in (("width", width), ("height", height)):
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool):
-            raise InvalidType(f"image {name} must be a whole number of pixels, not {value!r}")
+            raise InvalidType(f"image {name} must be a whole number of pixels, not {shown(value)}")
         if value < 1:
             raise InvalidInput(f"image {name} must be at least 1 pixel, not {value}")
     size = UNKNOWN_SIZE if width is None or height is None else (width, height)

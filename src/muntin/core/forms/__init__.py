@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.forms import anthropic, google, responses
 from muntin.core.message import Message, MessageLike
 from muntin.core.parts import as_plain
@@ -37,11 +38,11 @@ def messages_from(
     if isinstance(given, Message):
         return [given]
     if isinstance(given, str | bytes):
-        raise InvalidType(f"messages must be a list, not the {type(given).__name__} {given!r}")
+        raise InvalidType(f"messages must be a list, not the {type(given).__name__} {shown(given)}")
     if isinstance(given, Mapping) or _is_object(given):
         return _read([given])
     if not isinstance(given, Iterable):
-        raise InvalidType(f"messages must be a list, not {given!r}")
+        raise InvalidType(f"messages must be a list, not {shown(given)}")
     items = list(given)
     if all(item.__class__ is Message for item in items):
         return items
@@ -167,4 +168,4 @@ def _inside(data: Mapping[str, Any]) -> Sequence[object]:
     if isinstance(kind, str):
         raise InvalidInput(f"an item of type {kind!r} cannot be read as a message")
     keys = sorted(map(str, data))
-    raise InvalidInput(f"a message dict needs a 'role'; its keys are {keys}")
+    raise InvalidInput(f"a message dict needs a 'role'; its keys are {shown(keys)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.message import Message
 from muntin.core.parts import (
     Other,
@@ -84,7 +85,7 @@ def assistant_message(
     behind: list[int] = []
     for block in blocks:
         if not isinstance(block, Mapping):
-            raise InvalidType(f"a content block must be a mapping, not {block!r}")
+            raise InvalidType(f"a content block must be a mapping, not {shown(block)}")
         kind = block.get("type")
         if kind == "tool_result":
             raise InvalidInput("a tool_result belongs to a user message, not to an assistant's")
@@ -103,7 +104,7 @@ def assistant_message(
 def _call(block: Mapping[str, Any]) -> ToolCall:
     for key in ("id", "name"):
         if not isinstance(block.get(key), str):
-            raise InvalidInput(f"a tool_use block needs an {key!r}: {block!r}")
+            raise InvalidInput(f"a tool_use block needs an {key!r}: {shown(block)}")
     rest = {k: v for k, v in block.items() if k not in ("type", "id", "name", "input")}
     given = block.get("input")
     value = given if isinstance(given, str | Mapping) else compact_json(given or {})
@@ -160,7 +161,7 @@ def _user(
 def _result(block: Mapping[str, Any], at: float | None) -> Message:
     call_id = block.get("tool_use_id")
     if not isinstance(call_id, str):
-        raise InvalidInput(f"a tool_result block needs a 'tool_use_id': {block!r}")
+        raise InvalidInput(f"a tool_result block needs a 'tool_use_id': {shown(block)}")
     content = block.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str):
         content = tuple(part_from_dict(each) for each in content)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.checks import copy_json, digest
+from muntin.core.checks import copy_json, digest, shown
 from muntin.core.message import Message
 from muntin.core.parts import (
     Other,
@@ -88,7 +88,9 @@ def read(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
     if role is None:
         role = "model" if any("function_call" in part for part in parts) else "user"
     if role not in _ROLES:
-        raise InvalidInput(f"unknown role {role!r} of a message with 'parts'; use user or model")
+        raise InvalidInput(
+            f"unknown role {shown(role)} of a message with 'parts'; use user or model"
+        )
     rest = {k: v for k, v in data.items() if k not in ("role", "parts", "at") and v is not None}
     known = {"at": data.get("at"), "extra": rest or None}
     if _ROLES[role] == "assistant":
@@ -188,7 +190,7 @@ def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
     call = as_plain(part["function_call"])
     name = call.get("name") if isinstance(call, Mapping) else None
     if not isinstance(name, str):
-        raise InvalidInput(f"a function call needs a 'name': {part['function_call']!r}")
+        raise InvalidInput(f"a function call needs a 'name': {shown(part['function_call'])}")
     given = as_json(call.get("args") or {})
     arguments = compact_json(copy_json(given, f"the arguments of function call {name!r}"))
     extra = _beside(rest)
@@ -203,13 +205,15 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
     given = as_plain(part["function_response"])
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(name, str):
-        raise InvalidInput(f"a function response needs a 'name': {part['function_response']!r}")
+        raise InvalidInput(
+            f"a function response needs a 'name': {shown(part['function_response'])}"
+        )
     rest = {_snake(key): value for key, value in given.items() if value is not None}
     call_id = rest.pop("id", None)
     del rest["name"]
     response = copy_json(as_json(rest.pop("response", {})), f"the response of {name!r}")
     if not isinstance(response, Mapping):
-        raise InvalidType(f"the response of {name!r} must be a dict, not {response!r}")
+        raise InvalidType(f"the response of {name!r} must be a dict, not {shown(response)}")
     extra = _beside({k: v for k, v in part.items() if k != "function_response"})
     if rest:
         extra["function_response"] = as_json(rest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.message import Message
 from muntin.core.parts import (
     Other,
@@ -68,7 +69,7 @@ def check(item: Mapping[str, Any]) -> None:
         needed = ["call_id", "name", _CALLS[kind]]
     for key in needed:
         if item.get(key) is None:
-            raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {dict(item)!r}")
+            raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {shown(dict(item))}")
 
 
 def as_input(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +82,9 @@ def result(item: Mapping[str, Any]) -> Message:
     """Read the output of a call."""
     call_id = item.get("call_id")
     if not isinstance(call_id, str):
-        raise InvalidInput(f"an item of type {item['type']!r} needs a 'call_id': {dict(item)!r}")
+        raise InvalidInput(
+            f"an item of type {item['type']!r} needs a 'call_id': {shown(dict(item))}"
+        )
     output = item.get("output")
     if isinstance(output, Sequence) and not isinstance(output, str):
         output = tuple(part_from_dict(each) for each in output)

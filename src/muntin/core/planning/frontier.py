@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
-from muntin.core.checks import check_size, replace_surrogates
+from muntin.core.checks import check_size, replace_surrogates, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
@@ -121,8 +121,8 @@ class Frontier:
             raise InvalidType(f"a frontier must be a mapping, not {type(data).__name__}")
         if data.get("version") != _VERSION:
             raise InvalidInput(
-                f"a frontier of version {data.get('version')!r} cannot be read, only {_VERSION}; "
-                "leave `previous` out: the next window begins anew"
+                f"a frontier of version {shown(data.get('version'))} cannot be read, only "
+                f"{_VERSION}; leave `previous` out: the next window begins anew"
             )
         try:
             return cls(
@@ -143,7 +143,9 @@ class Frontier:
                 chunks=tuple(str(each) for each in data.get("chunks", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"this is no frontier that was written here: {error!r}") from error
+            raise InvalidInput(
+                f"this is no frontier that was written here: {shown(error)}"
+            ) from error
 
 
 def _start(data: Mapping[str, Any]) -> Start:
@@ -153,7 +155,7 @@ def _start(data: Mapping[str, Any]) -> Start:
     for name in ("number", "first", "base", "requests", "stubs", "shorts"):
         check_size(getattr(start, name), name)
     if not isinstance(start.surplus, int):
-        raise InvalidType(f"surplus must be an int, not {start.surplus!r}")
+        raise InvalidType(f"surplus must be an int, not {shown(start.surplus)}")
     return start
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muntin.core.checks import shown
 from muntin.core.message import Message
 from muntin.core.parts import Text
 from muntin.core.planning.books import Books
@@ -137,7 +138,7 @@ def write_line(slot: Slot, marker: Marker, cut: Cut) -> str:
         error.add_note(f"raised by the marker of slot {slot.name!r}")
         raise
     if not isinstance(text, str):
-        raise InvalidType(f"slot {slot.name!r}: marker must return a str, not {text!r}")
+        raise InvalidType(f"slot {slot.name!r}: marker must return a str, not {shown(text)}")
     return text
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall, compact_json
@@ -49,9 +49,9 @@ class Results:
     def __post_init__(self) -> None:
         ratio = self.max_ratio
         if not isinstance(ratio, int | float) or isinstance(ratio, bool):
-            raise InvalidType(f"Results.max_ratio must be a number, not {ratio!r}")
+            raise InvalidType(f"Results.max_ratio must be a number, not {shown(ratio)}")
         if not 0 < ratio <= 1:  # NaN is not
-            raise InvalidInput(f"Results.max_ratio must be above 0 and up to 1, got {ratio!r}")
+            raise InvalidInput(f"Results.max_ratio must be above 0 and up to 1, got {shown(ratio)}")
         _check_keep(self.keep)
         object.__setattr__(self, "keep", tuple(self.keep))
 
@@ -80,15 +80,15 @@ class Ladder:
             )
         check_size(self.keep_groups, "Ladder.keep_groups")
         if self.stubs is not True and self.stubs is not False:
-            raise InvalidInput(f"Ladder.stubs must be True or False, not {self.stubs!r}")
+            raise InvalidInput(f"Ladder.stubs must be True or False, not {shown(self.stubs)}")
 
 
 def _check_keep(keep: object) -> None:
     names = ", ".join(repr(each) for each in _KEEPS)
     if not isinstance(keep, Sequence) or isinstance(keep, str):
-        raise InvalidType(f"Results.keep must be a tuple of {names}, not {keep!r}")
+        raise InvalidType(f"Results.keep must be a tuple of {names}, not {shown(keep)}")
     if not keep or len(set(keep)) < len(keep) or any(each not in _KEEPS for each in keep):
-        raise InvalidInput(f"Results.keep takes {names}, each at most once, got {keep!r}")
+        raise InvalidInput(f"Results.keep takes {names}, each at most once, got {shown(keep)}")
 
 
 def check_shapes(what: str, results: object, ladder: object) -> None:

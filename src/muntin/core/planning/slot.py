@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
-from muntin.core.checks import check_size, check_text
+from muntin.core.checks import check_size, check_text, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Input, Message, Role
 from muntin.core.message import MessageLike as MessageLike
@@ -60,9 +60,9 @@ class Stepped:
             if value is None and name == "low":
                 continue
             if not isinstance(value, int | float) or isinstance(value, bool):
-                raise InvalidType(f"Stepped.{name} must be a number, not {value!r}")
+                raise InvalidType(f"Stepped.{name} must be a number, not {shown(value)}")
             if not 0 <= value <= 1 or (name == "low" and value == 1):  # NaN is not
-                raise InvalidInput(f"Stepped.{name} must be from 0 {most}, got {value!r}")
+                raise InvalidInput(f"Stepped.{name} must be from 0 {most}, got {shown(value)}")
 
 
 Trimming: TypeAlias = Exact | Stepped
@@ -265,18 +265,18 @@ def _check_ratio(slot: Slot, option: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _wrong_type(slot, option, "a number")
     if not 0 <= value <= 1:  # NaN is not
-        raise InvalidInput(f"slot {slot.name!r}: {option} must be from 0 to 1, got {value!r}")
+        raise InvalidInput(f"slot {slot.name!r}: {option} must be from 0 to 1, got {shown(value)}")
 
 
 def _wrong_type(slot: Slot, option: str, wanted: str) -> InvalidType:
     value = getattr(slot, option)
-    return InvalidType(f"slot {slot.name!r}: {option} must be {wanted}, not {value!r}")
+    return InvalidType(f"slot {slot.name!r}: {option} must be {wanted}, not {shown(value)}")
 
 
 def _wrong_choice(slot: Slot, option: str, choices: tuple[object, ...]) -> InvalidInput:
     allowed = ", ".join(repr(choice) for choice in choices)
     value = getattr(slot, option)
-    return InvalidInput(f"slot {slot.name!r}: {option} must be {allowed}, not {value!r}")
+    return InvalidInput(f"slot {slot.name!r}: {option} must be {allowed}, not {shown(value)}")
 
 
 def _check_joined(slot: Slot) -> None:

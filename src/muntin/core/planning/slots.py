@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_text, copy_json
+from muntin.core.checks import check_text, copy_json, shown
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
@@ -82,10 +82,12 @@ class Slots:
         if self.profile is not None and self.profile.caching is not None:
             self.tools = _sorted(self.tools)
         if not isinstance(trimming, Exact | Stepped):
-            raise InvalidType(f"trimming must be Exact() or Stepped(), not {trimming!r}")
+            raise InvalidType(f"trimming must be Exact() or Stepped(), not {shown(trimming)}")
         self.trimming = trimming
         if previous is not None and not isinstance(previous, Window | Frontier):
-            raise InvalidType(f"previous must be a Window, its frontier, or None, not {previous!r}")
+            raise InvalidType(
+                f"previous must be a Window, its frontier, or None, not {shown(previous)}"
+            )
         self.previous = previous
         check_shapes("Slots", results, ladder)
         self.results = results
@@ -244,7 +246,9 @@ def _lasts(name: str, role: Role | None, tier: Tier | None, conversation: bool) 
 def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[MessageLike], bool]:
     """Return the content as messages, and whether they were made here."""
     if role is not None and role not in ROLES:
-        raise InvalidInput(f"slot {name!r}: unknown role {role!r}; use one of {', '.join(ROLES)}")
+        raise InvalidInput(
+            f"slot {name!r}: unknown role {shown(role)}; use one of {', '.join(ROLES)}"
+        )
     made_role = role or ("system" if name == "system" else "user")
     where = f"slot {name!r}: content"
     if content is None:
@@ -299,11 +303,11 @@ def _check_frame(
 
 def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
-        raise InvalidType(f"tools must be a list of schemas, not {tools!r}")
+        raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
     checked = []
     for number, schema in enumerate(tools):
         if not isinstance(schema, Mapping):
-            raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {schema!r}")
+            raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {shown(schema)}")
         # A copy: what is sent must be what was counted.
         checked.append(copy_json(schema, _place(number, schema)))
     return tuple(checked)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, Protocol
 
+from muntin.core.checks import shown
 from muntin.core.message import Message, as_message
 from muntin.core.parts import File
 from muntin.core.planning.frontier import Frontier, LazyFrontier
@@ -147,7 +148,7 @@ class Window:
 
         encoders = {"chat": openai.encode, "responses": responses.encode}
         if api not in encoders:
-            raise InvalidInput(f"unknown api {api!r}; use {', '.join(encoders)}")
+            raise InvalidInput(f"unknown api {shown(api)}; use {', '.join(encoders)}")
         return encoders[api](self, strict=strict, files=files)
 
     def anthropic(

@@ -13,7 +13,7 @@ from datetime import date
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.checks import check_size, check_text
+from muntin.core.checks import check_size, check_text, shown
 from muntin.core.tags.xml import Raw, Share, Tag, inner_text, render
 from muntin.errors import InvalidInput, InvalidType
 
@@ -34,8 +34,13 @@ def normalize_tag_name(name: str) -> str:
     A trailing underscore, which Python needs for a key like `class_`, is left out.
     """
     if not isinstance(name, str):
-        raise InvalidType(f"a tag name must be a str, not {name!r}")
+        raise InvalidType(f"a tag name must be a str, not {shown(name)}")
     return re.sub("[-_]+", "-", _HUMP.sub("-", name)).rstrip("-").lower()
+
+
+def is_tag_name(name: object) -> bool:
+    """Say whether `name` can stand in a tag as it is."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def validate_tag_name(name: str) -> str:
@@ -43,7 +48,7 @@ def validate_tag_name(name: str) -> str:
     tag = normalize_tag_name(name)
     if not _NAME.fullmatch(tag):
         raise InvalidInput(
-            f"{name!r} is not a tag name; it must begin with a letter and may have letters, "
+            f"{shown(name)} is not a tag name; it must begin with a letter and may have letters, "
             "digits, hyphens and underscores"
         )
     if tag in RESERVED_TAG_NAMES:
@@ -390,12 +395,12 @@ class _Node:
 def aggregate(contributions: Iterable[Contribution]) -> Tagged:
     """Merge contributions: one tag for each name, where it first appeared, in author order."""
     if not isinstance(contributions, Iterable):
-        raise InvalidType(f"cannot aggregate {contributions!r}; give a list of contributions")
+        raise InvalidType(f"cannot aggregate {shown(contributions)}; give a list of contributions")
     root = _Node()
     authors: dict[str, None] = {}
     for contribution in contributions:
         if not isinstance(contribution, Contribution):
-            raise InvalidType(f"cannot aggregate {contribution!r}; make it with contribute()")
+            raise InvalidType(f"cannot aggregate {shown(contribution)}; make it with contribute()")
         authors[contribution.author] = None
         _merge(root, contribution)
     return Tagged(tuple(_tags(root)), tuple(authors))

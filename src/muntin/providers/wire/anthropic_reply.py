@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.forms.anthropic import assistant_message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
@@ -36,12 +37,14 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     blocks = data["content"]
     if not isinstance(blocks, Sequence) or not all(isinstance(each, Mapping) for each in blocks):
         raise InvalidInput(
-            f"expected {RESPONSE}, whose 'content' is a list of blocks; got {blocks!r}"
+            f"expected {RESPONSE}, whose 'content' is a list of blocks; got {shown(blocks)}"
         )
     try:
         message = assistant_message(blocks)
     except (MuntinError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"expected {RESPONSE}; its content cannot be read: {error!r}") from error
+        raise InvalidInput(
+            f"expected {RESPONSE}; its content cannot be read: {shown(error)}"
+        ) from error
     finish = data.get("stop_reason") or "stop"
     return Reply(
         message,

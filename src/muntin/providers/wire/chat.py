@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
@@ -279,7 +280,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     message = choices[0].get("message") if choices and isinstance(choices[0], Mapping) else None
     if not isinstance(message, Mapping):
         raise InvalidInput(
-            f"expected {RESPONSE}, whose 'choices' have a 'message'; got {choices!r}"
+            f"expected {RESPONSE}, whose 'choices' have a 'message'; got {shown(choices)}"
         )
     finish = choices[0].get("finish_reason") or "stop"
     return Reply(

@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from muntin.core.checks import has_surrogates
+from muntin.core.checks import has_surrogates, shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.planning.window import Breakpoint, Window
@@ -61,7 +61,7 @@ def check(window: Window, strict: bool, files: Files | None) -> Files:
     if files is None:
         return {}
     if not isinstance(files, Mapping):
-        raise InvalidType(f"files must map an attachment's id to a File, not {files!r}")
+        raise InvalidType(f"files must map an attachment's id to a File, not {shown(files)}")
     for key, file in files.items():
         if not isinstance(file, File):
             raise InvalidType(f"files[{key!r}] must be a File, not {type(file).__name__}")
@@ -241,7 +241,7 @@ def as_mapping(
         raise InvalidType(f"expected {expected}, or its dict; got {type(response).__name__}")
     if key not in data:
         raise InvalidInput(
-            f"expected {expected}, which has {key!r}; got one with {sorted(map(str, data))}"
+            f"expected {expected}, which has {key!r}; got one with {shown(sorted(map(str, data)))}"
         )
     return data
 

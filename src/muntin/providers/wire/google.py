@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE, as_json
 from muntin.core.message import Message
 from muntin.core.parts import (
@@ -339,19 +340,19 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     Raises `InvalidInput`, naming what was expected, if it is something else.
     """
     if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
-        shown = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
-        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown}")
+        found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
+        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
     whole = Assembler()
     try:
         for candidate in _field(response, "candidates") or ():
             if _field(candidate, "content") is None and _field(candidate, "finish_reason") is None:
                 raise InvalidInput(
-                    f"a candidate has neither content nor finish_reason: {candidate!r}"
+                    f"a candidate has neither content nor finish_reason: {shown(candidate)}"
                 )
         whole.feed(response)
         return whole.reply(window, complete=True)
     except (MuntinError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"expected {RESPONSE}; it cannot be read: {error!r}") from error
+        raise InvalidInput(f"expected {RESPONSE}; it cannot be read: {shown(error)}") from error
 
 
 def _field(value: Any, name: str) -> Any:

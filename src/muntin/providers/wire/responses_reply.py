@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.forms.responses import answer, call
 from muntin.core.message import Message
 from muntin.core.planning.window import Window
@@ -27,11 +28,15 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     data = as_mapping(response, RESPONSE, "output")
     items = data["output"]
     if not isinstance(items, Sequence) or not all(isinstance(item, Mapping) for item in items):
-        raise InvalidInput(f"expected {RESPONSE}, whose 'output' is a list of items; got {items!r}")
+        raise InvalidInput(
+            f"expected {RESPONSE}, whose 'output' is a list of items; got {shown(items)}"
+        )
     try:
         message = answer(items, data.get("error"))
     except (MuntinError, KeyError, TypeError) as error:
-        raise InvalidInput(f"expected {RESPONSE}; its output cannot be read: {error!r}") from error
+        raise InvalidInput(
+            f"expected {RESPONSE}; its output cannot be read: {shown(error)}"
+        ) from error
     usage = data.get("usage")
     details = get(usage, "input_tokens_details") if usage is not None else None
     return Reply(

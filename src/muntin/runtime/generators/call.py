@@ -15,6 +15,7 @@ from muntin.agent.answers import answered, asking_for
 from muntin.agent.tools import ToolLike, merge_tools
 from muntin.calls import call_async
 from muntin.composer import Asked, Composer
+from muntin.core.checks import shown
 from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Group, Stepped
@@ -286,7 +287,7 @@ class Call:
                 text, f"the prompt of {made.what}", ctx.input, ctx, timeout=ctx.timeout
             )
         if not isinstance(text, str | None):
-            raise InvalidType(f"the prompt of {made.what} must be a text, not {text!r}")
+            raise InvalidType(f"the prompt of {made.what} must be a text, not {shown(text)}")
         parts = [SystemPart("prompt", text or "")]
         return StepTexts(parts, block, tagged, context, changing=changing)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity, call_async, together
-from muntin.core.checks import check_text
+from muntin.core.checks import check_text, shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.generators.context import ContextSpec, read
 from muntin.settings import check_settings
@@ -30,7 +30,7 @@ class Preset:
 
     context: ContextSpec
     tools: tuple[ToolLike, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class Capability:
                 raise InvalidInput(f"{self.author} has no preset {name!r}; it has: {known}")
             if not isinstance(wanted, bool):
                 raise InvalidType(
-                    f"{self.author}: preset {name!r} is True or False, not {wanted!r}"
+                    f"{self.author}: preset {name!r} is True or False, not {shown(wanted)}"
                 )
             (off.discard if wanted else off.add)(name)
         return replace(self, off=frozenset(off))
@@ -95,12 +95,12 @@ def capability(
     """
     if not _NAME.fullmatch(check_text(name, "capability: name")):
         raise InvalidInput(
-            f"{name!r} is no name for a capability; it begins with a letter and has letters, "
+            f"{shown(name)} is no name for a capability; it begins with a letter and has letters, "
             "digits, _ and -"
         )
     what = f"capability {name}"
     if not isinstance(presets, Mapping | None):
-        raise InvalidType(f"{what}: presets must map names to presets, not {presets!r}")
+        raise InvalidType(f"{what}: presets must map names to presets, not {shown(presets)}")
     if functions is not None:
         check_takes_ctx(functions, f"{what}: functions")
     made = Capability(
@@ -120,10 +120,10 @@ def capability(
 
 def _preset(author: str, what: str, given: Any) -> Preset:
     if not isinstance(given, Mapping):
-        raise InvalidType(f"{what} must be a mapping, not {given!r}")
+        raise InvalidType(f"{what} must be a mapping, not {shown(given)}")
     for name in given:
         if name not in _FIELDS:
-            raise InvalidInput(f"{what}: unknown field {name!r}; use {', '.join(_FIELDS)}")
+            raise InvalidInput(f"{what}: unknown field {shown(name)}; use {', '.join(_FIELDS)}")
     settings = given.get("settings")
     check_settings(settings, what)
     return Preset(
@@ -138,7 +138,7 @@ def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
     if uses is None or callable(uses):
         uses = [uses]
     if not isinstance(uses, Sequence) or isinstance(uses, str):
-        raise InvalidType(f"{what}: uses must be a list of capabilities, not {uses!r}")
+        raise InvalidType(f"{what}: uses must be a list of capabilities, not {shown(uses)}")
     found: list[Use] = []
     for index, each in enumerate(uses):
         if each is None or each is False:
@@ -146,7 +146,7 @@ def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
         if not isinstance(each, Capability):
             if not callable(each):
                 raise InvalidType(
-                    f"{what}: uses[{index}] must be a capability or a function, not {each!r}"
+                    f"{what}: uses[{index}] must be a capability or a function, not {shown(each)}"
                 )
             check_takes_ctx(each, f"{what}: uses[{index}]")
         found.append(each)
@@ -156,7 +156,7 @@ def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
 def check_takes_ctx(function: Any, what: str) -> None:
     """Refuse anything but a function of `(ctx)`."""
     if not callable(function):
-        raise InvalidType(f"{what} must be a function of (ctx), not {function!r}")
+        raise InvalidType(f"{what} must be a function of (ctx), not {shown(function)}")
     if arity(function, what) > 1:
         raise InvalidType(f"{what} must take (ctx), and no more")
 

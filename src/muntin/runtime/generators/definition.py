@@ -23,6 +23,7 @@ from muntin.core.checks import (
     check_seconds,
     check_text,
     refuse_blank,
+    shown,
 )
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.window import Window
@@ -73,7 +74,7 @@ class Generator:
     input: type[BaseModel] | None
     output: type[BaseModel] | None
     visibility: Visibility
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     budget: Budget | None
     max_steps: int
     trimming: Trimming | None
@@ -224,7 +225,7 @@ def generator(
     if not isinstance(model, str | None) and not callable(getattr(model, "complete", None)):
         raise InvalidType(
             f"{what}: a model is a name like 'anthropic/claude-sonnet-4-5' or an object with "
-            f"`complete` and `stream`, not {model!r}"
+            f"`complete` and `stream`, not {shown(model)}"
         )
     for option, value in (("input", input), ("output", output)):
         check_model(value, f"{what}: {option}")
@@ -232,7 +233,7 @@ def generator(
     if max_steps is not None:
         check_count(max_steps, f"{what}: max_steps")
     if place not in ("front", "behind"):
-        raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {place!r}")
+        raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {shown(place)}")
     made = Generator(
         name=called,
         model=model,
@@ -278,7 +279,7 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
     if prompt is not None and not isinstance(prompt, str) and not callable(prompt):
         raise InvalidType(
             f"{what}: prompt must be a text, a function, a prompt file, a prompt() or a list of "
-            f"texts and contexts, not {prompt!r}"
+            f"texts and contexts, not {shown(prompt)}"
         )
     if callable(prompt):
         arity(prompt, f"{what}: prompt")
@@ -311,11 +312,13 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
     if not isinstance(visibility, Mapping) or not set(visibility) <= {"client", "history"}:
         raise InvalidType(
             f"{what}: visibility must be {{'client': True or False, 'history': True or False}}, "
-            f"not {visibility!r}"
+            f"not {shown(visibility)}"
         )
     for name, value in visibility.items():
         if not isinstance(value, bool):
-            raise InvalidType(f"{what}: visibility[{name!r}] must be True or False, not {value!r}")
+            raise InvalidType(
+                f"{what}: visibility[{name!r}] must be True or False, not {shown(value)}"
+            )
     return Visibility(**visibility)
 
 
@@ -336,7 +339,7 @@ def home(
 ) -> tuple[App, Session]:
     """Return where a turn takes place; a session without a name is a new one."""
     if not isinstance(app, App | None):
-        raise InvalidType(f"app must be an App, not {app!r}")
+        raise InvalidType(f"app must be an App, not {shown(app)}")
     if session is not None:
         check_session_id(session)
     if app is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, call_async
 from muntin.composer import Asked
+from muntin.core.checks import shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.errors import InvalidType
@@ -34,7 +35,7 @@ def as_history(history: Any, what: str) -> Any:
     if not callable(history):
         raise InvalidType(
             f"{what}: history must be True, a number of turns, Turns(n), Tokens(n) or a function, "
-            f"not {history!r}"
+            f"not {shown(history)}"
         )
     arity(history, f"{what}: history")
     return history

@@ -8,7 +8,7 @@ from typing import Any
 
 from muntin.calls import call_async, together
 from muntin.composer import Asked
-from muntin.core.checks import refuse_blank
+from muntin.core.checks import refuse_blank, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Input, Message, user
 from muntin.core.parts import Text
@@ -32,7 +32,7 @@ def messages_of(value: Any, what: str) -> list[Message]:
             return messages_from(value)
         except InvalidInput as error:
             raise type(error)(f"{what}: {error}") from error
-    raise InvalidType(f"{what} must be a text, a message or a list of them, not {value!r}")
+    raise InvalidType(f"{what} must be a text, a message or a list of them, not {shown(value)}")
 
 
 async def user_messages(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, View
 
@@ -18,7 +19,7 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
     error. With `lazy` nothing is opened before the first use.
     """
     if not isinstance(url, str):
-        raise InvalidType(f"a store is opened by its address, a str, not {url!r}")
+        raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme == "memory":
         from muntin.timeline.store.memory import MemoryStore
@@ -26,8 +27,8 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
         return MemoryStore()
     if scheme not in ("sqlite", "postgresql", "postgres"):
         raise InvalidInput(
-            f"unknown store {scheme!r}; use 'sqlite:///muntin.db', 'postgresql://user@host/name' "
-            "or 'memory:'"
+            f"unknown store {shown(scheme)}; use 'sqlite:///muntin.db', "
+            "'postgresql://user@host/name' or 'memory:'"
         )
     from muntin.timeline.store.sql import SqlStore
 

@@ -12,10 +12,10 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from muntin.core.checks import check_text, copy_json, has_surrogates
+from muntin.core.checks import check_text, copy_json, has_surrogates, shown
 from muntin.core.message import Message
-from muntin.errors import InvalidInput, StoreError
-from muntin.timeline.entries import check_attrs
+from muntin.errors import InvalidInput, InvalidType, StoreError
+from muntin.timeline.entries import is_attribute
 from muntin.timeline.items import (
     EPOCH,
     VISIBLE,
@@ -120,14 +120,17 @@ def entry_id(draft: Draft) -> str | None:
     if draft.kind == "context_inserted":
         for field in ("name", "content"):
             check_text(payload.get(field), f"context entry {id!r}: {field}")
-        what, attrs = f"context entry {id!r}", payload.get("attrs", {})
-        checked = check_attrs(attrs, what)
+        attrs = payload.get("attrs", {})
+        if not isinstance(attrs, dict):
+            raise InvalidType(f"context entry {id!r}: attrs must be a mapping, not {shown(attrs)}")
         for key, value in attrs.items():
-            if checked.get(key) != value:
+            if not is_attribute(key):
                 raise InvalidInput(
-                    f"{what}: attrs[{key!r}] must be a text under a name of small letters, digits "
-                    "and hyphens"
+                    f"context entry {id!r}: {key!r:.60} cannot be the name of an attribute; it "
+                    "begins with a letter, has lower-case letters, digits and hyphens, and is not "
+                    "'id' or 'name'"
                 )
+            check_text(value, f"context entry {id!r}: attrs[{key!r}]")
     return id
 
 

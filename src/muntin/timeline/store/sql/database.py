@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from muntin.core.checks import shown
 from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.store.sql import schema
 from muntin.timeline.store.sql.address import Address, read_address
@@ -324,7 +325,9 @@ class Database:
         """Return the version of the tables, 0 where there are none; refuse a newer one."""
         found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
         if not found.isdecimal():
-            raise StoreError(f"{self.name}: the version of its tables is {found!r}: {_DAMAGED}")
+            raise StoreError(
+                f"{self.name}: the version of its tables is {shown(found)}: {_DAMAGED}"
+            )
         version = int(found)
         if version > known:
             raise StoreError(
