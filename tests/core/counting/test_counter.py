@@ -19,7 +19,8 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.counting.counter import Counter, Memo, Tokenizer, as_tokenizer
+from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
+from muntin.core.counting.memo import Memo
 from muntin.core.counting.files import AUDIO_TOKENS, PAGE_TOKENS
 from muntin.core.counting.images import ATTACHMENT_TOKENS
 from muntin.core.profile import Profile

@@ -54,7 +54,8 @@ class ToolNames:
         sent = self._sent.get(name)
         if sent is None:  # a tool that is not declared any more
             sent = self._rule.fitted(name)
-            sent = self._free(name) if sent in self._back else sent
+            if sent != name and sent in self._back:
+                return self._free(name)
         return sent
 
     def back(self, sent: str) -> str:
