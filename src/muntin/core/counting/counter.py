@@ -348,9 +348,8 @@ class Counter:
                 total += self.overhead + self.text(compact_json(schema))
             except TokenizerError as error:
                 raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
-        if getattr(self.tokenizer, "counts_tools", False):
-            total = max(total, tools_tokens(given, self.text))
-        return total
+        overhead = getattr(self.tokenizer, "function_overhead", None)
+        return total if overhead is None else max(total, tools_tokens(given, self.text, overhead))
 
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count what a request costs beside its messages: tools, and the frame of the answer."""

@@ -28,6 +28,7 @@ _OPENAI_OVERHEAD = 4
 # three and four.
 _NAME_OVERHEAD = 1
 _ANSWER_OVERHEAD = 3
+_FUNCTION_OVERHEAD: Mapping[str, int] = {"o200k_base": 7, "cl100k_base": 10}
 # ChatML (`<|im_start|>user\n` ... `<|im_end|>\n`) and Llama 3 (`<|start_header_id|>user
 # <|end_header_id|>\n\n` ... `<|eot_id|>`) both frame a message with five tokens:
 # https://huggingface.co/docs/transformers/chat_templating
@@ -103,8 +104,8 @@ class ExactTokenizer:
     _size: Callable[[str], int] = field(repr=False)
     name_overhead: int = field(default=_NAME_OVERHEAD, repr=False)
     answer_overhead: int = field(default=_ANSWER_OVERHEAD, repr=False)
-    # Whether tools are counted as OpenAI's formula counts them, where that is more.
-    counts_tools: bool = field(default=False, repr=False)
+    # What OpenAI's formula for tools counts for a function; None where it does not hold.
+    function_overhead: int | None = field(default=None, repr=False)
 
     def count(self, text: str) -> int:
         """Return how many tokens `text` is, special-token spellings being ordinary text."""
@@ -178,7 +179,7 @@ def _load(name: str) -> ExactTokenizer:
         name,
         _OPENAI_OVERHEAD,
         lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
-        counts_tools=True,
+        function_overhead=_FUNCTION_OVERHEAD[name],
     )
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from muntin.core.accepted import OPENAI
 
-# For a function, for its properties and each of them, for each value of an enum, for the list.
-# GPT-4 counts 10 for a function; newer models count 7.
-_FUNCTION, _PROPERTIES, _PROPERTY, _ENUM, _VALUE, _END = 10, 3, 3, -3, 3, 12
+# For the properties of a function and each of them, for each value of an enum, for the list.
+_PROPERTIES, _PROPERTY, _ENUM, _VALUE, _END = 3, 3, -3, 3, 12
 
 
 def name_forms(name: str) -> tuple[str, ...]:
@@ -22,20 +21,23 @@ def name_forms(name: str) -> tuple[str, ...]:
     return (name, OPENAI.fitted(name), OPENAI.marked(name))
 
 
-def tools_tokens(tools: Iterable[Mapping[str, Any]], count: Callable[[str], int]) -> int:
-    """Return what the functions among these tools cost."""
+def tools_tokens(
+    tools: Iterable[Mapping[str, Any]], count: Callable[[str], int], overhead: int
+) -> int:
+    """Return what the functions among these tools cost, each `overhead` beside its texts."""
     found = [_function(tool, count) for tool in tools]
-    return sum(found) + _END if any(found) else 0
+    functions = [overhead + tokens for tokens in found if tokens is not None]
+    return sum(functions) + _END if functions else 0
 
 
-def _function(tool: Mapping[str, Any], count: Callable[[str], int]) -> int:
+def _function(tool: Mapping[str, Any], count: Callable[[str], int]) -> int | None:
     function = tool.get("function")
     held = function if isinstance(function, Mapping) else tool
     if not isinstance(held.get("name"), str):
-        return 0
+        return None
     about = str(held.get("description") or "").removesuffix(".")
     lines = [f"{name}:{about}" for name in name_forms(held["name"])]
-    tokens = _FUNCTION + max(map(count, lines))
+    tokens = max(map(count, lines))
     schema = held.get("parameters", held.get("input_schema"))
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not properties:
