@@ -155,14 +155,14 @@ class Composer:
         """How many tokens one tool result may have; None if there is no ceiling."""
         if self.results is None:
             return None
-        room = self.budget.remaining_input_tokens - self.counter.tools(self.tools)
+        room = self.budget.remaining_input_tokens - self.counter.beside(self.tools)
         return self.results.ceiling(max(0, room))
 
     def within(self, budget: int) -> Composer:
         """Return the Composer of windows with another budget; a result may have as many tokens as
         before, or it would be another text in every window."""
         made = replace(self, budget=Budget(budget))
-        most, room = self.largest_result, budget - self.counter.tools(self.tools)
+        most, room = self.largest_result, budget - self.counter.beside(self.tools)
         if self.results is None or most is None or room <= 0:
             return made
         ratio = min(1.0, (most + 0.5) / room)
@@ -281,7 +281,8 @@ class Composer:
             first = first or (None if each.role == "system" else each.role)
         if self.profile is not None and self.profile.user_first and first not in (None, "user"):
             tokens += self.counter.message(OMITTED)
-        return tokens + unanswered.total() * self.counter.missing_result()
+        tokens += unanswered.total() * self.counter.missing_result()
+        return tokens + self.counter.answer if tokens else 0
 
 
 class TurnSlots(Slots):

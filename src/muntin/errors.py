@@ -50,6 +50,8 @@ class ReportLike(Protocol):
     def joined_tokens(self) -> int: ...
     @property
     def lead_tokens(self) -> int: ...
+    @property
+    def answer_tokens(self) -> int: ...
     def __getitem__(self, name: str, /) -> Any: ...
     def to_dict(self) -> Mapping[str, Any]: ...
 
@@ -146,6 +148,7 @@ def _parts(needed: int, report: ReportLike) -> str:
         ("the tools", report.tools_tokens),
         ("what joins texts", report.joined_tokens),
         ("the user message that must come first", report.lead_tokens),
+        ("the frame of the answer", report.answer_tokens),
     ]
     parts.append(("the rest of the request", needed - sum(tokens for _, tokens in parts)))
     return ", ".join(

@@ -43,6 +43,7 @@ def test_the_report_as_json_is_stable():
         "tools_tokens",
         "joined_tokens",
         "lead_tokens",
+        "answer_tokens",
         "tokenizer",
         "not_carried",
         "prefix",

@@ -40,7 +40,8 @@ DONE = "(done)"
 
 # The strictest of the providers:
 # https://platform.openai.com/docs/api-reference/chat/create (tools.function.name)
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# As MCP writes names too; what a provider refuses is sent under another name.
+_NAME = re.compile(r"[a-zA-Z0-9_.:/-]{1,64}")
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
     name = tool_name(tool)
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"tool {name!r}: a tool's name has 1 to 64 letters, digits, _ and -; "
+            f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
     parameters = deepcopy(_signature(name, fn).schema)

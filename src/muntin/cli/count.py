@@ -117,7 +117,7 @@ def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
             tools = [tool for value in values for tool in _tools(value)]
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from error
-        tokens = sum(counter.message(message) for message in messages) + counter.tools(tools)
+        tokens = sum(counter.message(message) for message in messages) + counter.beside(tools)
         return Count(name, "chat", tokens, len(messages))
     try:
         return Count(name, "text", counter.text_once(data.decode()))

@@ -128,8 +128,9 @@ class Report:
     """Where every token of a window went.
 
     `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
-    texts adds: separators, the message around them, tokens that merge at a seam) and
-    `lead_tokens` (the user message that some providers want first). `not_carried` is what the
+    texts adds: separators, the message around them, tokens that merge at a seam), `lead_tokens`
+    (the user message that some providers want first) and `answer_tokens` (the frame of the answer).
+    `not_carried` is what the
     requests made of the window so far could not carry. `input_cut` says that the current input
     was too long and lost its middle. `prefix` is None where neither the profile
     prices caching nor a window before is known.
@@ -144,6 +145,7 @@ class Report:
     tools_tokens: int = 0
     joined_tokens: int = 0
     lead_tokens: int = 0
+    answer_tokens: int = 0
     tokenizer: str = ""
     not_carried: tuple[NotCarried, ...] = ()
     prefix: Prefix | None = None
@@ -189,7 +191,7 @@ class Report:
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of the table, under `COLUMNS`: the slots, then what is no slot's."""
         rows = [_row(slot) for slot in self.slots]
-        for name in ("tools", "joined", "lead"):
+        for name in ("tools", "joined", "lead", "answer"):
             tokens = getattr(self, f"{name}_tokens")
             if tokens:
                 rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[NOTHING] * 5))

@@ -33,7 +33,15 @@ FEW = 3
 # How long a name or a reason may be.
 _NAME = 2_000
 # What a summary tells of a window.
-_TOTALS = ("tokens", "budget", "over_budget", "tools_tokens", "joined_tokens", "lead_tokens")
+_TOTALS = (
+    "tokens",
+    "budget",
+    "over_budget",
+    "tools_tokens",
+    "joined_tokens",
+    "lead_tokens",
+    "answer_tokens",
+)
 # What a summary tells of a slot, beside its name.
 _SLOT_KEYS = ("index", "status", "tokens_kept", "tokens_asked")
 
@@ -203,6 +211,7 @@ def most_budget(planned: Planned) -> int:
     report = planned.report
     asked = sum(slot["tokens_asked"] for slot in report["slots"])
     added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
+    added += report["answer_tokens"]
     missed = [each["fits_with"] or 0 for slot in report["slots"] for each in slot["decisions"]]
     most = max(asked + added, report["tokens"], planned.budget + max(missed, default=0))
     return int(most * 1.1) + 1

@@ -389,7 +389,9 @@ def _compose(
         own = counter.overhead + token_budget + apart
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
-    window = _render(composer.within(own + beside + counter.tools(composer.tools)), gathered, run)
+    beside += counter.answer if own and not beside else 0
+    beside += counter.tools(composer.tools)
+    window = _render(composer.within(own + beside), gathered, run)
     if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
         return window
     return _render(composer, gathered, run)

@@ -116,7 +116,7 @@ class Client:
     ) -> AsyncGenerator[Event, None]:
         """Send the window and yield the answer as it comes, ending with `Finished`."""
         client, api, request = await self._prepare(window, settings, files)
-        assembler = _wire(api).Assembler()
+        assembler = _wire(api).Assembler(window)
         with self._mapped(settings):
             with self._hidden(settings):
                 chunks = await api.send(client, request, True)
@@ -168,7 +168,9 @@ class Client:
         self, window: Window, settings: Mapping[str, Any], files: Mapping[str, File] | None
     ) -> tuple[Any, Api, dict[str, Any]]:
         """Return the SDK's client, the API in use and the whole request."""
-        request = _wire(self._api).encode(window, files=files)
+        wire = _wire(self._api)
+        request = wire.encode(window, files=files)
+        settings = wire.names_of(window).chosen(settings)
         api, client = await self._ready()
         request = with_settings(api, client, self._sdk, request, settings)
         return client, api, {"model": self._model, **request}

@@ -180,7 +180,7 @@ class Agent:
     ) -> Slots:
         """The sources within their budget; system prompt, tools and the run come on top."""
         counter = composer.counter
-        fixed = counter.tools(composer.tools)
+        fixed = counter.beside(composer.tools)
         fixed += counter.message(self._system) if self._system is not None else 0
         whole = composer.budget.remaining_input_tokens
         room = whole - sources.budget - fixed

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
-from muntin.core.checks import check_size
+from muntin.core.checks import check_size, shown
 from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
@@ -40,7 +40,7 @@ class Bounds:
     def __init__(self, most: int | None, age: timedelta | None) -> None:
         self._most = None if most is None else check_size(most, "report_bytes")
         if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
-            raise InvalidInput(f"report_age must be a timedelta or None, not {age!r}")
+            raise InvalidInput(f"report_age must be a timedelta or None, not {shown(age)}")
         self._age = age
         self._written = 0
 

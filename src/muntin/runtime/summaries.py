@@ -373,7 +373,8 @@ def _told(message: Message, names: dict[str, str]) -> str:
 
 def _room(job: Job, composer: Composer) -> int:
     """Return the tokens that one request has for the record."""
-    fixed = composer.counter.message(Message("system", job.summary.instruction))
+    counter = composer.counter
+    fixed = counter.message(Message("system", job.summary.instruction)) + counter.beside(())
     room = composer.budget.remaining_input_tokens - fixed - 2 * job.summary.max_tokens
     if room < _LEAST_MESSAGE:
         whole = composer.budget.remaining_input_tokens

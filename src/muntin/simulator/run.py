@@ -151,7 +151,7 @@ class Replay:
         self._ladder = ladder
         self.pause = pause
         self.moments = list(trace.moments(steps=steps))
-        tools_tokens = self.blocks.counter.tools(self._tools)
+        tools_tokens = self.blocks.counter.beside(self._tools)
         self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
         self._ends = [0, *accumulate(map(self.blocks.tokens, trace.messages))]
         # Ceilings are shares of what the tools leave.

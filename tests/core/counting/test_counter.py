@@ -19,9 +19,10 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.counting.counter import Counter, Memo, Tokenizer, as_tokenizer
+from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
 from muntin.core.counting.files import AUDIO_TOKENS, PAGE_TOKENS
 from muntin.core.counting.images import ATTACHMENT_TOKENS
+from muntin.core.counting.memo import Memo
 from muntin.core.profile import Profile
 
 LETTERS = Counter(len)  # one token a character, no overhead

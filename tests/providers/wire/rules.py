@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -85,6 +86,45 @@ def check_chat(request: Mapping[str, Any]) -> None:
     assert not waiting
     marks = [part for part in walk(messages) if "prompt_cache_breakpoint" in part]
     assert len(marks) <= 4
+    for part in walk(messages):
+        assert part.get("refusal") != "", "no refusal is empty"
+        check_address(part.get("image_url", {}).get("url") if "image_url" in part else None)
+        check_data(part.get("file_data"))
+        if part.get("type") == "input_audio":
+            check_base64(part["input_audio"]["data"])
+    tools = [tool.get("function", tool.get("custom")) for tool in request.get("tools", ())]
+    check_tools(tools, "parameters", r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tools(tools: Any, schema: str, names: str) -> None:
+    """Whether declared tools have accepted names, each its own, and schemas of an object."""
+    declared = [tool["name"] for tool in tools]
+    assert len(set(declared)) == len(declared), "no tool name stands twice"
+    for tool in tools:
+        assert re.fullmatch(names, tool["name"]), tool["name"]
+        if tool.get(schema) is not None:
+            assert tool[schema]["type"] == "object", "a schema is an object's"
+
+
+def check_base64(data: Any) -> None:
+    assert isinstance(data, str)
+    assert b64decode(data, validate=True), "data is base64, and not empty"
+
+
+def check_data(url: Any) -> None:
+    """Whether a data URL holds base64."""
+    if url is not None:
+        head, _, data = url.partition(",")
+        assert re.fullmatch(r"data:[\w.+/-]+(;[\w=.-]+)*;base64", head, re.IGNORECASE), head
+        check_base64(data)
+
+
+def check_address(url: Any) -> None:
+    """Whether an image or a file is base64 data, or can be fetched."""
+    if url is not None and url[:5].lower() == "data:":
+        check_data(url)
+    elif url is not None:
+        assert re.match(r"https?://.", url, re.IGNORECASE), "an address is one of the web"
 
 
 # -- OpenAI Responses: https://platform.openai.com/docs/guides/conversation-state ------------------
@@ -125,6 +165,15 @@ def check_responses(request: Mapping[str, Any]) -> None:
     assert not thinking
     marks = [part for part in walk(request["input"]) if "prompt_cache_breakpoint" in part]
     assert len(marks) <= 4
+    ids = [item["id"] for item in request["input"] if "id" in item]
+    assert len(set(ids)) == len(ids), "no item id stands twice"
+    for part in walk(request["input"]):
+        check_address(part.get("image_url"))
+        check_address(part.get("file_url"))
+        check_data(part.get("file_data"))
+    own = ("function", "custom")
+    tools = [tool for tool in request.get("tools", ()) if tool["type"] in own]
+    check_tools(tools, "parameters", r"[a-zA-Z0-9_-]{1,64}")
 
 
 # -- Anthropic Messages: https://docs.claude.com/en/api/messages ----------------------------------
@@ -149,7 +198,9 @@ def check_anthropic(request: Mapping[str, Any]) -> None:
             assert block["id"] not in seen, "ids are unique"
             seen.add(block["id"])
         if turn["role"] == "assistant":
-            assert turn["content"][-1]["type"] not in THINKING, "thoughts do not end a turn"
+            kinds = [block["type"] in THINKING for block in turn["content"]]
+            assert not kinds[-1], "thoughts do not end a turn"
+            assert kinds[0] or not any(kinds), "thoughts begin a turn"
             answers = following["content"][: len(called)] if following else []
             assert [a.get("tool_use_id") for a in answers] == [c["id"] for c in called]
             rest = following["content"][len(called) :] if following else []
@@ -165,6 +216,19 @@ def check_anthropic(request: Mapping[str, Any]) -> None:
     marks = [each for each in walk(dict(request)) if "cache_control" in each]
     assert len(marks) <= 4, "at most four cache marks"
     assert not [each for each in marks if each.get("type") in THINKING]
+    check_ttls(request)
+    tools = request.get("tools", ())
+    check_tools(tools, "input_schema", r"[a-zA-Z0-9_-]{1,128}")
+    for tool in tools:
+        assert "input_schema" in tool or re.fullmatch(r".*_\d{8}", tool["type"])
+
+
+def check_ttls(request: Mapping[str, Any]) -> None:
+    """Whether no mark lasts longer than one before it: tools, then system, then messages."""
+    order = [*request.get("tools", ()), *request.get("system", ())]
+    order += [block for turn in request["messages"] for block in turn["content"]]
+    ttls = [block["cache_control"].get("ttl", "5m") for block in order if "cache_control" in block]
+    assert ttls == sorted(ttls, key=["1h", "5m"].index), "1h does not stand behind 5m"
 
 
 def check_blocks(blocks: Any) -> None:
@@ -176,6 +240,15 @@ def check_blocks(blocks: Any) -> None:
         if block["type"] == "tool_result" and isinstance(block.get("content"), list):
             assert block["content"], "no list is empty"
             check_blocks(block["content"])
+        if block["type"] == "tool_result" and block.get("is_error"):
+            content = block.get("content")
+            assert content, "a failed result says something"
+            assert isinstance(content, str) or {each["type"] for each in content} == {"text"}
+        source = block.get("source")
+        if block["type"] in ("image", "document") and isinstance(source, dict):
+            check_address(source.get("url"))
+            if source["type"] == "base64":
+                check_base64(source["data"])
 
 
 # -- Google: https://ai.google.dev/gemini-api/docs/function-calling -------------------------------
@@ -211,6 +284,11 @@ def check_google(request: Mapping[str, Any]) -> None:
             assert len(DATA & set(part)) == 1, "a part is one thing"
             assert part.get("text") != "" or "thought_signature" in part, "no text is empty"
             assert isinstance(part.get("thought_signature", b""), bytes)
+            if "inline_data" in part:
+                assert part["inline_data"]["data"], "data is bytes, and not empty"
+            if "file_data" in part:
+                uri = part["file_data"]["file_uri"]
+                assert re.match(r"(https?|gs)://.|files?[-/].", uri, re.IGNORECASE), uri
         answers = [part["function_response"] for part in parts if "function_response" in part]
         assert [(a["id"], a["name"]) for a in answers] == called
         assert parts[: len(answers)] == [p for p in parts if "function_response" in p]
@@ -225,6 +303,9 @@ def check_google(request: Mapping[str, Any]) -> None:
     assert not called
     instruction = request["config"].get("system_instruction")
     assert instruction is None or instruction["parts"]
+    tools = request["config"].get("tools", ())
+    functions = [each for tool in tools for each in tool.get("function_declarations", ())]
+    check_tools(functions, "parameters_json_schema", r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 
 
 def check_json(request: Mapping[str, Any]) -> None:

@@ -33,7 +33,16 @@ from muntin import (
 from muntin.core.parts import Other
 from muntin.core.planning.window import Breakpoint
 from tests.providers.wire.rules import CHECKS
-from tests.providers.wire.windows import PDF, PNG, PROVIDERS, SIGNATURE, TOOLS, encode
+from tests.providers.wire.windows import (
+    ODD_TOOLS,
+    PDF,
+    PNG,
+    PROVIDERS,
+    SEARCH,
+    SIGNATURE,
+    TOOLS,
+    encode,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 REPORT = Attachment("1", "report.pdf", 9, "document", "application/pdf")
@@ -55,6 +64,30 @@ def call(*ids: str, text: str | None = None) -> Message:
 def cache_marks() -> Window:
     made = window(system("rules"), user("a"), assistant("b"), user("c"))
     return replace(made, breakpoints=(Breakpoint(1, "1h"), Breakpoint(3)))
+
+
+def long_marks() -> Window:
+    """A tool marked for 5 minutes, and marks for an hour behind it, of ours and of the user."""
+    short = {**TOOLS[2], "cache_control": {"type": "ephemeral", "ttl": "5m"}}
+    own = Text("c", extra={"cache_control": {"type": "ephemeral", "ttl": "1h"}})
+    made = window(
+        system("rules"), user("a"), assistant("b"), Message("user", (own,)), tools=[short]
+    )
+    return replace(made, breakpoints=(Breakpoint(1, "1h"),))
+
+
+def twice() -> list[Message]:
+    """An answer of Responses with its reasoning, a search and a call."""
+    answer = Message(
+        "assistant",
+        (
+            Reasoning("hm", signature="enc", extra={"id": "rs_1", "summary": []}),
+            Other({**SEARCH, "id": "ws_1"}),
+            Text("yes", extra={"item_id": "msg_1"}),
+        ),
+        tool_calls=(ToolCall("c", "f", "{}", extra={"item_id": "fc_1"}),),
+    )
+    return [answer, tool("c", "1")]
 
 
 FEATURES: dict[str, Callable[[], Window]] = {
@@ -154,6 +187,77 @@ FEATURES: dict[str, Callable[[], Window]] = {
         Message.from_dict({"role": "developer", "content": "rules"}), user("Hi")
     ),
     "tools": lambda: window(user("Hi"), tools=TOOLS),
+    "tools-of-odd-names": lambda: window(
+        user("Hi"),
+        assistant(tool_calls=[ToolCall("1", "server.tool"), ToolCall("2", "server_tool")]),
+        tool("1", "a"),
+        tool("2", "b"),
+        assistant(tool_calls=[ToolCall("3", "server tool"), ToolCall("4", "n" * 151)]),
+        tool("3", "c"),
+        tool("4", "d"),
+        tools=[*TOOLS, *ODD_TOOLS],
+    ),
+    "failed-result-of-nothing": lambda: window(
+        user("q"),
+        call("a", "b", "c"),
+        Message("tool", "", tool_call_id="a", extra={"is_error": True}),
+        Message("tool", (Text(" "), Image(PNG)), tool_call_id="b", extra={"is_error": True}),
+        Message("tool", (Text("x"), Image(PNG)), tool_call_id="c", extra={"is_error": True}),
+    ),
+    "thoughts-of-a-second-run": lambda: window(
+        user("q"),
+        assistant("First run."),
+        Message(
+            "assistant",
+            (Reasoning("hm", signature="sig"), Text("Second run.")),
+            tool_calls=(ToolCall("a", "look_up"),),
+        ),
+        tool("a", "1"),
+    ),
+    "thoughts-of-two-runs": lambda: window(
+        user("q"),
+        Message("assistant", (Reasoning("one", signature="s1"), Text("First run."))),
+        Message(
+            "assistant",
+            (Reasoning("two", signature="s2"), Text("Second run.")),
+            tool_calls=(ToolCall("a", "look_up"),),
+        ),
+        tool("a", "1"),
+    ),
+    "cache-marks-of-many-lengths": long_marks,
+    "items-that-stand-twice": lambda: window(user("q"), *twice(), user("again"), *twice()),
+    "empty-texts": lambda: window(
+        user("q"),
+        Message(
+            "assistant",
+            (
+                Other({"type": "refusal", "refusal": ""}),
+                Reasoning("", extra={"thought": True}),
+                Reasoning("", signature="no base64!", extra={"thought": True}),
+                Text("", extra={"part_metadata": {"a": 1}}),
+                Text("", extra={"thought_signature": SIGNATURE}),
+                Text("so"),
+            ),
+        ),
+        Message("user", (Text(""), Text("well?"))),
+    ),
+    "images-and-files-that-are-none": lambda: window(
+        Message(
+            "user",
+            (
+                Text("See"),
+                Image("file:///tmp/a.png"),
+                Image("gs://bucket/a.png"),
+                Image("data:image/png;base64,not base64!"),
+                Image("data:image/png;base64,cGljdHVyZQ"),
+                File(data="no base64 at all", name="a.pdf"),
+                File(data="data:text/plain,hello%20there", name="b.txt"),
+                Other({"type": "input_file", "file_url": "ftp://example.org/c.pdf"}),
+                Other({"type": "input_audio", "input_audio": {"data": "?", "format": "wav"}}),
+                Other({"type": "file_data", "file_data": {"mime_type": "a/b", "file_uri": "d"}}),
+            ),
+        )
+    ),
 }
 FILES = {"1": File("file-9"), "2": File(data=PNG), "3": File(data="AAAA")}
 

@@ -24,9 +24,16 @@ def encode(window: Window, provider: str, **options: Any) -> dict[str, Any]:
     return getattr(window, provider)(**options)  # type: ignore[no-any-return]
 
 
+SEARCH = {
+    "type": "web_search_call",
+    "status": "completed",
+    "action": {"type": "search", "query": "q"},
+}
 words = st.text("ab é漢😀\n", max_size=20)
 texts = st.one_of(words, st.sampled_from(["", " ", "\n", "end \n", "a" * 200]))
-names = st.sampled_from(["f", "look_up", "functions.look:0", "a b", "9", "n" * 150])
+names = st.sampled_from(
+    ["f", "look_up", "functions.look:0", "server.tool", "server_tool", "a b", "9", "n" * 150]
+)
 arguments = st.sampled_from(
     [
         "{}",
@@ -41,7 +48,13 @@ arguments = st.sampled_from(
         '{"x":' * 9_000,
     ]
 )
-marks = st.sampled_from([None, {"cache_control": {"type": "ephemeral"}}])
+marks = st.sampled_from(
+    [
+        None,
+        {"cache_control": {"type": "ephemeral"}},
+        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+    ]
+)
 
 
 @st.composite
@@ -53,7 +66,10 @@ def reasonings(draw: Any, number: int) -> Any:
                 Reasoning("hm", signature=SIGNATURE),
                 Reasoning("", signature=SIGNATURE),
                 Reasoning("hm", signature="enc", extra={"id": f"rs_{number}", "summary": []}),
+                Reasoning("hm", signature="enc", extra={"id": "rs_again", "summary": []}),
                 Reasoning("hm", signature=SIGNATURE, extra={"thought": True}),
+                Reasoning("", signature="no base64!", extra={"thought": True}),
+                Reasoning("", extra={"thought": True}),
                 Reasoning("hm", extra={"thought": True}),
                 Other({"type": "redacted_thinking", "data": "x"}),
             ]
@@ -67,6 +83,15 @@ media = st.sampled_from(
         Image(PNG),
         Image("data:image/tiff;base64,AAAA"),
         Image("data:image/png;base64,not base64!"),
+        Image("data:image/png;base64,"),
+        Image("data:image/png;base64,cGljdHVyZQ"),
+        Image("file:///tmp/a.png"),
+        Image("a picture"),
+        Image("gs://bucket/a.png"),
+        File(data="no base64 at all", name="d.pdf"),
+        Other({"type": "input_file", "file_url": "ftp://example.org/a.pdf"}),
+        Other({"type": "inline_data", "inline_data": {"mime_type": "image/png", "data": "?"}}),
+        Other({"type": "file_data", "file_data": {"mime_type": "a/b", "file_uri": "a.pdf"}}),
         File("file-1", name="a.pdf"),
         File("file-2"),
         File(data=PDF, name="b.pdf"),
@@ -124,8 +149,12 @@ def said(draw: Any, number: int) -> Any:
         [
             Text("signed", extra={"thought_signature": SIGNATURE}),
             Text("", extra={"thought_signature": SIGNATURE}),
+            Text("", extra={"part_metadata": {"a": 1}}),
             Text("named", extra={"item_id": f"msg_{number}", "phase": "final_answer"}),
+            Text("named", extra={"item_id": "msg_again"}),
             Other({"type": "refusal", "refusal": "no"}),
+            Other({"type": "refusal", "refusal": ""}),
+            Other({**SEARCH, "id": "ws_again"}),
             Other({"type": "mystery"}),
             Image(PNG),
             Other(
@@ -174,6 +203,7 @@ def calls(draw: Any, number: int) -> list[Message]:
                 [
                     None,
                     {"type": "custom"},
+                    {"item_id": "fc_again"},
                     {"thought_signature": SIGNATURE},
                     {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
                 ]
@@ -207,6 +237,20 @@ TOOLS: list[dict[str, Any]] = [
     {"google_search": {}},
     {"type": "custom", "custom": {"name": "c"}},
 ]
+# Names that are refused, that become alike, that are too long, and that stand twice; schemas
+# without a type.
+ODD_TOOLS: list[dict[str, Any]] = [
+    {"name": "server.tool", "input_schema": {"properties": {"q": {"type": "string"}}}},
+    {"type": "function", "function": {"name": "server_tool", "parameters": {}}},
+    {"type": "function", "function": {"name": "server:tool", "parameters": {"properties": {}}}},
+    {"type": "function", "function": {"name": "n" * 150}},
+    {"type": "function", "function": {"name": "n" * 151}},
+    {"type": "function", "function": {"name": "9 é", "parameters": {"type": None}}},
+    {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}},
+    {"type": "function", "name": "web_search", "parameters": {"type": "object"}},
+    {"type": "custom", "custom": {"name": "c.d"}},
+    {"function_declarations": [{"name": "f"}, {"name": "k l"}]},
+]
 
 
 @st.composite
@@ -218,7 +262,7 @@ def windows(draw: Any) -> Window:
         draw(st.one_of(st.integers(0, 600), st.just(100_000))),
         tokenizer=draw(st.sampled_from([len, "chars/4"])),
         profile=profile,
-        tools=draw(st.lists(st.sampled_from(TOOLS), max_size=8)),
+        tools=draw(st.lists(st.sampled_from([*TOOLS, *ODD_TOOLS]), max_size=8)),
         attachment_tokens=lambda item: 3,
     )
     slots.add("system", draw(texts), priority=draw(st.integers(0, 1)))

@@ -6,7 +6,7 @@ Every count goes through a `Counter`, which asks the tokenizer once per text and
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,9 +14,12 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
+from muntin.core.accepted import OPENAI
 from muntin.core.checks import check_size, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
+from muntin.core.counting.memo import FormMemo, Memo
+from muntin.core.counting.tools import name_forms, tools_tokens
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.model_name import ModelName
 from muntin.core.parts import (
@@ -35,7 +38,8 @@ from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerErro
 if TYPE_CHECKING:
     from muntin.core.profile import Profile
 
-MEMO_CHARACTERS = 32_000_000
+# In the key of a count that has more in it than content and calls.
+_BESIDE = "/beside+"
 
 # Raised when a rule of counting changes: what older rules counted, or files claimed, is not used.
 COUNTING = 2
@@ -45,8 +49,10 @@ COUNTING = 2
 class Tokenizer(Protocol):
     """Anything that counts the tokens of a text.
 
-    `message_overhead` is what one message costs beside its text (roles, keys, separators); a
-    tokenizer without the attribute costs 0.
+    `message_overhead` is what one message costs beside its text (roles, keys, separators),
+    `name_overhead` what the name of a message costs beside its text, `answer_overhead` what a
+    request costs beside its messages and tools: the frame of the answer. A tokenizer without
+    such an attribute costs 0.
     """
 
     @property
@@ -145,60 +151,6 @@ def _chars_per_token(name: str) -> CharsPerToken:
     return CharsPerToken(int(number))
 
 
-class Memo:
-    """Counts by text, bounded: when the young generation is full, the old one is forgotten."""
-
-    __slots__ = ("_forms", "_limit", "_size", "old", "young")
-
-    def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
-        self._forms: FormMemo | None = None
-        self.young: dict[str, int] = {}
-        self.old: dict[str, int] = {}
-        self._limit = limit // 2
-        self._size = 0
-
-    def put(self, text: str, tokens: int) -> None:
-        """Remember the count of `text`."""
-        # 64: roughly what an entry costs beside its characters.
-        self._size += len(text) + 64
-        if self._size > self._limit:
-            self.old, self.young = self.young, {}
-            self._size = len(text) + 64
-        self.young[text] = tokens
-
-    @property
-    def forms(self) -> FormMemo:
-        """What was made of texts with this tokenizer."""
-        if self._forms is None:
-            self._forms = FormMemo(2 * self._limit)
-        return self._forms
-
-
-class FormMemo:
-    """Shorter forms of messages, bounded as counts are."""
-
-    __slots__ = ("_limit", "_old", "_size", "_young")
-
-    def __init__(self, limit: int) -> None:
-        self._young: dict[Hashable, Any] = {}
-        self._old: dict[Hashable, Any] = {}
-        self._limit = limit // 2
-        self._size = 0
-
-    def get(self, key: Hashable) -> Any:
-        """Return what was made, or None."""
-        made = self._young.get(key)
-        return self._old.get(key) if made is None else made
-
-    def put(self, key: Hashable, made: Any, characters: int) -> None:
-        """Remember what was made of so many characters."""
-        self._size += characters + 64
-        if self._size > self._limit:
-            self._old, self._young = self._young, {}
-            self._size = characters + 64
-        self._young[key] = made
-
-
 _memos: WeakKeyDictionary[Tokenizer, Memo] = WeakKeyDictionary()
 _function_memos: WeakKeyDictionary[Callable[[str], int], Memo] = WeakKeyDictionary()
 # By the object a method belongs to, then by its function: a bound method is a new object each
@@ -230,7 +182,9 @@ class Counter:
         "_media_key",
         "_memo",
         "_no_result",
+        "answer",
         "name",
+        "name_overhead",
         "overhead",
         "tokenizer",
     )
@@ -244,9 +198,9 @@ class Counter:
     ) -> None:
         self.tokenizer = as_tokenizer(tokenizer)
         self.name = self.tokenizer.name
-        self.overhead = getattr(self.tokenizer, "message_overhead", 0)
-        if type(self.overhead) is not int or self.overhead < 0:
-            check_size(self.overhead, f"message_overhead of tokenizer {self.name!r}")
+        self.overhead = self._given("message_overhead")
+        self.name_overhead = self._given("name_overhead")
+        self.answer = self._given("answer_overhead")
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
@@ -261,6 +215,12 @@ class Counter:
                 self._media_key = f"{self._key}/{image_formula}/size"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
+
+    def _given(self, attribute: str) -> int:
+        value = getattr(self.tokenizer, attribute, 0)
+        if type(value) is not int or value < 0:
+            check_size(value, f"{attribute} of tokenizer {self.name!r}")
+        return int(value)
 
     @classmethod
     def of(
@@ -353,16 +313,13 @@ class Counter:
                 tokens += sum([self._part(part) for part in content])
             if message.tool_calls:
                 for call in message.tool_calls:
-                    tokens += self.text(call.name) + self.text(call.arguments)
+                    tokens += self._tool_name(call.name) + self.text(call.arguments)
             if message.attachments:
                 tokens += sum([self._attachment(item) for item in message.attachments])
             if message.name:
-                tokens += self.text(message.name)
+                tokens += self.text(message.name) + self.name_overhead
             if message.extra:
-                # Where servers that speak Chat Completions put what a model thinks or refuses.
-                for field in ("reasoning_content", "reasoning", "refusal"):
-                    if isinstance(message.extra.get(field), str):
-                        tokens += self.text(message.extra[field])
+                tokens += self._extra(message, message.extra)
         except TokenizerError as error:
             told = TokenizerError(f"{error}; it is in {_told(message)}")
             told.culprit = message
@@ -371,11 +328,15 @@ class Counter:
 
     def key(self, message: Message | None = None) -> str | None:
         """Return the name under which the count of a message may be kept; of a text without one."""
-        if message is None or not (message.attachments or isinstance(message.content, tuple)):
+        besides = message is not None and bool(message.name or message.extra)
+        if message is None or not (
+            message.attachments or besides or isinstance(message.content, tuple)
+        ):
             return self._key
         content = message.content if isinstance(message.content, tuple) else ()
         plain = not message.attachments and all(isinstance(p, Text | Reasoning) for p in content)
-        return self._key if plain else self._media_key
+        key = self._key if plain else self._media_key
+        return f"{key}{_BESIDE}{self.name_overhead}" if key and besides else key
 
     def missing_result(self) -> int:
         """Count the fixed result that the wire adds for a call without one."""
@@ -384,14 +345,41 @@ class Counter:
         return self._no_result
 
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
-        """Count tool schemas as compact JSON with sorted keys, plus one overhead each."""
-        total = 0
-        for number, schema in enumerate(tools):
+        """Count tool schemas as compact JSON with sorted keys, plus one overhead each; by OpenAI's
+        formula where that is known and more."""
+        total, given = 0, tuple(tools)
+        for number, schema in enumerate(given):
             try:
                 total += self.overhead + self.text(compact_json(schema))
             except TokenizerError as error:
                 raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
-        return total
+        overhead = getattr(self.tokenizer, "function_overhead", None)
+        return total if overhead is None else max(total, tools_tokens(given, self.text, overhead))
+
+    def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
+        """Count what a request costs beside its messages: tools, and the frame of the answer."""
+        return self.tools(tools) + self.answer
+
+    def _tool_name(self, name: str) -> int:
+        """Count the name of a tool, or the longest under which it may be sent."""
+        if name.isascii() and name.isidentifier() and len(name) <= OPENAI.limit:
+            return self.text(name)
+        return max(map(self.text, name_forms(name)))
+
+    def _extra(self, message: Message, extra: Mapping[str, Any]) -> int:
+        """Count what servers that speak Chat Completions put beside the content, and take back:
+        what a model thinks, refuses or, in an older form, calls."""
+        told = [extra.get(field) for field in ("reasoning_content", "reasoning", "refusal")]
+        details = extra.get("reasoning_details")
+        for each in details if isinstance(details, list | tuple) else ():
+            if isinstance(each, Mapping):  # encrypted payloads and signatures are not counted
+                told += [each.get("text"), each.get("summary")]
+        called = extra.get("function_call")
+        if isinstance(called, Mapping):
+            told += [called.get("name"), called.get("arguments")]
+        if message.role == "tool" and extra.get("is_error") and not message.text.strip():
+            told.append(NO_RESULT)  # a failed result must say something
+        return sum(self.text(text) for text in told if isinstance(text, str))
 
     def _part(self, part: Part) -> int:
         if isinstance(part, Text | Reasoning):

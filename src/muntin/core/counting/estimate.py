@@ -118,6 +118,8 @@ class Estimate:
 
     name: str = "estimate"
     message_overhead: int = 4
+    name_overhead: int = 1
+    answer_overhead: int = 3
 
     def count(self, text: str) -> int:
         """Return the estimated number of tokens of `text`; only the empty text has none."""

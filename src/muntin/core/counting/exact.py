@@ -25,11 +25,17 @@ T = TypeVar("T")
 # Three tokens frame a message and one names its role:
 # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
 _OPENAI_OVERHEAD = 4
+# A name costs one token more, and three tokens begin the answer. ChatML and Llama 3 begin it with
+# three and four.
+_NAME_OVERHEAD = 1
+_ANSWER_OVERHEAD = 3
+_FUNCTION_OVERHEAD: Mapping[str, int] = {"o200k_base": 7, "cl100k_base": 10}
 # ChatML (`<|im_start|>user\n` ... `<|im_end|>\n`) and Llama 3 (`<|start_header_id|>user
 # <|end_header_id|>\n\n` ... `<|eot_id|>`) both frame a message with five tokens:
 # https://huggingface.co/docs/transformers/chat_templating
 # https://www.llama.com/docs/model-cards-and-prompt-formats/meta-llama-3/
 _HF_OVERHEAD = 5
+_HF_ANSWER_OVERHEAD = 4
 
 # How each encoding splits text before merging bytes:
 # https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py
@@ -97,6 +103,10 @@ class ExactTokenizer:
     name: str
     message_overhead: int
     _size: Callable[[str], int] = field(repr=False)
+    name_overhead: int = field(default=_NAME_OVERHEAD, repr=False)
+    answer_overhead: int = field(default=_ANSWER_OVERHEAD, repr=False)
+    # What OpenAI's formula for tools counts for a function; None where it does not hold.
+    function_overhead: int | None = field(default=None, repr=False)
 
     def count(self, text: str) -> int:
         """Return how many tokens `text` is, special-token spellings being ordinary text."""
@@ -150,6 +160,7 @@ def hf_tokenizer(path: str | os.PathLike[str]) -> ExactTokenizer:
         file.resolve().parent.name if file.stem == "tokenizer" else file.stem,
         _HF_OVERHEAD,
         lambda text: len(tokenizer.encode(text, add_special_tokens=False)),
+        answer_overhead=_HF_ANSWER_OVERHEAD,
     )
 
 
@@ -166,7 +177,10 @@ def _load(name: str) -> ExactTokenizer:
         special_tokens={},
     ).encode_ordinary
     return ExactTokenizer(
-        name, _OPENAI_OVERHEAD, lambda text: sum(len(encode(piece)) for piece in _pieces(text))
+        name,
+        _OPENAI_OVERHEAD,
+        lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
+        function_overhead=_FUNCTION_OVERHEAD[name],
     )
 
 

@@ -92,7 +92,7 @@ def _decide(declared: Declaration) -> Plan:
     counter, profile, before = declared.counter, declared.profile, declared.before
     tools = counter.tools(declared.tools)
     ground = Ground(tools, profile.caching if profile is not None else None)
-    room = max(0, declared.budget.remaining_input_tokens - tools)
+    room = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
     slots = _in_window_order(declared.slots)
     steps: Mapping[int, SteppedSlot] = find_again(
         slots, before.starts if before else (), counter.message
@@ -122,8 +122,10 @@ def _decide(declared: Declaration) -> Plan:
         while lead and books.goal >= books.total > room - lead:
             books = balance(books.steps, books.total - 1)
             lead = 0 if opens_with_user(books.close()) else lead
-    tokens = books.total + lead + tools
-    return Plan(declared, books.close(), tokens, lead, tools, books.added, books.fallback)
+    answer = counter.answer if books.total + lead else 0  # nothing is answered by nothing
+    tokens = books.total + lead + tools + answer
+    closed = books.close()
+    return Plan(declared, closed, tokens, lead, tools, answer, books.added, books.fallback)
 
 
 def _in_window_order(slots: Sequence[Slot]) -> list[Slot]:

@@ -41,9 +41,9 @@ class Declaration:
 class Plan:
     """What was decided about every slot, in window order, and about the window.
 
-    `lead` are the tokens of a user message that the provider wants first; `joined` is what joining
-    texts adds to the sum of their parts. Lists that were declared are not copied: `at` reads them
-    as they are when it is asked.
+    `lead` are the tokens of a user message that the provider wants first, `answer` those that
+    frame the answer; `joined` is what joining texts adds to the sum of their parts. Lists that were
+    declared are not copied: `at` reads them as they are when it is asked.
     """
 
     declared: Declaration
@@ -51,6 +51,7 @@ class Plan:
     tokens: int
     lead: int
     tools: int
+    answer: int
     joined: int
     fallback: bool
 
@@ -141,6 +142,7 @@ class Plan:
             tools_tokens=self.tools,
             joined_tokens=self.joined,
             lead_tokens=self.lead,
+            answer_tokens=self.answer,
             tokenizer=self.declared.counter.name,
             prefix=self._prefix(),
         )

@@ -94,9 +94,9 @@ def _check_keep(keep: object) -> None:
 def check_shapes(what: str, results: object, ladder: object) -> None:
     """Refuse a ceiling or a ladder that is none; `what` names where it was given."""
     if results is not None and not isinstance(results, Results):
-        raise InvalidType(f"{what}: results must be Results(...) or None, not {results!r}")
+        raise InvalidType(f"{what}: results must be Results(...) or None, not {shown(results)}")
     if ladder is not None and not isinstance(ladder, Ladder):
-        raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {ladder!r}")
+        raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {shown(ladder)}")
 
 
 BOTH: tuple[Keep, ...] = ("head", "tail")

@@ -5,22 +5,28 @@ https://platform.claude.com/docs/en/api/messages/create
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
-from muntin.core.message import Message
+from muntin.core.accepted import NameRule
+from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
-from muntin.providers.wire.anthropic_reply import Assembler, decode
+from muntin.providers.wire.anthropic_reply import (
+    REFUSED,
+    Assembler,
+    decode,
+    is_own_tool,
+    names_of,
+)
 from muntin.providers.wire.common import (
     Files,
+    Ids,
     Ledger,
-    Names,
     arguments,
     check,
     ends,
@@ -31,11 +37,11 @@ from muntin.providers.wire.common import (
     result_text,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
+from muntin.providers.wire.names import Declared, ToolNames, schema_of
 
-__all__ = ["Assembler", "decode", "encode"]
+__all__ = ["Assembler", "decode", "encode", "names_of"]
 
-# https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
-_ID_LIMIT, _NAME_LIMIT, _REFUSED = 64, 128, r"[^a-zA-Z0-9_-]"
+_IDS = NameRule(64, REFUSED)
 # https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 _MARKS, _MARK, _TTLS = 4, "cache_control", ("5m", "1h")
 # https://platform.claude.com/docs/en/build-with-claude/vision
@@ -67,7 +73,6 @@ _BLOCKS = {
     "assistant": _ASSISTANT_BLOCKS,
 }
 _THINKING = ("thinking", "redacted_thinking")
-_SERVER_TOOL = re.compile(r".*_\d{8}")
 
 _TOOL_FIELDS = (
     "name",
@@ -85,25 +90,28 @@ Block = dict[str, Any]
 
 def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `messages`, `system` and `tools` (if any) for `client.messages.create(...)`."""
-    return _Encoder(check(window, strict, files), bool(window.breakpoints)).request(window)
+    files = check(window, strict, files)
+    return _Encoder(files, names_of(window), bool(window.breakpoints)).request(window)
 
 
 class _Encoder:
     """One encoding: turns of alternating roles so far, and what is needed for the next."""
 
-    def __init__(self, files: Files, tracking: bool) -> None:
+    def __init__(self, files: Files, names: ToolNames, tracking: bool) -> None:
         self.files = files
         self.ledger = Ledger("anthropic")
-        self.ids = Names(_ID_LIMIT, _REFUSED, unique=True)
-        self.names = Names(_NAME_LIMIT, _REFUSED)
+        self.ids = Ids(_IDS)
+        self.names = names
+        self.declare = Declared(names, self.ledger)
+        self.own_tools: set[str] = set()
         self.system: list[Block] = []
         self.turns: list[dict[str, Any]] = []
         self.role: str | None = None  # of the last turn
         # In wire order: blocks with a cache mark (where marks are to be set, all that can have
-        # one), and the messages of thoughts, which cannot.
+        # one), and the thoughts of the last turn, which cannot.
         self.tracking = tracking
         self.trail: list[tuple[int, Block]] = []
-        self.thoughts: list[int] = []
+        self.thoughts: list[tuple[int, Block]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
@@ -165,18 +173,29 @@ class _Encoder:
     def _track(self, index: int, blocks: list[Block]) -> None:
         for block in blocks:
             if block["type"] in _THINKING:
-                self.thoughts.append(index)
+                self.thoughts.append((index, block))
             elif self.tracking or _MARK in block:
                 self.trail.append((index, block))
 
     def _end_turn(self) -> None:
-        """Take thoughts off the end of the assistant's turn: the API refuses them there."""
-        if self.role != "assistant":
+        """Put the thoughts of the assistant's turn where the API wants them.
+
+        It refuses thoughts that end a turn, and thoughts of two answers in one turn; where it
+        demands thoughts, they begin the turn.
+        """
+        if self.role != "assistant" or not self.thoughts:
             return
         content = self.turns[-1]["content"]
         while content and content[-1]["type"] in _THINKING:
             content.pop()
-            self.ledger.miss(self.thoughts.pop(), "reasoning", "nothing of its turn follows it")
+            self.ledger.miss(self.thoughts.pop()[0], "reasoning", "nothing of its turn follows it")
+        thoughts, self.thoughts = self.thoughts, []
+        for index, block in thoughts:
+            if index != thoughts[-1][0]:
+                _remove(content, block)
+                self.ledger.miss(index, "reasoning", "its turn has thoughts of a later answer")
+        if content and content[0]["type"] not in _THINKING:
+            content[:] = _thoughts_first(content)
         if not content:
             self.turns.pop()
             self.role = self.turns[-1]["role"] if self.turns else None
@@ -313,23 +332,46 @@ class _Encoder:
             if result.extra:
                 known = (_MARK, "is_error", "toolset_name")
                 block.update(known_extra(result.extra, known, index, self.ledger))
+        if block.get("is_error"):
+            self._failed(index, block)
         return block
+
+    def _failed(self, index: int, block: Block) -> None:
+        """Let a failed result say something, in texts: the API refuses it otherwise."""
+        content = block.get("content")
+        if isinstance(content, list):
+            texts = [inner for inner in content if inner["type"] == "text"]
+            for inner in content:
+                if inner["type"] != "text":
+                    self.ledger.miss(index, inner["type"], "a result that failed holds text only")
+            block["content"] = texts
+        block["content"] = block.get("content") or NO_RESULT
 
     def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
         kind = tool.get("type")
-        if isinstance(kind, str) and _SERVER_TOOL.fullmatch(kind):
-            return dict(tool)
+        if is_own_tool(tool):
+            return self._own_tool(tool)
         function = function_of(tool if kind != "custom" else {**tool, "type": None})
         if function is None:
             self.ledger.miss(None, f"tool {tool.get('name') or kind!r}", "the API has none")
+            return None
+        name = self.declare(function.get("name"))
+        if name is None:
             return None
         extra = {k: v for k, v in tool.items() if k in _TOOL_FIELDS}
         self.ledger.miss_fields(None, function, (*_TOOL_FIELDS, "parameters"))
         made = {
             k: v for k, v in {**extra, **function}.items() if k in _TOOL_FIELDS and v is not None
         }
-        made["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
-        return made
+        return {**made, "name": name, "input_schema": schema_of(function.get("parameters"))}
+
+    def _own_tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+        name = str(tool.get("name"))
+        if name in self.own_tools:
+            self.ledger.miss(None, f"tool {name!r}", "another tool of this name stands before it")
+            return None
+        self.own_tools.add(name)
+        return deepcopy(dict(tool))
 
     def _mark(self, window: Window, tools: Sequence[Block]) -> None:
         """Set the cache marks; of the user's own, no more than the API takes are sent."""
@@ -343,6 +385,36 @@ class _Encoder:
         for block, point in ends(self.trail, window, _MARKS - len(own)):
             ttl = {"ttl": point.ttl} if point.ttl in _TTLS else {}
             block.setdefault(_MARK, {"type": "ephemeral", **ttl})
+        self._shorten(tools)
+
+    def _shorten(self, tools: Sequence[Block]) -> None:
+        """Let no mark last longer than one before it: the API refuses 1h behind 5m."""
+        trail: list[tuple[int | None, Block]] = [(None, tool) for tool in tools]
+        short = False
+        for index, block in [*trail, *self.trail]:
+            mark = block.get(_MARK)
+            if not isinstance(mark, Mapping):
+                continue
+            if mark.get("ttl") != "1h":
+                short = True
+            elif short:
+                block[_MARK] = {**mark, "ttl": "5m"}
+                self.ledger.miss(index, "a cache mark of 1h", "one of 5m stands before it")
+
+
+def _remove(content: list[Block], block: Block) -> None:
+    """Take this block out, not one like it."""
+    del content[next(place for place, each in enumerate(content) if each is block)]
+
+
+def _thoughts_first(content: list[Block]) -> list[Block]:
+    """Return a turn that begins with the first of its thoughts, and those right behind it."""
+    kinds = [block["type"] in _THINKING for block in content]
+    if True not in kinds:
+        return content
+    first = kinds.index(True)
+    end = kinds.index(False, first) if False in kinds[first:] else len(kinds)
+    return [*content[first:end], *content[:first], *content[end:]]
 
 
 def _text_block(text: str) -> Block:

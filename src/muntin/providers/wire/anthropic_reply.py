@@ -6,15 +6,19 @@ https://platform.claude.com/docs/en/api/messages/create
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from muntin.core.accepted import NameRule
 from muntin.core.checks import shown
 from muntin.core.forms.anthropic import assistant_message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import as_mapping, count, get
+from muntin.providers.wire.names import ToolNames, tools_of
 
 RESPONSE = "an Anthropic message"
 
@@ -28,10 +32,28 @@ _FINISH = {
 }
 
 
+# https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
+REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
+_NAMES = NameRule(128, REFUSED)
+_OWN_TOOL = re.compile(r".*_\d{8}")
+
+
+def is_own_tool(tool: Mapping[str, Any]) -> bool:
+    """Say whether a tool is one of Anthropic's, which the API knows by its type and name."""
+    kind = tool.get("type")
+    return isinstance(kind, str) and _OWN_TOOL.fullmatch(kind) is not None
+
+
+def names_of(window: Window | None) -> ToolNames:
+    """Return the names of a window's tools as the API takes them."""
+    return ToolNames(_NAMES, tools_of(window), is_own_tool)
+
+
 def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
-    Raises `InvalidInput`, naming what was expected, if it is something else.
+    With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
+    naming what was expected, if it is something else.
     """
     data = as_mapping(response, RESPONSE, "content")
     blocks = data["content"]
@@ -47,7 +69,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         ) from error
     finish = data.get("stop_reason") or "stop"
     return Reply(
-        message,
+        names_of(window).read(message),
         usage=_usage(data.get("usage")),
         finish_reason=_FINISH.get(finish, finish),
         window=window,
@@ -68,7 +90,8 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", _WRITTEN)
 class Assembler:
     """Puts a streamed answer together from its events; see `wire.chat.Assembler`."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window | None = None) -> None:
+        self._names = names_of(window)
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, dict[str, list[str]]] = {}
         self._usage: dict[str, int] = {}
@@ -90,7 +113,8 @@ class Assembler:
         elif kind == "content_block_stop":
             block = self._close(get(chunk, "index"))
             if block.get("type") == "tool_use":
-                return [ToolCalled(assistant_message([block]).tool_calls[0])]
+                called = assistant_message([block]).tool_calls[0]
+                return [ToolCalled(self._names.called(called))]
         elif kind == "message_start":
             self._count(get(get(chunk, "message"), "usage"))
         elif kind == "message_delta":
@@ -147,7 +171,10 @@ class Assembler:
             self._close(index)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         whole = {"content": blocks, "stop_reason": self._stop, "usage": self._usage}
-        return decode(whole, window)
+        reply = decode(whole, window)
+        if window is not None:
+            return reply
+        return replace(reply, message=self._names.read(reply.message))
 
 
 _DELTAS: Mapping[Any, tuple[str | None, str | None]] = {

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.accepted import OPENAI, NameRule
 from muntin.core.checks import shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
@@ -19,8 +20,8 @@ from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import (
     Files,
+    Ids,
     Ledger,
-    Names,
     as_mapping,
     check,
     count,
@@ -31,12 +32,12 @@ from muntin.providers.wire.common import (
     known_extra,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted
+from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
 
 RESPONSE = "a Chat Completions response"
 
-# The API refuses longer ids, and other characters in the names of tools:
-# https://developers.openai.com/api/docs/guides/function-calling
-ID_LIMIT, NAME_LIMIT, NAME_REFUSED = 40, 64, r"[^a-zA-Z0-9_-]"
+# The API refuses longer ids.
+_IDS = NameRule(40)
 _PARTICIPANT = re.compile(r"[^\s<|\\/>]{1,64}")
 
 # A request may write four: https://developers.openai.com/api/docs/guides/prompt-caching
@@ -54,17 +55,18 @@ _FINISH = {"function_call": "tool_calls"}
 
 def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `messages` (and `tools`, if any) for `client.chat.completions.create(...)`."""
-    return _Encoder(check(window, strict, files)).request(window)
+    return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
 class _Encoder:
     """One encoding: the messages so far, and what is needed to make the next."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, names: ToolNames) -> None:
         self.files = files
         self.ledger = Ledger("openai")
-        self.ids = Names(ID_LIMIT, unique=True)
-        self.names = Names(NAME_LIMIT, NAME_REFUSED)
+        self.ids = Ids(_IDS)
+        self.names = names
+        self.declare = Declared(names, self.ledger)
         self.sent: list[dict[str, Any]] = []
         self.order: list[int] = []
 
@@ -179,7 +181,8 @@ class _Encoder:
             self.ledger.miss(index, "reasoning", "Chat Completions takes none back")
         elif isinstance(part, Other):
             if role == "assistant" and part.data["type"] == "refusal":
-                return {"type": "refusal", "refusal": str(part.data.get("refusal") or "")}
+                refusal = str(part.data.get("refusal") or "")
+                return {"type": "refusal", "refusal": refusal} if refusal else None
             self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
         elif role != "user":
             self.ledger.miss(index, part.label, f"{role} messages hold text only")
@@ -191,18 +194,25 @@ class _Encoder:
         return None
 
     def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
-        if isinstance(tool.get("function"), Mapping) or isinstance(tool.get("custom"), Mapping):
-            return dict(tool)
-        function = function_of(tool)
-        if function is not None:
+        kind, held = "function", function_of(tool)
+        if held is None and isinstance(tool.get("custom"), Mapping):
+            kind, held = "custom", tool["custom"]
+        if held is None:
+            named = tool.get("name") or tool.get("type")
+            self.ledger.miss(None, f"tool {named!r}", "the API has none")
+            return None
+        name = self.declare(held.get("name"))
+        if name is None:
+            return None
+        rest = tool if kind in tool else {}
+        if kind not in tool:
             known = ("name", "description", "parameters", "strict")
-            self.ledger.miss_fields(None, function, known)
-            return {
-                "type": "function",
-                "function": {k: function[k] for k in known if k in function},
-            }
-        self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
-        return None
+            self.ledger.miss_fields(None, held, known)
+            held = {key: held[key] for key in known if key in held}
+        made = {**held, "name": name}
+        if "parameters" in made:
+            made["parameters"] = schema_of(made["parameters"])
+        return {"type": kind, **rest, kind: made}
 
     def _mark(self, window: Window) -> None:
         trail = []
@@ -270,10 +280,16 @@ def _media(media: Media) -> dict[str, Any] | None:
     return None
 
 
+def names_of(window: Window | None) -> ToolNames:
+    """Return the names of a window's tools as the API takes them."""
+    return ToolNames(OPENAI, tools_of(window))
+
+
 def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
-    Raises `InvalidInput`, naming what was expected, if it is something else.
+    With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
+    naming what was expected, if it is something else.
     """
     data = as_mapping(response, RESPONSE, "choices")
     choices = data["choices"]
@@ -284,7 +300,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         )
     finish = choices[0].get("finish_reason") or "stop"
     return Reply(
-        _message(message),
+        names_of(window).read(_message(message)),
         usage=usage_of(data.get("usage")),
         finish_reason=_FINISH.get(finish, finish),
         window=window,
@@ -322,10 +338,12 @@ class Assembler:
     """Puts a streamed answer together from its chunks.
 
     `feed` returns the events of a chunk, `reply` the whole when the stream has ended. Pieces are
-    kept in lists and joined once.
+    kept in lists and joined once. With the window that was sent, calls have the names of its
+    tools, as they have in `decode`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window | None = None) -> None:
+        self._names = names_of(window)
         self._pieces: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._finish: str | None = None
@@ -388,7 +406,7 @@ class Assembler:
         if self._done or not self._calls:
             return []
         self._done = tuple(_tool_call(self._calls[index], index) for index in sorted(self._calls))
-        return [ToolCalled(call) for call in self._done]
+        return [ToolCalled(self._names.called(call)) for call in self._done]
 
     def reply(self, window: Window | None = None) -> Reply:
         """Return the whole answer.
@@ -400,8 +418,9 @@ class Assembler:
         whole: dict[str, Any] = {key: "".join(found) for key, found in self._pieces.items()}
         if self._done:
             whole["tool_calls"] = list(self._done)
+        names = self._names if window is None else names_of(window)
         return Reply(
-            _message(whole),
+            names.read(_message(whole)),
             usage=usage_of(self._usage),
             finish_reason=_FINISH.get(self._finish, self._finish),
             window=window,

@@ -1,4 +1,4 @@
-"""What the encoders share: order on the wire, names, tools, and the list of what is not carried.
+"""What the encoders share: order on the wire, ids, tools, and the list of what is not carried.
 
 Knows messages and windows; knows no vendor's format.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
-from zlib import crc32
 
+from muntin.core.accepted import NameRule
 from muntin.core.checks import has_surrogates, shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
@@ -89,45 +88,35 @@ def result_text(result: Message | None) -> str | None:
     return None
 
 
-class Names:
-    """Makes names that an API accepts, the same ones for the same window.
+class Ids:
+    """Makes ids of calls that an API accepts, the same ones for the same window.
 
-    With `unique`, no name is given twice: recorded traffic uses the id of a call again once it
-    is answered.
+    No id is given twice: recorded traffic uses the id of a call again once it is answered.
     """
 
-    __slots__ = ("_known", "_limit", "_refused", "_unique", "_used")
+    __slots__ = ("_known", "_rule", "_used")
 
-    def __init__(self, limit: int, refused: str | None = None, *, unique: bool = False) -> None:
-        self._limit = limit
-        self._refused = re.compile(refused) if refused else None
-        self._unique = unique
+    def __init__(self, rule: NameRule) -> None:
+        self._rule = rule
         self._used: set[str] = set()
         self._known: dict[str, str] = {}
 
-    def __call__(self, name: str) -> str:
-        """Return the name as it is, or the nearest one that is accepted and not yet taken."""
-        accepted = self._known.get(name)
+    def __call__(self, given: str) -> str:
+        """Return the id as it is, or the nearest one that is accepted and not yet taken."""
+        accepted = self._known.get(given)
         if accepted is None:
-            accepted = self._known[name] = self._accepted(name)
-        return self._apart(accepted) if self._unique else accepted
-
-    def _accepted(self, name: str) -> str:
-        accepted = name
-        # Letters, digits and underscores are accepted everywhere.
-        if self._refused is not None and not (name.isascii() and name.isidentifier()):
-            accepted = self._refused.sub("_", name)
-        if len(name) > self._limit or (self._unique and accepted != name):
-            # Two that begin alike, or become alike, stay apart.
-            accepted = f"{accepted[: self._limit - 9]}_{crc32(name.encode()):08x}"
-        return accepted
+            accepted = self._rule.fitted(given)
+            if accepted != given:
+                accepted = self._rule.marked(given)
+            self._known[given] = accepted
+        return self._apart(accepted)
 
     def _apart(self, name: str) -> str:
         again, apart = 1, name
         while apart in self._used:
             again += 1
             mark = f"_{again}"
-            apart = name[: self._limit - len(mark)] + mark
+            apart = name[: self._rule.limit - len(mark)] + mark
         self._used.add(apart)
         return apart
 

@@ -1,4 +1,4 @@
-"""Google generate_content: a window as the arguments of the official call, and its answer.
+"""Google generate_content: a window as the arguments of the official call.
 
 https://ai.google.dev/api/generate-content
 """
@@ -8,47 +8,46 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from muntin.core.checks import shown
-from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE, as_json
+from muntin.core.accepted import NameRule
+from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE
 from muntin.core.message import Message
-from muntin.core.parts import (
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    compact_json,
-    joined,
-    put_before,
-)
+from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
-from muntin.errors import InvalidInput, MuntinError
-from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import (
     Files,
+    Ids,
     Ledger,
-    Names,
     arguments,
     check,
     function_of,
-    get,
     is_text,
     known_extra,
     made_by,
     result_text,
 )
-from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
+from muntin.providers.wire.google_reply import Assembler, decode, names_of
+from muntin.providers.wire.media import (
+    Content,
+    Media,
+    contents,
+    hinted,
+    miss_detail,
+    stands_before,
+    wrong_address,
+)
+from muntin.providers.wire.names import Declared, ToolNames, schema_of
 
-RESPONSE = "a generate_content response"
+__all__ = ["Assembler", "decode", "encode", "names_of"]
 
-# https://ai.google.dev/api/caching#FunctionDeclaration
-_ID_LIMIT, _NAME_LIMIT, _NAME_REFUSED = 64, 128, r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."
+_IDS = NameRule(64)
+# Where Google reads files that are not sent along: https://ai.google.dev/api/files
+_ADDRESSES = ("http://", "https://", "gs://")
 
 # Gemini 3 refuses the first call of a step without the signature it gave; for a call it did not
 # make, Google documents this word: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
@@ -73,35 +72,24 @@ _TOOLS = frozenset(
     }
 )
 
-_FILTERED = (
-    "SAFETY",
-    "RECITATION",
-    "BLOCKLIST",
-    "PROHIBITED_CONTENT",
-    "SPII",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-)
-_FINISH = {"STOP": "stop", "MAX_TOKENS": "length", **dict.fromkeys(_FILTERED, "content_filter")}
-
 
 def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `contents` and `config` for `client.models.generate_content(...)`.
 
     Plain dicts, with bytes where the SDK's types have them.
     """
-    return _Encoder(check(window, strict, files)).request(window)
+    return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
 class _Encoder:
     """One encoding: contents of alternating roles so far, and what is needed for the next."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, names: ToolNames) -> None:
         self.files = files
         self.ledger = Ledger("google")
-        self.ids = Names(_ID_LIMIT, unique=True)
-        self.names = Names(_NAME_LIMIT, _NAME_REFUSED)
+        self.ids = Ids(_IDS)
+        self.names = names
+        self.declare = Declared(names, self.ledger)
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
 
@@ -162,44 +150,52 @@ class _Encoder:
         if text is not None:
             return [{"text": text}] if text else []
         parts = []
-        for each in contents(message, index, self.files, self.ledger, own=PARTS):
+        for each in self._contents(index, message):
             part = self._part(index, each, role)
             if part is not None:
                 parts.append(part)
         return parts
 
+    def _contents(self, index: int, message: Message) -> Iterator[Content]:
+        return contents(message, index, self.files, self.ledger, own=PARTS, addresses=_ADDRESSES)
+
     def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
         if isinstance(part, Text):
             extra = self._signed(index, part.extra, FIELDS)
-            return {"text": part.text, **extra} if part.text or extra else None
+            return {"text": part.text, **extra} if part.text or SIGNATURE in extra else None
         if isinstance(part, Reasoning):
             if role == "model" and made_by(part) == "google":
-                signed = {SIGNATURE: part.signature} if part.signature is not None else {}
-                return {"text": part.text, "thought": True, **self._signed(index, signed)}
+                given = {SIGNATURE: part.signature} if part.signature is not None else {}
+                signed = self._signed(index, given)
+                thought = {"text": part.text, "thought": True, **signed}
+                return thought if part.text or signed else None
             self.ledger.miss(index, "reasoning", "it is not a thought of Gemini's")
         elif isinstance(part, Other):
             kind = part.data["type"]
             if kind == "refusal" and isinstance(part.data.get("refusal"), str):
-                return {"text": part.data["refusal"]}
+                return {"text": part.data["refusal"]} if part.data["refusal"] else None
             if kind in PARTS and isinstance(part.data.get(kind), Mapping):
                 return self._native(index, part)
             self.ledger.miss(index, f"part of type {kind!r}", "the API has none")
         elif role == "system":
             self.ledger.miss(index, part.label, "the system instruction holds text only")
         else:
-            sent = _media(part)
-            if sent is not None:
-                self.ledger.miss_fields(index, part.extra or {})
-                miss_detail(part, index, self.ledger)
-                return sent
-            self.ledger.miss(index, part.label, "its data is no base64")
+            self.ledger.miss_fields(index, part.extra or {})
+            miss_detail(part, index, self.ledger)
+            return _media(part)
         return None
 
-    def _native(self, index: int, part: Other) -> dict[str, Any]:
+    def _native(self, index: int, part: Other) -> dict[str, Any] | None:
         kind = part.data["type"]
         inner = deepcopy(dict(part.data[kind]))
-        if isinstance(inner.get("data"), str):
-            inner["data"] = _bytes(inner["data"]) or b""
+        if kind == "inline_data":
+            inner["data"] = _bytes(inner.get("data"))
+        fault = "its data is no base64" if kind == "inline_data" and not inner["data"] else None
+        if kind == "file_data":
+            fault = wrong_address(str(inner.get("file_uri")), _ADDRESSES)
+        if fault is not None:
+            self.ledger.miss(index, f"part of type {kind!r}", fault)
+            return None
         return {kind: inner, **self._signed(index, _rest(part.data, kind), FIELDS)}
 
     def _signed(
@@ -221,7 +217,7 @@ class _Encoder:
             parts = [{"text": message.content}] if message.content else []
         else:
             calls = {call.id for call, _, _ in answers}
-            for each in contents(message, index, self.files, self.ledger, own=PARTS):
+            for each in self._contents(index, message):
                 part = self._part(index, each, "model")
                 if part is not None:
                     before = stands_before(each)
@@ -284,17 +280,30 @@ class _Encoder:
         for tool in tools:
             function = function_of(tool)
             if function is not None:
-                self.ledger.miss_fields(None, function, ("name", "description", "parameters"))
-                made = {k: function[k] for k in ("name", "description") if function.get(k)}
-                if function.get("parameters"):
-                    made["parameters_json_schema"] = function["parameters"]
-                declared.append(made)
+                made = self._function(function)
+                declared += [made] if made is not None else []
             elif tool and _TOOLS.issuperset(tool):
-                native.append(dict(tool))
+                for given in tool.get("function_declarations") or ():
+                    name = self.declare(given.get("name"))
+                    declared += [{**given, "name": name}] if name is not None else []
+                rest = {k: v for k, v in tool.items() if k != "function_declarations"}
+                native += [rest] if rest else []
             else:
                 name = tool.get("name") or tool.get("type")
                 self.ledger.miss(None, f"tool {name!r}", "the API has none")
         return [{"function_declarations": declared}, *native] if declared else native
+
+    def _function(self, function: Mapping[str, Any]) -> dict[str, Any] | None:
+        name = self.declare(function.get("name"))
+        if name is None:
+            return None
+        self.ledger.miss_fields(None, function, ("name", "description", "parameters"))
+        made: dict[str, Any] = {"name": name}
+        if function.get("description"):
+            made["description"] = function["description"]
+        if function.get("parameters"):
+            made["parameters_json_schema"] = schema_of(function["parameters"])
+        return made
 
 
 def _id(call: ToolCall, call_id: str) -> dict[str, str]:
@@ -326,163 +335,8 @@ def _bytes(text: Any) -> bytes | None:
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-def _media(media: Media) -> dict[str, Any] | None:
+def _media(media: Media) -> dict[str, Any]:
     """Return an image, a document, a sound or a film as a part."""
     if media.inline:
-        data = _bytes(media.base64)
-        return {"inline_data": {"mime_type": media.mime, "data": data}} if data else None
+        return {"inline_data": {"mime_type": media.mime, "data": b64decode(media.base64)}}
     return {"file_data": {"file_uri": media.id or media.url, "mime_type": media.mime}}
-
-
-def decode(response: Any, window: Window | None = None) -> Reply:
-    """Read a response, the SDK's object or its dict, as a Reply.
-
-    Raises `InvalidInput`, naming what was expected, if it is something else.
-    """
-    if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
-        found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
-        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
-    whole = Assembler()
-    try:
-        for candidate in _field(response, "candidates") or ():
-            if _field(candidate, "content") is None and _field(candidate, "finish_reason") is None:
-                raise InvalidInput(
-                    f"a candidate has neither content nor finish_reason: {shown(candidate)}"
-                )
-        whole.feed(response)
-        return whole.reply(window, complete=True)
-    except (MuntinError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"expected {RESPONSE}; it cannot be read: {shown(error)}") from error
-
-
-def _field(value: Any, name: str) -> Any:
-    """Return a field of an SDK's object or of a dict, as Python or as the REST API spells it."""
-    found = get(value, name)
-    if found is None and isinstance(value, dict) and "_" in name:
-        first, *others = name.split("_")
-        found = value.get(first + "".join(word.title() for word in others))
-    return found
-
-
-class Assembler:
-    """Puts a streamed answer together from its chunks; see `wire.chat.Assembler`.
-
-    Texts that follow each other become one, but for those that carry a signature: Google wants
-    those back as they were.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[Part] = []
-        self._calls: list[ToolCall] = []
-        # Pieces of the text that is still growing, and whether it is a thought.
-        self._pieces: list[str] = []
-        self._thought = False
-        # Parts that stand behind a call: if another one follows, they stood between two.
-        self._behind = 0
-        self._finish: str | None = None
-        self._usage: Any = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the provider has said that the answer is complete."""
-        return self._finish is not None
-
-    def feed(self, chunk: Any) -> list[Event]:
-        """Take the next chunk of the stream; return what is new in it."""
-        events: list[Event] = []
-        self._usage = _field(chunk, "usage_metadata") or self._usage
-        candidates = _field(chunk, "candidates")
-        if not candidates:
-            if _field(_field(chunk, "prompt_feedback"), "block_reason") is not None:
-                self._finish = "SAFETY"
-            return events
-        content = _field(candidates[0], "content")
-        for part in _field(content, "parts") or () if content is not None else ():
-            self._part(part, _field(chunk, "response_id"), events)
-        finish = _field(candidates[0], "finish_reason")
-        if finish is not None:
-            self._finish = str(getattr(finish, "value", finish))
-        return events
-
-    def _part(self, part: Any, response_id: Any, events: list[Event]) -> None:
-        signature = _field(part, SIGNATURE)
-        signed = {SIGNATURE: as_json(signature)} if signature else {}
-        text, call = _field(part, "text"), _field(part, "function_call")
-        if call is not None:
-            self._close()
-            self._call(call, signed, response_id)
-            events.append(ToolCalled(self._calls[-1]))
-        elif text is not None:
-            thought = bool(_field(part, "thought"))
-            if text:
-                events.append(ReasoningDelta(text) if thought else TextDelta(text))
-            if signed:
-                self._close()
-                self._put(_text_part(text, thought, signed))
-            elif text:
-                if thought != self._thought:
-                    self._close()
-                self._thought = thought
-                self._pieces.append(text)
-        else:
-            self._close()
-            for kind in PARTS:
-                value = _field(part, kind)
-                if value is not None:
-                    self._put(Other({"type": kind, kind: as_json(value), **signed}))
-
-    def _call(self, call: Any, signed: Mapping[str, Any], response_id: Any) -> None:
-        number = len(self._calls)
-        # Older models give no ids; the response's own makes this one unlike any other.
-        made = f"{response_id}_{number}" if response_id else f"call_{number}"
-        name, args = _field(call, "name"), _field(call, "args")
-        arguments = compact_json(as_json(args or {}))
-        made_call = ToolCall(_field(call, "id") or made, name, arguments, extra=signed or None)
-        for index in range(len(self._parts) - self._behind, len(self._parts)):
-            self._parts[index] = put_before(self._parts[index], made_call.id)
-        self._behind = 0
-        self._calls.append(made_call)
-
-    def _close(self) -> None:
-        """Put the text that was growing together."""
-        if self._pieces:
-            self._put(_text_part("".join(self._pieces), self._thought, {}))
-            self._pieces = []
-
-    def _put(self, part: Part) -> None:
-        self._parts.append(part)
-        self._behind += bool(self._calls)
-
-    def reply(self, window: Window | None = None, *, complete: bool = False) -> Reply:
-        """Return the whole answer.
-
-        Raises `InvalidInput` if the stream has not ended, unless it is known to be `complete`.
-        """
-        if self._finish is None and not complete:
-            raise InvalidInput("the stream of generate_content broke off: no finish_reason came")
-        self._close()
-        finish = _FINISH.get(self._finish or "STOP", str(self._finish).lower())
-        if finish == "stop" and self._calls:
-            finish = "tool_calls"
-        usage = self._usage
-        return Reply(
-            Message("assistant", joined(self._parts), tool_calls=tuple(self._calls)),
-            usage=Usage(
-                _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
-                _tokens(usage, "candidates_token_count", "thoughts_token_count"),
-                _tokens(usage, "cached_content_token_count"),
-            ),
-            finish_reason=finish,
-            window=window,
-        )
-
-
-def _tokens(usage: Any, *names: str) -> int:
-    found = [_field(usage, name) for name in names] if usage is not None else []
-    return sum(each for each in found if isinstance(each, int))
-
-
-def _text_part(text: str, thought: bool, signed: Mapping[str, Any]) -> Part:
-    if thought:
-        return Reasoning(text, signature=signed.get(SIGNATURE), extra={"thought": True})
-    return Text(text, extra=signed or None)

@@ -6,11 +6,11 @@ format.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
@@ -80,13 +80,68 @@ class Media:
 Content: TypeAlias = Text | Reasoning | Other | Media
 
 
+# Where every provider reads images and files that are not sent along.
+WEB = ("http://", "https://")
+
+
 def contents(
-    message: Message, index: int, files: Files, ledger: Ledger, *, own: Collection[str] = ()
+    message: Message,
+    index: int,
+    files: Files,
+    ledger: Ledger,
+    *,
+    own: Collection[str] = (),
+    addresses: tuple[str, ...] = WEB,
 ) -> Iterator[Content]:
     """Yield what a message holds, images and files in one form, names of files as hints.
 
-    Parts of the types in `own` are left as they are: the API itself has them.
+    Parts of the types in `own` are left as they are: the API itself has them. An image or a file
+    is listed, and not yielded, if its data is no base64 and its address begins with none of
+    `addresses`.
     """
+    for each in _contents(message, index, files, ledger, own):
+        fault = None
+        if isinstance(each, Media) and each.id is None:
+            if each.inline:
+                each, fault = _readable(each)
+            else:
+                fault = wrong_address(each.url or "", addresses)
+        if fault is None:
+            yield each
+        else:
+            ledger.miss(index, each.label if isinstance(each, Media) else "a part", fault)
+
+
+def wrong_address(url: str, addresses: tuple[str, ...]) -> str | None:
+    """Say what is wrong with an address, if something is: what a provider cannot fetch."""
+    known = any(url[: len(each)].lower() == each and len(url) > len(each) for each in addresses)
+    return None if known else "it is neither base64 data nor an http address"
+
+
+def _readable(media: Media) -> tuple[Media, str | None]:
+    """Return media with its data as plain base64, and what is wrong with the data, if it is."""
+    given = media.base64
+    if _is_base64(given):
+        if (media.url or "").endswith(f";base64,{given}"):
+            return media, None
+        return replace(media, url=f"data:{media.mime};base64,{given}"), None
+    plain = "".join(unquote(given).translate(_URL_SAFE).split())
+    plain += "=" * (-len(plain) % 4)
+    if _is_base64(plain):
+        return replace(media, url=f"data:{media.mime};base64,{plain}"), None
+    return media, "its data is no base64"
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(b64decode(text, validate=True))
+    except ValueError:
+        return False
+
+
+def _contents(
+    message: Message, index: int, files: Files, ledger: Ledger, own: Collection[str]
+) -> Iterator[Content]:
     content = message.content
     if isinstance(content, str):
         if content:

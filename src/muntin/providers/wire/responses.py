@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from muntin.core.accepted import NameRule
 from muntin.core.forms.responses import ITEMS
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
@@ -17,15 +18,14 @@ from muntin.core.planning.wire import Answer, arrange
 from muntin.providers.wire.chat import (
     MARK,
     MARKS,
-    NAME_LIMIT,
-    NAME_REFUSED,
     cache_options,
     mark,
+    names_of,
 )
 from muntin.providers.wire.common import (
     Files,
+    Ids,
     Ledger,
-    Names,
     check,
     ends,
     function_of,
@@ -34,11 +34,12 @@ from muntin.providers.wire.common import (
     made_by,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, stands_before
+from muntin.providers.wire.names import Declared, ToolNames, schema_of
 from muntin.providers.wire.responses_reply import Assembler, decode
 
-__all__ = ["Assembler", "decode", "encode"]
+__all__ = ["Assembler", "decode", "encode", "names_of"]
 
-_ID_LIMIT = 64
+_IDS = NameRule(64)
 
 # Tools that run at OpenAI, or that only this API has.
 _TOOLS = frozenset(
@@ -66,17 +67,18 @@ _TOOLS = frozenset(
 
 def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `input` (and `tools`, if any) for `client.responses.create(...)`."""
-    return _Encoder(check(window, strict, files)).request(window)
+    return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
 class _Encoder:
     """One encoding: the items so far, and what is needed to make the next."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, names: ToolNames) -> None:
         self.files = files
         self.ledger = Ledger("openai")
-        self.ids = Names(_ID_LIMIT, unique=True)
-        self.names = Names(NAME_LIMIT, NAME_REFUSED)
+        self.ids = Ids(_IDS)
+        self.names = names
+        self.declare = Declared(names, self.ledger)
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
 
@@ -91,7 +93,8 @@ class _Encoder:
                 self._assistant(index, message, answers)
             else:
                 self._message(index, message)
-        if any(item.get("type") == "reasoning" for item in items):
+        self._drop_duplicates()
+        if any(item.get("type") == "reasoning" for item in self.items):
             self._drop_loose_reasoning()
         request: dict[str, Any] = {"input": self.items, **cache_options(window)}
         tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
@@ -105,6 +108,31 @@ class _Encoder:
     def _add(self, index: int, item: dict[str, Any]) -> None:
         self.items.append(item)
         self.order.append(index)
+
+    def _drop_duplicates(self) -> None:
+        """Let no id stand twice, as where a message stands in two slots: the API refuses it.
+
+        What the model said and called is sent again without its id; other items are sent once.
+        """
+        named = [item["id"] for item in self.items if _is_named(item)]
+        if len(set(named)) == len(named):
+            return
+        seen: set[str] = set()
+        items, order, nameless = [], [], -1
+        for index, item in zip(self.order, self.items, strict=True):
+            if _is_named(item) and (item["id"] in seen or index == nameless):
+                if item["type"] == "reasoning":
+                    nameless = index  # what it led to may not be named without it
+                if item["type"] not in _SAID:
+                    why = f"{item['id']!r}, or the reasoning before it, stands twice"
+                    self.ledger.miss(index, f"item of type {item['type']!r}", why)
+                    continue
+                item = _unnamed(item)
+            elif _is_named(item):
+                seen.add(item["id"])
+            items.append(item)
+            order.append(index)
+        self.items, self.order = items, order
 
     def _drop_loose_reasoning(self) -> None:
         """Leave out reasoning that nothing of the model's follows: the API refuses it."""
@@ -206,7 +234,8 @@ class _Encoder:
             elif isinstance(part, Media):
                 self.ledger.miss(index, part.label, "assistant messages hold text only")
             elif part.data["type"] == "refusal":
-                self._text(index, Text(str(part.data.get("refusal") or "")), False, None)
+                if part.data.get("refusal"):
+                    self._text(index, Text(str(part.data["refusal"])), False, None)
             elif part.data["type"] in ITEMS:
                 item = deepcopy(dict(part.data))
                 item.pop("before", None)
@@ -283,8 +312,11 @@ class _Encoder:
         return {"type": kind, "call_id": call_id, "output": output}
 
     def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
-        if tool.get("type") == "custom" and isinstance(tool.get("custom"), Mapping):
-            return {"type": "custom", **tool["custom"]}
+        if tool.get("type") == "custom":
+            custom = tool.get("custom")
+            held = custom if isinstance(custom, Mapping) else tool
+            own = self.declare(held.get("name"))
+            return None if own is None else {"type": "custom", **held, "name": own}
         if tool.get("type") in _TOOLS:
             return dict(tool)
         function = function_of(tool)
@@ -292,10 +324,13 @@ class _Encoder:
             name = tool.get("name") or tool.get("type")
             self.ledger.miss(None, f"tool {name!r}", "the API has none")
             return None
+        name = self.declare(function.get("name"))
+        if name is None:
+            return None
         known = ("name", "description", "parameters", "strict", "defer_loading", "output_schema")
         self.ledger.miss_fields(None, function, known)
         flat = {"type": "function", **{key: function[key] for key in known if key in function}}
-        flat.setdefault("parameters", {"type": "object", "properties": {}})
+        flat |= {"name": name, "parameters": schema_of(flat.get("parameters"))}
         # Left out it would mean true here, but false in Chat Completions.
         flat.setdefault("strict", False)
         return flat
@@ -314,6 +349,23 @@ class _Encoder:
             if isinstance(item[key], str):
                 item[key] = [{"type": "input_text", "text": item[key]}]
             item[key][-1].setdefault(MARK, mark(point))
+
+
+# Items that need no id.
+_SAID = ("message", "function_call", "custom_tool_call")
+
+
+def _is_named(item: Mapping[str, Any]) -> bool:
+    return isinstance(item.get("id"), str)
+
+
+def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
+    """Return something said or called without its id; a message has another form then."""
+    if item["type"] != "message":
+        return {key: value for key, value in item.items() if key != "id"}
+    text = "".join([part["text"] for part in item["content"]])
+    phase = {"phase": item["phase"]} if "phase" in item else {}
+    return {"role": "assistant", "content": text, **phase}
 
 
 def _media(media: Media) -> dict[str, Any] | None:

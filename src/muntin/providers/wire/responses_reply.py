@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/responses/create
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muntin.core.checks import shown
@@ -14,6 +15,7 @@ from muntin.core.message import Message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.chat import names_of
 from muntin.providers.wire.common import as_mapping, count, get
 
 RESPONSE = "a response of the Responses API"
@@ -22,8 +24,9 @@ RESPONSE = "a response of the Responses API"
 def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
-    A response that failed has the finish reason `failed` and its error in `message.extra`.
-    Raises `InvalidInput`, naming what was expected, if it is something else.
+    A response that failed has the finish reason `failed` and its error in `message.extra`. With
+    the window that was sent, calls have the names of its tools. Raises `InvalidInput`, naming
+    what was expected, if it is something else.
     """
     data = as_mapping(response, RESPONSE, "output")
     items = data["output"]
@@ -40,7 +43,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     usage = data.get("usage")
     details = get(usage, "input_tokens_details") if usage is not None else None
     return Reply(
-        message,
+        names_of(window).read(message),
         usage=Usage(
             count(usage, "input_tokens"),
             count(usage, "output_tokens"),
@@ -76,7 +79,8 @@ class Assembler:
     The last event holds the whole response, so nothing but that one is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window | None = None) -> None:
+        self._names = names_of(window)
         self._response: Any = None
         self._error: Any = None
         self._named = False
@@ -98,7 +102,7 @@ class Assembler:
             self._named = self._named or get(item, "type") == "reasoning"
             if get(item, "type") in ("function_call", "custom_tool_call"):
                 data = as_mapping(item, "a tool call of the Responses API", "call_id")
-                return [ToolCalled(call(data, self._named))]
+                return [ToolCalled(self._names.called(call(data, self._named)))]
         elif kind in _LAST_EVENTS:
             self._response = get(chunk, "response")
         elif kind == "error":
@@ -113,4 +117,7 @@ class Assembler:
         if self._response is None:
             why = f": {self._error}" if self._error else ""
             raise InvalidInput(f"the stream of Responses broke off before its last event{why}")
-        return decode(self._response, window)
+        reply = decode(self._response, window)
+        if window is not None:
+            return reply
+        return replace(reply, message=self._names.read(reply.message))

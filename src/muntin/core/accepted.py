@@ -1,0 +1,39 @@
+"""Names that an API accepts: what is refused is replaced, what is too long is cut.
+
+Owns how a name becomes another one, and nothing of where names stand. The same name always becomes
+the same, so that requests stay alike from turn to turn.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from re import Pattern
+from zlib import crc32
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """The most characters of a name, and the characters that are refused (None: no character)."""
+
+    limit: int
+    refused: Pattern[str] | None = None
+
+    def fitted(self, name: str) -> str:
+        """Return the name if it is accepted; else the nearest one that is."""
+        # Letters, digits and underscores are accepted everywhere, a digit at the beginning aside.
+        plain = self.refused is None or (name.isascii() and name.isidentifier())
+        if len(name) > self.limit:
+            return self.marked(name)
+        return name if plain else self._replaced(name)
+
+    def marked(self, name: str) -> str:
+        """Return a form that two names do not share even if they begin alike or become alike."""
+        return f"{self._replaced(name)[: self.limit - 9]}_{crc32(name.encode()):08x}"
+
+    def _replaced(self, name: str) -> str:
+        return (self.refused.sub("_", name) if self.refused is not None else name) or "_"
+
+
+# https://developers.openai.com/api/docs/guides/function-calling
+OPENAI = NameRule(64, re.compile(r"[^a-zA-Z0-9_-]"))

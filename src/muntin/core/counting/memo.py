@@ -1,0 +1,65 @@
+"""What was counted or made of texts before, bounded.
+
+Owns the two memos of a tokenizer. Knows no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+MEMO_CHARACTERS = 32_000_000
+
+
+class Memo:
+    """Counts by text, bounded: when the young generation is full, the old one is forgotten."""
+
+    __slots__ = ("_forms", "_limit", "_size", "old", "young")
+
+    def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
+        self._forms: FormMemo | None = None
+        self.young: dict[str, int] = {}
+        self.old: dict[str, int] = {}
+        self._limit = limit // 2
+        self._size = 0
+
+    def put(self, text: str, tokens: int) -> None:
+        """Remember the count of `text`."""
+        # 64: roughly what an entry costs beside its characters.
+        self._size += len(text) + 64
+        if self._size > self._limit:
+            self.old, self.young = self.young, {}
+            self._size = len(text) + 64
+        self.young[text] = tokens
+
+    @property
+    def forms(self) -> FormMemo:
+        """What was made of texts with this tokenizer."""
+        if self._forms is None:
+            self._forms = FormMemo(2 * self._limit)
+        return self._forms
+
+
+class FormMemo:
+    """Shorter forms of messages, bounded as counts are."""
+
+    __slots__ = ("_limit", "_old", "_size", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._young: dict[Hashable, Any] = {}
+        self._old: dict[Hashable, Any] = {}
+        self._limit = limit // 2
+        self._size = 0
+
+    def get(self, key: Hashable) -> Any:
+        """Return what was made, or None."""
+        made = self._young.get(key)
+        return self._old.get(key) if made is None else made
+
+    def put(self, key: Hashable, made: Any, characters: int) -> None:
+        """Remember what was made of so many characters."""
+        self._size += characters + 64
+        if self._size > self._limit:
+            self._old, self._young = self._young, {}
+            self._size = characters + 64
+        self._young[key] = made
