@@ -58,8 +58,8 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     naming what was expected, if it is something else.
     """
     if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
-        shown = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
-        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown}")
+        found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
+        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
     whole = Assembler()
     try:
         for candidate in _field(response, "candidates") or ():
