@@ -1,15 +1,16 @@
 """Entities: sessions that handle what is sent to them, one wake at a time.
 
 Owns waking: who may handle an entity now, what woke it, how long that may take, how its turn ends,
-who waits for the answer, and the sweep for entities that other processes left behind.
+and who waits for the answer. When and where a turn is run is the engine's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import math
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,16 +18,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.core.message import Input
-from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, TurnLost
+from muntin.errors import (
+    InvalidInput,
+    InvalidType,
+    MuntinError,
+    Overloaded,
+    TimedOut,
+    TurnLost,
+)
 from muntin.providers.model import Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
+from muntin.runtime.engine.protocol import Again, Engine
+from muntin.runtime.engine.schedule import Schedule
+from muntin.runtime.engine.timers import EVERY, NewTimer
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import error_text
-from muntin.timeline.items import Draft, Item, check_session_id
+from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.session import LEASE, OpenTurn, Session
+from muntin.timeline.store import Store
+from muntin.timeline.timers import Released, Timer
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
@@ -35,12 +48,14 @@ Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
 WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
-# How often to look for entities that wait: those whose process died, or were woken elsewhere.
-SWEEP_SECONDS = 1.0
-# How long a wake that was told to stop may take to do so.
-STOP_SECONDS = 1.0
-
-_log = logging.getLogger(__name__)
+# How often one who asked looks whether a turn is over that runs elsewhere: at first, and at last.
+ASK_SECONDS = (0.02, 0.2)
+# When to try again what is held by a conversation, and what has no handler here.
+BUSY_SECONDS, UNKNOWN_SECONDS = 0.2, 5.0
+# How many timers are released in one transaction.
+RELEASED = 50
+# How long it is remembered how much waits.
+LOOK_SECONDS = 0.1
 
 
 def entity_type(id: str) -> str:
@@ -55,10 +70,19 @@ def entity_type(id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The handler of a type of entities, and how many seconds it may take."""
+    """The handler of a type of entities, how many seconds it may take, and what else is said.
+
+    `at_once` is how many entities of the type a process handles side by side; of types that wait,
+    those with a higher `priority` come first. `max_pending` is how many messages may wait for one
+    entity. An entity that is there is woken `every` so often.
+    """
 
     handler: Handler
     timeout: float | None = None
+    at_once: int | None = None
+    priority: int = 0
+    max_pending: int | None = None
+    every: Schedule | None = None
 
     async def call(self, ctx: Ctx) -> None:
         """Handle a wake."""
@@ -74,25 +98,24 @@ class Registered:
 class Wakes:
     """The entities of an app: their handlers, the wakes that run, and who waits for answers."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, engine: Engine) -> None:
         self._app = app
+        self.engine = engine
+        engine.bind(self)
+        # When it was last looked how much waits, and how much did.
+        self._waiting = (-math.inf, 0)
         self._handlers: dict[str, Registered] = {}
         # The types whose handlers look at the history or the entries: these are read ahead.
         self._looking: set[str] = set()
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
-        # Those whose work was left by another process, or by an earlier one.
-        self._found: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
-        self._sweeper: asyncio.Task[None] | None = None
 
-    def register(self, kind: str, handler: Handler, timeout: float | None = None) -> None:
+    def register(self, kind: str, found: Registered) -> None:
         """Register the handler of a type of entities."""
-        if not inspect.iscoroutinefunction(handler):
+        if not inspect.iscoroutinefunction(found.handler):
             raise InvalidInput(f"the handler of {kind!r} must be an async function")
-        self._handlers[kind] = Registered(handler, timeout)
+        self._handlers[kind] = found
         with suppress(RuntimeError):  # registered before the app runs
-            self.sweep()
+            self.engine.start()
 
     def knows(self, kind: str) -> bool:
         """Say whether entities of a type have a handler."""
@@ -109,11 +132,73 @@ class Wakes:
     async def deliver(self, entity: str, draft: Draft) -> Item:
         """Append something to an entity's inbox, and have the entity handled."""
         check_session_id(entity)
+        await self.engine.ready()
         session = self._session(entity)
         opening = replace(session.draft(draft), opens="inbox")
-        (item,) = await in_store(session, lambda: session.store.append(entity, [opening]))
-        self.start(entity)
+        begun: dict[str, int] = {}
+
+        def append() -> Item:
+            self._refuse_too_much(entity)
+            (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
+            return item
+
+        item = await in_store(session, append)
+        self._stored(begun)
         return item
+
+    def _stored(self, begun: Mapping[str, int]) -> None:
+        self.engine.start()
+        for entity, turn in begun.items():
+            self.engine.stored(entity, turn)
+
+    def _begun(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
+        """Tell the engine of a turn that waits, and have an entity that is new woken in time."""
+        kind = entity_type(session)
+        begun[session] = turn
+        self.engine.waits(tx, session, turn, priority=self.priority(kind))
+        every = self._handlers[kind].every
+        if every is not None:
+            now = datetime.now(UTC)
+            timer = Timer(session, EVERY, every.after(now, now), every=every.text)
+            self._app.store.timers.put_in(tx, timer, new=True)
+
+    def _refuse_too_much(self, entity: str) -> None:
+        """Refuse what an entity, or the app, has no room for."""
+        most = self.handler(entity).max_pending
+        if most is not None and self.store.pending(entity, most) >= most:
+            raise Overloaded(f"{most} messages wait for {entity!r}, and no more may (max_pending)")
+        most = self._app.max_pending
+        if most is None:
+            return
+        looked, waiting = self._waiting
+        if time.monotonic() - looked > LOOK_SECONDS:  # counting all for each message would cost
+            waiting = self.store.backlog().waiting
+            self._waiting = time.monotonic(), waiting
+        if waiting >= most:
+            raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
+
+    async def timer(self, wanted: NewTimer) -> Timer:
+        """Keep a timer."""
+        await self.engine.ready()
+        put = partial(self.store.timers.put, wanted.timer, after=wanted.after)
+        kept = await asyncio.to_thread(put)
+        self.engine.start()
+        return kept
+
+    async def cancel(self, entity: str, turn: int) -> bool:
+        """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
+        session = self._session(entity)
+
+        def settle() -> bool:
+            found = session.store.turn(entity, turn)
+            if found is None or found.status not in UNSETTLED:
+                return False
+            return session.store.settle(entity, turn, "failed")
+
+        if not await in_store(session, settle):
+            return False
+        await self.engine.cancel(entity, turn)
+        return True
 
     async def answer(self, entity: str, turn: int) -> Reply | None:
         """Wait until a turn of an entity is over, here or in another process."""
@@ -123,10 +208,12 @@ class Wakes:
     async def _answer(self, entity: str, turn: int) -> Reply | None:
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         self._asked.setdefault((entity, turn), []).append(future)
-        self.start(entity)
+        pause = ASK_SECONDS[0]
         while True:
-            ended, _ = await asyncio.wait([future], timeout=0.2)
-            if ended:
+            heard = asyncio.ensure_future(self.engine.settled(entity, turn, pause))
+            await asyncio.wait([future, heard], return_when=asyncio.FIRST_COMPLETED)
+            heard.cancel()
+            if future.done():
                 return future.result()
             session = self._session(entity)
             found = await in_store(session, partial(session.store.turn, entity, turn))
@@ -137,122 +224,95 @@ class Wakes:
                 return await _stored_reply(session, turn)
             if status == "failed":
                 raise MuntinError(f"turn {turn} of {entity!r} failed in another process")
+            pause = min(2 * pause, ASK_SECONDS[1])
 
-    def start(self, entity: str) -> None:
-        """Have an entity handled by this process, unless it is at it."""
-        self.sweep()
-        if entity in self._running:
-            self._again.add(entity)
-        else:
-            self._running[entity] = asyncio.create_task(self._handle_all(entity))
+    # What an engine is given.
 
-    async def close(self, timeout: float) -> tuple[str, ...]:
-        """Let running wakes come to an end; stop those that take longer, and return them."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sweeper
-        end = asyncio.get_running_loop().time() + timeout
-        while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(self._running.values(), timeout=left)
-        stopped = tuple(self._running)
-        for task in list(self._running.values()):
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=STOP_SECONDS)
-        for entity in stopped:
-            _log.warning(
-                "closed while %r was being handled%s; its wake is unfinished, and is run again "
-                "by a process that looks after it",
-                entity,
-                " (and would not stop)" if entity in self._running else "",
-            )
-        self._sweeper = None  # not before: a wake that ends may send, and would begin another
-        return stopped
+    @property
+    def store(self) -> Store:
+        """Where the timelines are."""
+        return self._app.store
 
-    async def resume(self) -> tuple[str, ...]:
-        """Take up what waits for entities, and return whom when all of it is done."""
-        found: list[str] = []
-        async for entity in self._waiting():
-            found.append(entity)
-            self._take_up(entity)
-        tasks = [self._running[entity] for entity in found if entity in self._running]
-        if tasks:
-            await asyncio.wait(tasks)
-        return tuple(found)
+    def kinds(self) -> Collection[str]:
+        """Return the types of entities that have a handler."""
+        return self._handlers.keys()
 
-    def sweep(self) -> None:
-        """Begin to look for entities that wait, if nothing of this event loop does."""
-        loop = asyncio.get_running_loop()
-        if self._handlers and (self._sweeper is None or self._sweeper.get_loop() is not loop):
-            self._sweeper = loop.create_task(self._sweep_on())
+    def at_once(self, kind: str) -> int | None:
+        """Return how many entities of a type may be handled at once."""
+        return self._handlers[kind].at_once if kind in self._handlers else None
 
-    async def _sweep_on(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            with suppress(MuntinError):  # the store may come back
-                async for entity in self._waiting():
-                    if entity not in self._running:
-                        self._take_up(entity)
+    def priority(self, kind: str) -> int:
+        """Return the priority of a type."""
+        return self._handlers[kind].priority if kind in self._handlers else 0
 
-    def _take_up(self, entity: str) -> None:
-        if entity not in self._running:
-            self._found.add(entity)
-        self.start(entity)
+    async def run(self, session: str, turn: int, *, sure: bool = False) -> None:
+        """Handle the turns of an entity up to and with this one: the one way to take a turn."""
+        kind = entity_type(session)
+        if kind not in self._handlers:  # another version of the program may know it
+            raise Again(f"no entities of type {kind!r} are registered here", UNKNOWN_SECONDS)
+        opened = self._session(session)
+        done: int | None = 0
+        while done is not None and done < turn:
+            done = await self._handle_next(opened, sure)
+        if done is None:
+            found = await in_store(opened, partial(opened.store.turn, session, turn))
+            if found is not None and found.status in UNSETTLED:
+                raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
 
-    async def _waiting(self) -> AsyncIterator[str]:
-        """Yield the entities that wait for a handler of this process."""
-        waiting = self._app.store.waiting
-        page = await asyncio.to_thread(waiting)
-        while page:
-            for entity in page:
-                kind, slash, _ = entity.partition("/")
-                if slash and kind in self._handlers:
-                    yield entity
-            page = await asyncio.to_thread(partial(waiting, after=page[-1]))
+    async def release(self) -> float:
+        """Release the timers that are due; return in how many seconds to look again."""
+        begun: dict[str, int] = {}
+        timers, kinds = self.store.timers, list(self.kinds())
+
+        def work() -> float:
+            pause = timers.next(kinds)
+            if pause is None or pause > 0:  # most who look find nothing, and write nothing
+                return math.inf if pause is None else pause
+            told = partial(self._begun, begun)
+            timers.release(kinds, self._release, most=RELEASED, begun=told)
+            return 0.0
+
+        pause = await asyncio.to_thread(work)
+        if begun:
+            self._stored(begun)
+        return pause
+
+    def _release(self, timer: Timer, now: datetime) -> Released:
+        """Return what a timer that is due becomes, and when it is due again."""
+        due = timer.due.isoformat()
+        again, payload, meta = None, timer.payload, {**timer.meta, "timer": timer.id, "due": due}
+        if timer.every is not None:
+            every = self._handlers[timer.kind].every
+            if every is None:  # the program no longer says so
+                return Released(None)
+            again, payload = every.after(timer.due, now), {"every": every.text, "due": due}
+        draft = self._session(timer.entity).draft(Draft("wake", payload=payload, meta=meta))
+        return Released(replace(draft, opens="inbox"), again)
 
     def _session(self, entity: str) -> Session:
         """Return the session of an entity; taking its turns mends what must be mended."""
         return self._app.session(entity, mend=False)
 
-    async def _handle_all(self, entity: str) -> None:
-        """Handle what waits for an entity, until nothing waits, or another process is at it."""
-        session = self._session(entity)
-        try:
-            while True:
-                self._again.discard(entity)
-                while await self._handle_next(session):
-                    pass
-                if entity not in self._again:
-                    return
-        finally:
-            self._running.pop(entity, None)
-            self._found.discard(entity)
-
-    async def _handle_next(self, session: Session) -> bool:
-        """Take the next turn that waits, and handle it; False if there is none."""
+    async def _handle_next(self, session: Session, sure: bool) -> int | None:
+        """Take the next turn that waits, and handle it; None if there is none."""
         owner = new_owner()
         try:
             ctx = await in_store(session, partial(self._take, session, owner))
-            return ctx is not None and await self._handle(ctx)
+            if ctx is None:
+                return None
+            await self._handle(ctx)
+            return ctx.turn.number
         finally:
             done(owner)  # a turn that is not settled: the next process takes it up again
 
-    async def _handle(self, ctx: Ctx) -> bool:
-        """Handle a turn that was taken; False if nothing waits behind it."""
+    async def _handle(self, ctx: Ctx) -> None:
+        """Handle a turn that was taken."""
         turn, session = ctx.turn, ctx.session
-        if session.id in self._found:
-            _log.warning("took up unfinished work: turn %d of %r", turn.number, session.id)
-        waits = True
-
-        def more() -> bool:
-            return bool(session.store.turns(session.id, status="pending", newest=1))
-
         try:
             async with turn.held():
                 with turn.inside():
                     await self.handler(session.id).call(ctx)
-                waits = bool(await turn.finish("completed", more))
+                await turn.finish("completed")
             reply = turn.replies[-1] if turn.replies else None
             self._tell(session.id, turn.number, reply)
         except TurnLost:
@@ -266,7 +326,6 @@ class Wakes:
             raise  # not ours to keep: the program is being stopped
         if ctx.looked:
             self._looking.add(entity_type(session.id))
-        return waits
 
     async def _fail(self, turn: ActiveTurn, error: BaseException) -> None:
         """End a turn that failed, and tell who asked, even if the store is gone."""

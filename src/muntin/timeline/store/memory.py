@@ -32,8 +32,9 @@ from muntin.timeline.items import (
     check_session_id,
 )
 from muntin.timeline.owner import choose, is_gone
-from muntin.timeline.store.protocols import View
-from muntin.timeline.store.rows import no_session, place, written
+from muntin.timeline.store.memory_timers import MemoryTimers
+from muntin.timeline.store.protocols import Backlog, Begun, View
+from muntin.timeline.store.rows import no_session, place, waking, written
 
 T = TypeVar("T")
 
@@ -145,6 +146,7 @@ class MemoryStore:
         self._sessions: dict[str, _Kept] = {}
         self._names: list[str] = []  # sorted
         self._lock = RLock()
+        self.timers = MemoryTimers(self._lock, self.append)
 
     # Timelines.
 
@@ -156,6 +158,7 @@ class MemoryStore:
         owner: str | None = None,
         until: datetime | None = None,
         beside: Beside | None = None,
+        begun: Begun | None = None,
     ) -> list[Item]:
         self._kept(session)
         if not drafts:
@@ -163,12 +166,14 @@ class MemoryStore:
         _, entries = written(drafts)  # what another store could not keep is refused here too
         now = datetime.now(UTC)
         with self._lock:
-            begun = drafts[0].time or now
-            kept = self._sessions.get(session) or _Kept(begun, begun)
+            made = drafts[0].time or now
+            kept = self._sessions.get(session) or _Kept(made, made)
             status = kept.turns[-1].status if kept.turns else None
             first = len(kept.items) + 1
             free = owner is not None and not kept.unsettled
             items, changes = place(session, drafts, len(kept.turns), status, first, now, free=free)
+            for number in waking(drafts, items, len(kept.turns)) if begun else ():
+                begun(None, session, number)
             if owner is not None:
                 kept.hold(session, {item.turn for item in items}, owner, until)
             for draft, item, entry in zip(drafts, items, entries, strict=True):
@@ -264,6 +269,7 @@ class MemoryStore:
     def delete(self, session: str) -> None:
         with self._lock:
             self._kept(session)
+            self.timers.drop_all(session)
             if self._sessions.pop(session, None) is not None:
                 del self._names[bisect_left(self._names, session)]
 
@@ -329,6 +335,23 @@ class MemoryStore:
         with self._lock:
             names = islice(self._names, bisect_right(self._names, after or ""), None)
             return _first((name for name in names if self._sessions[name].unsettled), limit)
+
+    def backlog(self) -> Backlog:
+        with self._lock:
+            turns = [
+                (kept, kept.turns[number - 1])
+                for kept in self._sessions.values()
+                for number in kept.unsettled
+            ]
+        sent = [kept.items[turn.first - 1].time for kept, turn in turns if turn.status == "pending"]
+        return Backlog(len(sent), len(turns) - len(sent), min(sent, default=None))
+
+    def pending(self, session: str, limit: int) -> int:
+        waiting = self.turns(session, status="pending", newest=1)
+        if not waiting:
+            return 0
+        number = waiting[0].number
+        return len(self.read(session, first_turn=number, last_turn=number, newest=limit))
 
     # The archive.
 

@@ -6,9 +6,10 @@ Windows, projection and counting stand above and are written once for all stores
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, TypeAlias
 
 from muntin.timeline.items import (
     Beside,
@@ -20,6 +21,11 @@ from muntin.timeline.items import (
     Status,
     Turn,
 )
+from muntin.timeline.timers import Release, Timer
+
+# Called inside of a transaction with it (None in memory), a session, and the inbox turn that has
+# begun to wait there. The transaction may be begun again, and the call made once more.
+Begun: TypeAlias = Callable[[Any, str, int], None]
 
 View: TypeAlias = Literal["all", "client", "history"]
 
@@ -39,6 +45,7 @@ class Timelines(Protocol):
         owner: str | None = None,
         until: datetime | None = None,
         beside: Beside | None = None,
+        begun: Begun | None = None,
     ) -> list[Item]:
         """Append all drafts in one transaction and return them as items.
 
@@ -51,7 +58,8 @@ class Timelines(Protocol):
         already they renew the lease, unless another has taken it over (`TurnLost`). Without an
         owner, `ends` leaves alone a turn that someone works on; what it settles has no owner.
         A live context entry is replaced by a `context_inserted` item with the same id, and ended
-        by a `context_removed` one. In the same transaction `beside` is put.
+        by a `context_removed` one. In the same transaction `beside` is put, and `begun` is called
+        for each turn that an `opens="inbox"` has begun; what it raises undoes all.
         """
 
     def read(
@@ -144,6 +152,53 @@ class Leases(Protocol):
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
 
+    def backlog(self) -> Backlog:
+        """Return how much waits and how much is worked on, in all sessions."""
+
+    def pending(self, session: str, limit: int) -> int:
+        """Return how many items wait in the inbox of a session; counting ends at `limit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many turns wait and how many are worked on; since when the oldest waits."""
+
+    waiting: int = 0
+    running: int = 0
+    since: datetime | None = None
+
+
+class Timers(Protocol):
+    """What is to happen at a time. Times are the store's: those of its server, if it has one."""
+
+    def put(self, timer: Timer, *, after: timedelta | None = None, new: bool = False) -> Timer:
+        """Keep a timer, and return it; one with the same id is replaced, or stays if `new`.
+
+        With `after` it is due so long from now.
+        """
+
+    def put_in(
+        self, tx: Any, timer: Timer, *, after: timedelta | None = None, new: bool = False
+    ) -> Timer:
+        """Keep a timer in the transaction of an append: for what `begun` calls."""
+
+    def drop(self, entity: str, id: str) -> bool:
+        """Remove a timer; False if it is not there, or was due already."""
+
+    def list(self, entity: str) -> list[Timer]:
+        """Return the timers of an entity, the next first."""
+
+    def next(self, kinds: Collection[str]) -> float | None:
+        """Return in how many seconds the next timer of these types is due; None if none is."""
+
+    def release(
+        self, kinds: Collection[str], release: Release, *, most: int, begun: Begun | None = None
+    ) -> list[Timer]:
+        """Append what the timers that are due become, in one transaction, and return them.
+
+        Each due time is released once, however many processes release.
+        """
+
 
 class Archive(Protocol):
     """What is kept beside a timeline: reports, what they need, and frontiers.
@@ -170,6 +225,10 @@ class Store(Timelines, Leases, Archive, Protocol):
     @property
     def name(self) -> str:
         """The address of the store as errors show it, without a password."""
+
+    @property
+    def timers(self) -> Timers:
+        """The timers of its entities."""
 
     def close(self) -> None:
         """Close what the store opened."""

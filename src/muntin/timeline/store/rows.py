@@ -284,6 +284,16 @@ def _turns(
     return numbers, changes
 
 
+def waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[int]:
+    """Return the inbox turns that drafts begin, behind the newest turn that was there."""
+    begun = (
+        item.turn
+        for draft, item in zip(drafts, items, strict=True)
+        if draft.opens == "inbox" and item.turn > newest
+    )
+    return list(dict.fromkeys(begun))
+
+
 def to_rows(
     sid: int, drafts: Sequence[Draft], items: Iterable[Item], data: Iterable[str], total: int
 ) -> list[tuple[Any, ...]]:

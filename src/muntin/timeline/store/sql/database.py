@@ -50,7 +50,7 @@ _VALUE = re.compile(r":(\w+)")
 @cache
 def _for_sqlite(statement: str) -> str:
     # Nothing to lock: there is one writer at a time anyway.
-    return statement.removesuffix(" FOR UPDATE")
+    return statement.removesuffix(" SKIP LOCKED").removesuffix(" FOR UPDATE")
 
 
 @cache
@@ -67,6 +67,11 @@ class Transaction:
     def __init__(self, cursor: Any, spell: Callable[[str], str]) -> None:
         self._cursor = cursor
         self._spell = spell
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, for what else is to be done in this transaction."""
+        return self._cursor.connection
 
     def run(self, statement: str, **values: Any) -> None:
         """Run a statement for its effect."""
@@ -111,6 +116,11 @@ class Database:
         self._lock = Lock()
         if not lazy:
             self._prepare()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the driver's `connect` is given."""
+        return self._address.options
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""

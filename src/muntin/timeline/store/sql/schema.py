@@ -138,10 +138,19 @@ _THIRD = (
     "DROP TABLE muntin_states",
 )
 
+# What is due when; a timer that comes again and again says how often.
+_FOURTH = (
+    """CREATE TABLE muntin_timers (
+        session {name} NOT NULL, id {name} NOT NULL, kind {name} NOT NULL, due BIGINT NOT NULL,
+        every {name}, data TEXT NOT NULL,
+        CONSTRAINT muntin_timers_key PRIMARY KEY (session, id)) {is_index}""",
+    "CREATE INDEX muntin_timers_due ON muntin_timers (due)",
+)
+
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
 # How to get from each version to the next; the first is from nothing.
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:

@@ -43,6 +43,7 @@ SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
 _PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents", "frontiers")
 DELETES = [
     *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
+    "DELETE FROM muntin_timers WHERE session = :session",
     "DELETE FROM muntin_sessions WHERE name = :session",
 ]
 
@@ -106,6 +107,16 @@ WAITING = f"""
 SELECT name FROM muntin_sessions
 WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
 ORDER BY name LIMIT :newest"""
+BACKLOG = f"SELECT status, count(*) FROM muntin_turns WHERE {_UNSETTLED} GROUP BY status"
+OLDEST = f"""
+SELECT min(i.time) FROM muntin_turns t
+JOIN muntin_items i ON i.session = t.session AND i.position = t.first
+WHERE t.{_UNSETTLED} AND t.status = 'pending'"""
+PENDING = f"""
+SELECT count(*) FROM (
+    SELECT 1 FROM muntin_items WHERE session = {_SID} AND turn = (
+        SELECT max(number) FROM muntin_turns WHERE session = {_SID} AND status = 'pending')
+    LIMIT :most) AS found"""
 TAKE = """
 UPDATE muntin_turns
 SET status = 'open', owner = :holder, until = :lease, resumable = :resumable

@@ -25,7 +25,7 @@ from muntin.timeline.items import (
     check_session_id,
 )
 from muntin.timeline.owner import choose, is_gone
-from muntin.timeline.store.protocols import View
+from muntin.timeline.store.protocols import Backlog, Begun, View
 from muntin.timeline.store.rows import (
     from_microseconds,
     no_session,
@@ -37,11 +37,13 @@ from muntin.timeline.store.rows import (
     to_rows,
     to_tokens,
     to_turn,
+    waking,
     written,
 )
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.database import Database, Transaction
 from muntin.timeline.store.sql.schema import MIGRATIONS
+from muntin.timeline.store.sql.timers import SqlTimers
 
 # Of so many sessions it is remembered which contents are kept.
 _REMEMBERED = 100
@@ -63,6 +65,7 @@ class SqlStore:
         self.database = Database(url, create=create, lazy=lazy)
         # The address as errors show it, without a password.
         self.name = self.database.name
+        self.timers = SqlTimers(self.database, _append_one)
         # The newest report put here of each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
@@ -81,6 +84,7 @@ class SqlStore:
         owner: str | None = None,
         until: datetime | None = None,
         beside: Beside | None = None,
+        begun: Begun | None = None,
     ) -> list[Item]:
         _check(session)
         if not drafts:
@@ -88,7 +92,7 @@ class SqlStore:
         appending = _Appending(session, drafts, owner, until)
 
         def write(tx: Transaction) -> list[Item]:
-            sid, items = appending.write(tx)
+            sid, items = appending.write(tx, begun)
             if beside is not None:
                 self._put(tx, session, sid, beside)
             return items
@@ -263,6 +267,15 @@ class SqlStore:
         page = {"last": after or "", "newest": limit}
         return [name for (name,) in self.database.query(sql.WAITING, **page)]
 
+    def backlog(self) -> Backlog:
+        found = dict(self.database.query(sql.BACKLOG))
+        ((oldest,),) = self.database.query(sql.OLDEST)
+        since = None if oldest is None else from_microseconds(oldest)
+        return Backlog(found.get("pending", 0), found.get("open", 0), since)
+
+    def pending(self, session: str, limit: int) -> int:
+        return int(self._ask(sql.PENDING, session, most=limit)[0][0])
+
     # The archive.
 
     def put(self, session: str, beside: Beside) -> None:
@@ -356,6 +369,10 @@ def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
             tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
 
 
+def _append_one(tx: Transaction, session: str, draft: Draft, begun: Begun | None) -> None:
+    _Appending(session, [draft], None, None).write(tx, begun)
+
+
 class _Appending:
     """What is to be appended; all that can be refused is refused when this is made."""
 
@@ -371,7 +388,7 @@ class _Appending:
         self._created = to_microseconds(drafts[0].time or self._now)
         self._updated = to_microseconds(drafts[-1].time or self._now)
 
-    def write(self, tx: Transaction) -> tuple[int, list[Item]]:
+    def write(self, tx: Transaction, begun: Begun | None = None) -> tuple[int, list[Item]]:
         """Write all of it, and return the number of the session and the items."""
         drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
         opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
@@ -403,6 +420,8 @@ class _Appending:
                 tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
                 if item.kind == "context_inserted":
                     tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
+        for number in waking(drafts, items, newest) if begun else ():
+            begun(tx, self._session, number)
         return sid, items
 
     def _write_turns(
