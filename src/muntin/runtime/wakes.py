@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -283,10 +282,10 @@ class Wakes:
 
     def _take(self, session: Session, owner: str) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
-        taken = session.store.take(session.id, owner, datetime.now(UTC) + LEASE, resumable=True)
+        taken = session.store.take(session.id, owner, LEASE, resumable=True)
         if taken is None:
             return None
-        opened = OpenTurn(session, taken.number, owner=owner)
+        opened = OpenTurn(session, taken.number, owner=owner, attempt=taken.attempt)
         items = opened.items()
         begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]
