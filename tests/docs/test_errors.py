@@ -7,7 +7,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from muntin.core.counting.exact import hf_tokenizer
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Claim, Draft
 from muntin.timeline.store import open_store
 from tests.docs.blocks import matches
 from tests.paths import ROOT
@@ -102,9 +101,8 @@ def without_extra() -> None:
 
 def lost_turn() -> None:
     store = open_store("memory:")
-    until = datetime(2100, 1, 1, tzinfo=UTC)
-    store.append("ada", [Draft("message", assistant("Hi."), opens="turn")], owner="a", until=until)
-    store.append("ada", [Draft("message", assistant("Hi."), turn=1)], owner="b", until=until)
+    store.append("ada", [Draft("message", assistant("Hi."), opens="turn")], claim=Claim("a"))
+    store.append("ada", [Draft("message", assistant("Hi."), turn=1)], claim=Claim("b"))
 
 
 def failing_strategy() -> None:

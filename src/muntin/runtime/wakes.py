@@ -193,7 +193,7 @@ class Wakes:
             found = session.store.turn(entity, turn)
             if found is None or found.status not in UNSETTLED:
                 return False
-            return session.store.settle(entity, turn, "failed")
+            return session.store.settle(entity, turn, "failed", reason="cancelled")
 
         if not await in_store(session, settle):
             return False
@@ -297,7 +297,7 @@ class Wakes:
         """Take the next turn that waits, and handle it; None if there is none."""
         owner = new_owner()
         try:
-            ctx = await in_store(session, partial(self._take, session, owner))
+            ctx = await in_store(session, partial(self._take, session, owner, sure))
             if ctx is None:
                 return None
             await self._handle(ctx)
@@ -340,12 +340,12 @@ class Wakes:
             turn.open.release()
             self._tell(turn.session.id, turn.number, error)
 
-    def _take(self, session: Session, owner: str) -> Ctx | None:
+    def _take(self, session: Session, owner: str, sure: bool) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
-        taken = session.store.take(session.id, owner, datetime.now(UTC) + LEASE, resumable=True)
+        taken = session.store.take(session.id, owner, LEASE, resumable=True, sure=sure)
         if taken is None:
             return None
-        opened = OpenTurn(session, taken.number, owner=owner)
+        opened = OpenTurn(session, taken.number, owner=owner, attempt=taken.attempt)
         items = opened.items()
         begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]

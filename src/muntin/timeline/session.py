@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from threading import Lock
 from typing import Any, TypeAlias, cast
@@ -23,8 +23,17 @@ from muntin.errors import MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import Beside, Draft, Item, Opens, Status, check_session_id, draft_of
-from muntin.timeline.owner import abandoned, done, new_owner
+from muntin.timeline.items import (
+    Beside,
+    Claim,
+    Draft,
+    Item,
+    Opens,
+    Status,
+    check_session_id,
+    draft_of,
+)
+from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import (
     Projection,
     check_since,
@@ -88,16 +97,13 @@ class Session:
     def mend(self) -> None:
         """Mark the turns failed that a dead process left open and that nobody will resume."""
         self._mends = False
-        now = datetime.now(UTC)
-        for turn in self.store.turns(self.id, status="open"):
-            if abandoned(turn, now) and not turn.resumable:
-                self.store.settle(self.id, turn.number, "failed")
-                _log.warning(
-                    "turn %d of session %r was left unfinished by a process that ended; it is "
-                    "marked failed, and the next turn shows what it has",
-                    turn.number,
-                    self.id,
-                )
+        for number in self.store.mend(self.id):
+            _log.warning(
+                "turn %d of session %r was left unfinished by a process that ended; it is "
+                "marked failed, and the next turn shows what it has",
+                number,
+                self.id,
+            )
 
     def counted_by(self, counter: Counter) -> Session:
         """Return the same session with another counter."""
@@ -283,6 +289,7 @@ class OpenTurn:
         number: int | None = None,
         *,
         owner: str | None = None,
+        attempt: int | None = None,
         opens: Opens = "turn",
     ) -> None:
         self.session = session
@@ -290,6 +297,8 @@ class OpenTurn:
         self.owner = owner or new_owner()
         self._opens = opens
         self.over = False
+        # Which attempt at the turn this is, known when the turn is worked on.
+        self.attempt = attempt
         # A write that has begun ends before the turn does.
         self._writing = Lock()
 
@@ -307,9 +316,8 @@ class OpenTurn:
             return []
         with self._writing:
             self.check()
-            added = self.session.opened().append(
-                self.session.id, drafts, owner=self.owner, until=_until(), beside=beside
-            )
+            store = self.session.opened()
+            added = store.append(self.session.id, drafts, claim=self.claim, beside=beside)
             self.number = added[0].turn
             if drafts[-1].ends is not None:
                 self.over = True
@@ -324,7 +332,9 @@ class OpenTurn:
     def take(self) -> bool:
         """Begin to work on a turn that waited; False while others come first."""
         store = self.session.store
-        taken = store.take(self.session.id, self.owner, _until(), number=self._begun())
+        taken = store.take(self.session.id, self.owner, LEASE, number=self._begun())
+        if taken is not None:
+            self.attempt = taken.attempt
         return taken is not None
 
     def items(self) -> list[Item]:
@@ -337,17 +347,34 @@ class OpenTurn:
 
         For turns that take longer than a minute.
         """
-        return self.session.store.renew(self.session.id, self._begun(), self.owner, _until())
+        return self.session.store.renew(self.session.id, self._begun(), self.claim)
 
-    def settle(self, status: Status) -> None:
-        """End the turn; nothing is written if it has not begun or belongs to somebody else."""
+    def settle(
+        self, status: Status, *, reason: str | None = None, beside: Sequence[Beside] = ()
+    ) -> None:
+        """End the turn; nothing is written if it has not begun or belongs to somebody else.
+
+        `reason` says why it failed. What is `beside` is kept with it.
+        """
         with self._writing:
             self.over = True
         try:
             if self.number is not None:
-                self.session.store.settle(self.session.id, self.number, status, by=self.owner)
+                self.session.store.settle(
+                    self.session.id,
+                    self.number,
+                    status,
+                    claim=self.claim,
+                    reason=reason,
+                    beside=beside,
+                )
         finally:
             self.release()
+
+    @property
+    def claim(self) -> Claim:
+        """What every write of the turn carries."""
+        return Claim(self.owner, self.attempt, LEASE)
 
     def release(self) -> None:
         """Work no longer on the turn, and leave it as it is."""
@@ -358,7 +385,3 @@ class OpenTurn:
         if self.number is None:
             raise MuntinError("the turn has not begun: append to it first")
         return self.number
-
-
-def _until() -> datetime:
-    return datetime.now(UTC) + LEASE

@@ -119,7 +119,7 @@ class Procrastinate:
             names = [name for name in page if name.partition("/")[0] in self._host.kinds()]
             for session in tables.without_job(self._database, names) if names else ():
                 turns = store.turns(session, status="pending", newest=1)
-                turns = turns or [each for each in store.turns(session, status="open")]
+                turns = turns or store.turns(session, status="open", newest=1)
                 if turns and (turns[0].owner is None or turns[0].resumable):
                     add = partial(self.waits, session=session, turn=turns[0].number)
                     self._database.transact(add)

@@ -200,10 +200,24 @@ def _counts(tokens: str) -> dict[str, int]:
 
 
 def to_turn(row: Sequence[Any]) -> Turn:
-    """Read a row: number, status, first, owner, until, resumable."""
-    number, status, first, owner, until, resumable = row
-    lease = None if until is None else from_microseconds(until)
-    return Turn(number, status, first, owner, lease, bool(resumable))
+    """Read a row, its columns in the order of the fields."""
+    number, status, first, owner, until, resumable, attempt, returned, after, reason = row
+    return Turn(
+        number,
+        status,
+        first,
+        owner,
+        _time(until),
+        bool(resumable),
+        attempt,
+        returned,
+        _time(after),
+        reason,
+    )
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else from_microseconds(value)
 
 
 def to_info(row: Sequence[Any]) -> SessionInfo:

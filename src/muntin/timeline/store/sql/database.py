@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
+from muntin.timeline.clock import monotonic_micros, new_anchor
 from muntin.timeline.store.sql import schema
 from muntin.timeline.store.sql.address import Address, read_address
 
@@ -56,6 +57,7 @@ def _for_sqlite(statement: str) -> str:
 @cache
 def _for_psycopg(statement: str) -> str:
     text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    text = text.replace("muntin_now()", "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
     return text.replace("json_each(", "json_array_elements_text(")
 
 
@@ -114,6 +116,8 @@ class Database:
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
+        # By it SQLite's leases are: a server has a clock of its own.
+        self._anchor = new_anchor()
         if not lazy:
             self._prepare()
 
@@ -163,6 +167,8 @@ class Database:
             self._preparing = get_ident()
             try:
                 self._migrate()
+                if self.kind == "sqlite":
+                    self._set_clock()
             except BaseException:
                 self.close()
                 raise
@@ -260,11 +266,21 @@ class Database:
             if self._create:  # a store that is there is in this mode already
                 _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.create_function("muntin_now", 0, self._now)
         else:
             connection.execute(f"SET lock_timeout TO {wait}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
             if synchronous == "off":  # an append that returned is on disk
                 connection.execute("SET synchronous_commit TO on")
+
+    def _set_clock(self) -> None:
+        """Use the clock that all processes of this machine use for the file."""
+        with suppress(StoreError):  # it cannot be written: nobody takes a lease of it
+            anchor = schema.anchor_of(self, write=self._create)
+            self._anchor = self._anchor if anchor is None else anchor
+
+    def _now(self) -> int:
+        return self._anchor + monotonic_micros()
 
     def _migrate(self) -> None:
         """Bring the tables to the version this code writes; refuse those of a newer one."""
