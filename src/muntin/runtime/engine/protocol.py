@@ -18,6 +18,8 @@ from muntin.timeline.store import Store
 POLL_SECONDS = 1.0
 # How long a wake that was told to stop may take to do so.
 STOP_SECONDS = 1.0
+# A worker that was not heard of for so long has its wakes taken away.
+SILENT_SECONDS = 30.0
 # What a worker runs at once, if nothing else is said.
 AT_ONCE = 100
 

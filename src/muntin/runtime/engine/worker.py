@@ -26,13 +26,17 @@ from psycopg.rows import dict_row
 
 from muntin.errors import StoreError
 from muntin.runtime.engine.jobs import CHANNEL, TASK, queue_of
-from muntin.runtime.engine.protocol import POLL_SECONDS, STOP_SECONDS, Again, Host
+from muntin.runtime.engine.protocol import (
+    POLL_SECONDS,
+    SILENT_SECONDS,
+    STOP_SECONDS,
+    Again,
+    Host,
+)
 from muntin.runtime.engine.timers import release_timers
 
 # How often to look for dead workers, for silent ones, and to say that this one lives.
 REAP_SECONDS, PRUNE_SECONDS, HEARTBEAT_SECONDS = 0.5, 5.0, 10.0
-# A worker that was not heard of for so long has its jobs taken away.
-SILENT_SECONDS = 30.0
 # How long a turn waits whose wake could not reach the store: twice as long each time.
 BACK_OFF_SECONDS, LONGEST_SECONDS = 1.0, 30.0
 
