@@ -60,7 +60,7 @@ def wrong(store: Store, noted: Noted, entities: int, messages: int) -> list[str]
         turns = store.turns(entity)
         found += [f"{entity}: {turn}" for turn in turns if turn.status != "completed"]
         # A wake whose process died behind its end, before that was stored, is run again.
-        last = {number: events for number, events in noted.handled[entity]}
+        last = dict(noted.handled[entity])
         if [number for number, _ in noted.handled[entity]] != sorted(
             number for number, _ in noted.handled[entity]
         ):

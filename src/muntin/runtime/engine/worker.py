@@ -101,7 +101,7 @@ class Worker:
                 await listening.execute(f'LISTEN "{CHANNEL}"')
                 return await self._run(listening, stop, timeout)
             except psycopg.Error as error:
-                raise Lost(str(error)) from error
+                raise Lost(str(error).partition("\n")[0]) from error
             finally:
                 await self._cancel(list(self._running))
 
