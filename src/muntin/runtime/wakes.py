@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from muntin.agent.loop import to_the_end
 from muntin.core.message import Input
-from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, TurnLost
+from muntin.errors import InvalidInput, InvalidType, MuntinError, StoreError, TimedOut, TurnLost
 from muntin.providers.model import Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
-from muntin.runtime.in_store import in_store
+from muntin.runtime.in_store import in_store, store_away
 from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import Draft, Item, check_session_id
 from muntin.timeline.owner import done, new_owner
@@ -36,6 +37,8 @@ WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often to look for entities that wait: those whose process died, or were woken elsewhere.
 SWEEP_SECONDS = 1.0
+# How often a turn is taken that is never settled, before it is given up.
+MAX_ATTEMPTS = 5
 # How long a wake that was told to stop may take to do so.
 STOP_SECONDS = 1.0
 
@@ -110,9 +113,14 @@ class Wakes:
         check_session_id(entity)
         session = self._session(entity)
         opening = replace(session.draft(draft), opens="inbox")
-        (item,) = await in_store(session, lambda: session.store.append(entity, [opening]))
-        self.start(entity)
-        return item
+
+        async def append() -> Item:
+            (item,) = await in_store(session, lambda: session.store.append(entity, [opening]))
+            self.start(entity)
+            return item
+
+        # To the end: what a cancelled call sent must not arrive behind what is sent later.
+        return await to_the_end(append())
 
     async def answer(self, entity: str, turn: int) -> Reply | None:
         """Wait until a turn of an entity is over, here or in another process."""
@@ -128,7 +136,12 @@ class Wakes:
             if ended:
                 return future.result()
             session = self._session(entity)
-            found = await in_store(session, partial(session.store.turn, entity, turn))
+            try:
+                found = await in_store(session, partial(session.store.turn, entity, turn))
+            except StoreError as error:
+                if error.passing:  # what was sent is stored, and is handled when the store is back
+                    continue
+                raise
             status = found.status if found is not None else "failed"
             if future.done():
                 return future.result()
@@ -232,10 +245,27 @@ class Wakes:
         """Take the next turn that waits, and handle it; False if there is none."""
         owner = new_owner()
         try:
-            ctx = await in_store(session, partial(self._take, session, owner))
+            ctx = await self._taken(session, owner)
             return ctx is not None and await self._handle(ctx)
+        except StoreError as error:
+            if not error.passing:
+                raise
+            _log.warning("%r cannot be handled now: %s", session.id, error)
+            return False  # the sweep comes again
         finally:
             done(owner)  # a turn that is not settled: the next process takes it up again
+
+    async def _taken(self, session: Session, owner: str) -> Ctx | None:
+        """Take the next turn; who is cancelled meanwhile hands it back."""
+        taking = asyncio.ensure_future(in_store(session, partial(self._take, session, owner)))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            with suppress(MuntinError, asyncio.CancelledError):
+                ctx = await to_the_end(taking)
+                if ctx is not None:
+                    await ctx.turn.hand_back()
+            raise
 
     async def _handle(self, ctx: Ctx) -> bool:
         """Handle a turn that was taken; False if nothing waits behind it."""
@@ -252,25 +282,34 @@ class Wakes:
                 with turn.inside():
                     await self.handler(session.id).call(ctx)
                 waits = bool(await turn.finish("completed", more))
-            reply = turn.replies[-1] if turn.replies else None
-            self._tell(session.id, turn.number, reply)
         except TurnLost:
             pass  # who took it over will settle it; who asked looks for that
         except asyncio.CancelledError:
-            raise  # the turn stays open: the next process takes it up again
-        except (Exception, SystemExit) as error:
-            await self._fail(turn, error)
+            await turn.hand_back()  # it stays open: the next process takes it up again
+            raise
+        except GeneratorExit:
+            raise  # its event loop has ended: nothing can be waited for
         except BaseException as error:
-            await self._fail(turn, error)
-            raise  # not ours to keep: the program is being stopped
+            waits = await self._failed(turn, error)
+            if not isinstance(error, Exception | SystemExit):
+                raise  # not ours to keep: the program is being stopped
+        else:
+            self._tell(session.id, turn.number, turn.replies[-1] if turn.replies else None)
         if ctx.looked:
             self._looking.add(entity_type(session.id))
         return waits
 
-    async def _fail(self, turn: ActiveTurn, error: BaseException) -> None:
-        """End a turn that failed, and tell who asked, even if the store is gone."""
+    async def _failed(self, turn: ActiveTurn, error: BaseException) -> bool:
+        """End a turn that failed, and tell who asked; False if it is to be handled again.
+
+        A store that is away is not the handler's fault: the turn is left to who comes next.
+        """
+        if store_away(error) and not turn.is_settled:
+            _log.warning("turn %d of %r is left: %s", turn.number, turn.session.id, error)
+            await turn.hand_back()
+            return False
         try:
-            if turn.recorded is not error:
+            if turn.recorded is not error and not turn.is_settled:
                 with suppress(MuntinError):
                     await turn.append(Draft("error", payload=error_text(error)), ends="failed")
             await turn.finish("failed")
@@ -278,14 +317,26 @@ class Wakes:
             error.add_note(f"and the turn could not be marked failed: {another}")
         finally:
             turn.open.release()
-            self._tell(turn.session.id, turn.number, error)
+        self._tell(turn.session.id, turn.number, error)
+        return True
 
     def _take(self, session: Session, owner: str) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
-        taken = session.store.take(session.id, owner, LEASE, resumable=True)
+        taken = session.store.take(
+            session.id, owner, LEASE, resumable=True, max_attempts=MAX_ATTEMPTS
+        )
         if taken is None:
             return None
         opened = OpenTurn(session, taken.number, owner=owner, attempt=taken.attempt)
+        try:
+            return self._ctx(session, opened)
+        except StoreError:
+            with suppress(StoreError):
+                opened.hand_back()
+            raise
+
+    def _ctx(self, session: Session, opened: OpenTurn) -> Ctx:
+        """Read what the handler of a turn may look at."""
         items = opened.items()
         begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]
