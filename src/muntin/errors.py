@@ -178,7 +178,14 @@ class BudgetExceeded(MuntinError):
 
 
 class StoreError(MuntinError):
-    """A store cannot be opened, read or written; the message names it and says what to do."""
+    """A store cannot be opened, read or written; the message names it and says what to do.
+
+    Where it is `passing`, the same may work later: the server is away, the disk is full. Where it
+    is `in_doubt`, the connection broke during the commit, and what was written may be there.
+    """
+
+    passing = False
+    in_doubt = False
 
 
 class TurnLost(StoreError):

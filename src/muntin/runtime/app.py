@@ -39,10 +39,11 @@ from muntin.runtime.engine import Engine, EngineState, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.engine.timers import new_timer
+from muntin.runtime.inbox import Handler, Registered
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
-from muntin.runtime.wakes import Handler, Registered, Wakes
+from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
@@ -313,23 +314,23 @@ class App:
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
     ) -> Item:
         """Send an entity something, and return when it is durable; it is handled soon."""
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
         meta = _meta(type=type, sender=sender)
         draft = Draft("message", payload=payload, meta=meta)
         if isinstance(payload, str):
             draft = draft_of(user(payload), meta=meta)
-        return await self._wakes.deliver(entity, draft)
+        return await self._wakes.inbox.deliver(entity, draft)
 
     async def signal(
         self, entity: str, type: str, payload: Any = None, *, sender: str | None = None
     ) -> Item:
         """Signal something to an entity; it wakes as for a message."""
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         refuse_blank(check_text(type, "type"), "type")
         body = {"type": type} if payload is None else {"type": type, "payload": payload}
         meta = _meta(sender=sender)
-        return await self._wakes.deliver(entity, Draft("signal", payload=body, meta=meta))
+        return await self._wakes.inbox.deliver(entity, Draft("signal", payload=body, meta=meta))
 
     @overload
     async def wake(self, entity: str, payload: Any, *, sender: str | None = None) -> Item: ...
@@ -371,14 +372,16 @@ class App:
         `payload` is shown. A wake at a time is durable, and comes once. It has an id, which you may
         choose: another with the same id and entity takes its place.
         """
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
         meta = _meta(sender=sender)
         if at is None and after is None:
             if id is not None:
                 raise InvalidInput("id= is that of a wake at a time: give at= or after= too")
-            return await self._wakes.deliver(entity, Draft("wake", payload=payload, meta=meta))
-        return await self._wakes.timer(new_timer(entity, payload, meta, at, after, id))
+            return await self._wakes.inbox.deliver(
+                entity, Draft("wake", payload=payload, meta=meta)
+            )
+        return await self._wakes.inbox.timer(new_timer(entity, payload, meta, at, after, id))
 
     async def timers(self, entity: str) -> list[Timer]:
         """Return the wakes that are to come at a time for an entity, the next first."""
@@ -394,7 +397,7 @@ class App:
         `turn` is that of the item that `send` returned. The turn fails, and what was recorded
         stays; what came while it ran is handled next.
         """
-        return await self._wakes.cancel(entity, turn)
+        return await self._wakes.inbox.cancel(entity, turn)
 
     async def ask(
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
@@ -403,7 +406,7 @@ class App:
 
         A handler cannot ask its own entity, nor one that waits for it: that is a `Deadlock`.
         """
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         self.queue.check(entity)
         item = await self.send(entity, payload, type=type, sender=sender)
         return await self._wakes.answer(entity, item.turn)

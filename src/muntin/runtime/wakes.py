@@ -8,91 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
-import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from muntin.agent.loop import to_the_end
 from muntin.core.message import Input
 from muntin.errors import (
     InvalidInput,
-    InvalidType,
     MuntinError,
-    Overloaded,
-    TimedOut,
+    StoreError,
     TurnLost,
 )
 from muntin.providers.model import Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
-from muntin.runtime.engine.schedule import Schedule
-from muntin.runtime.engine.timers import EVERY, NewTimer
-from muntin.runtime.in_store import in_store
+from muntin.runtime.in_store import in_store, store_away
+from muntin.runtime.inbox import Inbox, Registered, entity_type
 from muntin.runtime.recorded_run import error_text
-from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
+from muntin.timeline.items import UNSETTLED, Draft, Item
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.session import LEASE, OpenTurn, Session
 from muntin.timeline.store import Store
-from muntin.timeline.timers import Released, Timer
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
-
-Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
 WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often one who asked looks whether a turn is over that runs elsewhere: at first, and at last.
 ASK_SECONDS = (0.02, 0.2)
-# When to try again what is held by a conversation, and what has no handler here.
-BUSY_SECONDS, UNKNOWN_SECONDS = 0.2, 5.0
-# How many timers are released in one transaction.
-RELEASED = 50
-# How long it is remembered how much waits.
-LOOK_SECONDS = 0.1
+# When to try again what is held by a conversation, what has no handler here, and what was left
+# because the store was away.
+BUSY_SECONDS, UNKNOWN_SECONDS, AWAY_SECONDS = 0.2, 5.0, 1.0
+# How often a turn is taken that is never settled, before it is given up.
+MAX_ATTEMPTS = 5
 
-
-def entity_type(id: str) -> str:
-    """Return the type of an entity, written `type/name`."""
-    if not isinstance(id, str):
-        raise InvalidType(f"an entity is named by a str like 'horton/42', not {id!r}")
-    kind, slash, name = id.partition("/")
-    if not (kind and slash and name):
-        raise InvalidInput(f"an entity is named like 'horton/42', not {id!r}")
-    return kind
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The handler of a type of entities, how many seconds it may take, and what else is said.
-
-    `at_once` is how many entities of the type a process handles side by side; of types that wait,
-    those with a higher `priority` come first. `max_pending` is how many messages may wait for one
-    entity. An entity that is there is woken `every` so often.
-    """
-
-    handler: Handler
-    timeout: float | None = None
-    at_once: int | None = None
-    priority: int = 0
-    max_pending: int | None = None
-    every: Schedule | None = None
-
-    async def call(self, ctx: Ctx) -> None:
-        """Handle a wake."""
-        try:
-            async with asyncio.timeout(self.timeout) as limit:
-                await self.handler(ctx, ctx.wake)
-        except TimeoutError as error:
-            if self.timeout is None or not limit.expired():
-                raise
-            raise TimedOut(f"the handler of {ctx.session.id!r}", self.timeout) from error
+_log = logging.getLogger(__name__)
 
 
 class Wakes:
@@ -101,10 +57,9 @@ class Wakes:
     def __init__(self, app: App, engine: Engine) -> None:
         self._app = app
         self.engine = engine
-        engine.bind(self)
-        # When it was last looked how much waits, and how much did.
-        self._waiting = (-math.inf, 0)
         self._handlers: dict[str, Registered] = {}
+        self.inbox = Inbox(app, engine, self._handlers)
+        engine.bind(self)
         # The types whose handlers look at the history or the entries: these are read ahead.
         self._looking: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
@@ -123,82 +78,7 @@ class Wakes:
 
     def handler(self, entity: str) -> Registered:
         """Return the handler of an entity."""
-        kind = entity_type(entity)
-        if kind not in self._handlers:
-            known = ", ".join(sorted(self._handlers)) or "none"
-            raise InvalidInput(f"no entities of type {kind!r} are registered; known: {known}")
-        return self._handlers[kind]
-
-    async def deliver(self, entity: str, draft: Draft) -> Item:
-        """Append something to an entity's inbox, and have the entity handled."""
-        check_session_id(entity)
-        await self.engine.ready()
-        session = self._session(entity)
-        opening = replace(session.draft(draft), opens="inbox")
-        begun: dict[str, int] = {}
-
-        def append() -> Item:
-            self._refuse_too_much(entity)
-            (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
-            return item
-
-        item = await in_store(session, append)
-        self._stored(begun)
-        return item
-
-    def _stored(self, begun: Mapping[str, int]) -> None:
-        self.engine.start()
-        for entity, turn in begun.items():
-            self.engine.stored(entity, turn)
-
-    def _begun(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
-        """Tell the engine of a turn that waits, and have an entity that is new woken in time."""
-        kind = entity_type(session)
-        begun[session] = turn
-        self.engine.waits(tx, session, turn, priority=self.priority(kind))
-        every = self._handlers[kind].every
-        if every is not None:
-            now = datetime.now(UTC)
-            timer = Timer(session, EVERY, every.after(now, now), every=every.text)
-            self._app.store.timers.put_in(tx, timer, new=True)
-
-    def _refuse_too_much(self, entity: str) -> None:
-        """Refuse what an entity, or the app, has no room for."""
-        most = self.handler(entity).max_pending
-        if most is not None and self.store.pending(entity, most) >= most:
-            raise Overloaded(f"{most} messages wait for {entity!r}, and no more may (max_pending)")
-        most = self._app.max_pending
-        if most is None:
-            return
-        looked, waiting = self._waiting
-        if time.monotonic() - looked > LOOK_SECONDS:  # counting all for each message would cost
-            waiting = self.store.backlog().waiting
-            self._waiting = time.monotonic(), waiting
-        if waiting >= most:
-            raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
-
-    async def timer(self, wanted: NewTimer) -> Timer:
-        """Keep a timer."""
-        await self.engine.ready()
-        put = partial(self.store.timers.put, wanted.timer, after=wanted.after)
-        kept = await asyncio.to_thread(put)
-        self.engine.start()
-        return kept
-
-    async def cancel(self, entity: str, turn: int) -> bool:
-        """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
-        session = self._session(entity)
-
-        def settle() -> bool:
-            found = session.store.turn(entity, turn)
-            if found is None or found.status not in UNSETTLED:
-                return False
-            return session.store.settle(entity, turn, "failed", reason="cancelled")
-
-        if not await in_store(session, settle):
-            return False
-        await self.engine.cancel(entity, turn)
-        return True
+        return self.inbox.handler(entity)
 
     async def answer(self, entity: str, turn: int) -> Reply | None:
         """Wait until a turn of an entity is over, here or in another process."""
@@ -216,7 +96,12 @@ class Wakes:
             if future.done():
                 return future.result()
             session = self._session(entity)
-            found = await in_store(session, partial(session.store.turn, entity, turn))
+            try:
+                found = await in_store(session, partial(session.store.turn, entity, turn))
+            except StoreError as error:
+                if error.passing:  # what was sent is stored, and is handled when the store is back
+                    continue
+                raise
             status = found.status if found is not None else "failed"
             if future.done():
                 return future.result()
@@ -261,33 +146,7 @@ class Wakes:
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""
-        begun: dict[str, int] = {}
-        timers, kinds = self.store.timers, list(self.kinds())
-
-        def work() -> float:
-            pause = timers.next(kinds)
-            if pause is None or pause > 0:  # most who look find nothing, and write nothing
-                return math.inf if pause is None else pause
-            told = partial(self._begun, begun)
-            timers.release(kinds, self._release, most=RELEASED, begun=told)
-            return 0.0
-
-        pause = await asyncio.to_thread(work)
-        if begun:
-            self._stored(begun)
-        return pause
-
-    def _release(self, timer: Timer, now: datetime) -> Released:
-        """Return what a timer that is due becomes, and when it is due again."""
-        due = timer.due.isoformat()
-        again, payload, meta = None, timer.payload, {**timer.meta, "timer": timer.id, "due": due}
-        if timer.every is not None:
-            every = self._handlers[timer.kind].every
-            if every is None:  # the program no longer says so
-                return Released(None)
-            again, payload = every.after(timer.due, now), {"every": every.text, "due": due}
-        draft = self._session(timer.entity).draft(Draft("wake", payload=payload, meta=meta))
-        return Released(replace(draft, opens="inbox"), again)
+        return await self.inbox.release()
 
     def _session(self, entity: str) -> Session:
         """Return the session of an entity; taking its turns mends what must be mended."""
@@ -297,40 +156,65 @@ class Wakes:
         """Take the next turn that waits, and handle it; None if there is none."""
         owner = new_owner()
         try:
-            ctx = await in_store(session, partial(self._take, session, owner, sure))
+            ctx = await self._taken(session, owner, sure)
             if ctx is None:
                 return None
             await self._handle(ctx)
+            if not ctx.turn.is_settled:  # lost to another, or its end could not be written
+                raise Again(f"turn {ctx.turn.number} of {session.id!r} is not over", AWAY_SECONDS)
             return ctx.turn.number
         finally:
             done(owner)  # a turn that is not settled: the next process takes it up again
 
+    async def _taken(self, session: Session, owner: str, sure: bool) -> Ctx | None:
+        """Take the next turn; who is cancelled meanwhile hands it back."""
+        take = partial(self._take, session, owner, sure)
+        taking = asyncio.ensure_future(in_store(session, take))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            with suppress(MuntinError, asyncio.CancelledError):
+                ctx = await to_the_end(taking)
+                if ctx is not None:
+                    await ctx.turn.hand_back()
+            raise
+
     async def _handle(self, ctx: Ctx) -> None:
-        """Handle a turn that was taken."""
+        """Handle a turn that was taken, and settle it; `Again` if the store was away."""
         turn, session = ctx.turn, ctx.session
         try:
             async with turn.held():
                 with turn.inside():
                     await self.handler(session.id).call(ctx)
                 await turn.finish("completed")
-            reply = turn.replies[-1] if turn.replies else None
-            self._tell(session.id, turn.number, reply)
         except TurnLost:
             pass  # who took it over will settle it; who asked looks for that
         except asyncio.CancelledError:
-            raise  # the turn stays open: the next process takes it up again
-        except (Exception, SystemExit) as error:
-            await self._fail(turn, error)
+            await turn.hand_back()  # it stays open: the next process takes it up again
+            raise
+        except GeneratorExit:
+            raise  # its event loop has ended: nothing can be waited for
         except BaseException as error:
-            await self._fail(turn, error)
-            raise  # not ours to keep: the program is being stopped
+            if not await self._failed(turn, error):
+                raise Again("the store was away", AWAY_SECONDS) from error
+            if not isinstance(error, Exception | SystemExit):
+                raise  # not ours to keep: the program is being stopped
+        else:
+            self._tell(session.id, turn.number, turn.replies[-1] if turn.replies else None)
         if ctx.looked:
             self._looking.add(entity_type(session.id))
 
-    async def _fail(self, turn: ActiveTurn, error: BaseException) -> None:
-        """End a turn that failed, and tell who asked, even if the store is gone."""
+    async def _failed(self, turn: ActiveTurn, error: BaseException) -> bool:
+        """End a turn that failed, and tell who asked; False if it is to be handled again.
+
+        A store that is away is not the handler's fault: the turn is left to who comes next.
+        """
+        if store_away(error) and not turn.is_settled:
+            _log.warning("turn %d of %r is left: %s", turn.number, turn.session.id, error)
+            await turn.hand_back()
+            return False
         try:
-            if turn.recorded is not error:
+            if turn.recorded is not error and not turn.is_settled:
                 with suppress(MuntinError):
                     await turn.append(Draft("error", payload=error_text(error)), ends="failed")
             await turn.finish("failed")
@@ -338,14 +222,26 @@ class Wakes:
             error.add_note(f"and the turn could not be marked failed: {another}")
         finally:
             turn.open.release()
-            self._tell(turn.session.id, turn.number, error)
+        self._tell(turn.session.id, turn.number, error)
+        return True
 
     def _take(self, session: Session, owner: str, sure: bool) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
-        taken = session.store.take(session.id, owner, LEASE, resumable=True, sure=sure)
+        taken = session.store.take(
+            session.id, owner, LEASE, resumable=True, max_attempts=MAX_ATTEMPTS, sure=sure
+        )
         if taken is None:
             return None
         opened = OpenTurn(session, taken.number, owner=owner, attempt=taken.attempt)
+        try:
+            return self._ctx(session, opened)
+        except StoreError:
+            with suppress(StoreError):
+                opened.hand_back()
+            raise
+
+    def _ctx(self, session: Session, opened: OpenTurn) -> Ctx:
+        """Read what the handler of a turn may look at."""
         items = opened.items()
         begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]

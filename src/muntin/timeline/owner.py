@@ -7,6 +7,7 @@ renewed. Times are the store's: `now` is by the clock that wrote the lease.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from muntin.timeline.items import Turn
 
-# Owners of this process that still work on their turn.
-_working: set[str] = set()
+# Owners of this process that still work on their turn, each with the event loop that it needs.
+_working: dict[str, asyncio.AbstractEventLoop | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,25 @@ def new_owner() -> str:
     """Return an owner in this process, unlike any other, until `done` is said of it."""
     pid = os.getpid()
     owner = str(Owner(_machine(), pid, _own_start(pid), uuid.uuid4().hex))
-    _working.add(owner)
+    try:
+        _working[owner] = asyncio.get_running_loop()
+    except RuntimeError:
+        _working[owner] = None
     return owner
 
 
 def done(owner: str) -> None:
     """Say that an owner no longer works on its turn, whether or not that could be recorded."""
-    _working.discard(owner)
+    _working.pop(owner, None)
+
+
+def _works(owner: str) -> bool:
+    """Say whether an owner of this process works on: nothing does whose event loop has ended."""
+    try:
+        loop = _working[owner]
+    except KeyError:
+        return False
+    return loop is None or not loop.is_closed()
 
 
 def abandoned(turn: Turn, now: datetime) -> bool:
@@ -71,7 +84,7 @@ def is_gone(name: str, until: datetime | None, now: datetime) -> bool:
     if owner is not None and os.name == "posix":
         if owner.machine == _machine():
             if owner.pid == os.getpid():
-                if name not in _working:
+                if not _works(name):
                     return True
             elif _started(owner.pid) != owner.started:
                 return True

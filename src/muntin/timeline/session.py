@@ -144,13 +144,15 @@ class Session:
         turn = OpenTurn(self)
         try:
             yield turn
+            turn.settle("completed")
         except BaseException as error:
             try:
                 turn.settle("failed")
             except StoreError as lost:
                 error.add_note(f"and the turn could not be marked failed: {lost}")
             raise
-        turn.settle("completed")
+        finally:
+            turn.release()
 
     def draft(self, item: ItemLike, **given: Any) -> Draft:
         """Return what is to be appended, with its tokens counted once and for all.
@@ -299,6 +301,8 @@ class OpenTurn:
         self.over = False
         # Which attempt at the turn this is, known when the turn is worked on.
         self.attempt = attempt
+        # Where the newest item stands that was written here.
+        self._last = 0
         # A write that has begun ends before the turn does.
         self._writing = Lock()
 
@@ -319,10 +323,33 @@ class OpenTurn:
             store = self.session.opened()
             added = store.append(self.session.id, drafts, claim=self.claim, beside=beside)
             self.number = added[0].turn
+            self._last = added[-1].position
             if drafts[-1].ends is not None:
                 self.over = True
                 self.release()
         return added
+
+    def find(self, drafts: Sequence[Draft]) -> list[Item] | None:
+        """Return the items of drafts whose commit was in doubt, None if they were not stored."""
+        number, most = self._begun(), len(drafts)
+        read = self.session.store.read
+        items = read(self.session.id, first_turn=number, last_turn=number, after=self._last)
+        for start in range(len(items) - most + 1):
+            found = items[start : start + most]
+            if all(map(_is_of, found, drafts)):
+                self._last = found[-1].position
+                if drafts[-1].ends is not None:
+                    self.release()
+                return found
+        return None
+
+    def hand_back(self, after: timedelta = timedelta(0)) -> bool:
+        """Leave the turn to others, if it is resumable; False if it is not, or no longer ours."""
+        self.over = True
+        handed = self.session.store.hand_back
+        done = handed(self.session.id, self._begun(), self.claim, after=after)
+        self.release()
+        return done
 
     def check(self) -> None:
         """Refuse to write into a turn that is over."""
@@ -354,22 +381,22 @@ class OpenTurn:
     ) -> None:
         """End the turn; nothing is written if it has not begun or belongs to somebody else.
 
-        `reason` says why it failed. What is `beside` is kept with it.
+        `reason` says why it failed. What is `beside` is kept with it. When it is settled, it is
+        released; where the store refuses, who gives up trying releases it.
         """
         with self._writing:
             self.over = True
-        try:
-            if self.number is not None:
-                self.session.store.settle(
-                    self.session.id,
-                    self.number,
-                    status,
-                    claim=self.claim,
-                    reason=reason,
-                    beside=beside,
-                )
-        finally:
-            self.release()
+        if self.number is not None:
+            settle = self.session.store.settle
+            settle(
+                self.session.id,
+                self.number,
+                status,
+                claim=self.claim,
+                reason=reason,
+                beside=beside,
+            )
+        self.release()
 
     @property
     def claim(self) -> Claim:
@@ -385,3 +412,9 @@ class OpenTurn:
         if self.number is None:
             raise MuntinError("the turn has not begun: append to it first")
         return self.number
+
+
+def _is_of(item: Item, draft: Draft) -> bool:
+    """Say whether an item is what became of a draft."""
+    kept = (item.kind, item.run, item.message, item.payload)
+    return kept == (draft.kind, draft.run, draft.message, draft.payload)

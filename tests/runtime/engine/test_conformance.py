@@ -320,7 +320,7 @@ def test_more_than_may_wait_for_an_entity_is_refused_by_name(make: Make):
 
 
 def test_more_than_may_wait_for_an_app_is_refused(make: Make, monkeypatch):
-    monkeypatch.setattr("muntin.runtime.wakes.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("muntin.runtime.inbox.LOOK_SECONDS", 0.0)
 
     async def work() -> None:
         app = make(engine=_Idle.of(make), max_pending=2)

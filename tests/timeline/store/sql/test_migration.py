@@ -121,7 +121,8 @@ def test_the_turns_of_an_old_store_are_fenced_from_now_on(store):
     assert [turn.attempt for turn in store.turns("helper/killed")] == [1]
     assert {turn.attempt for turn in store.turns("chat")} == {0}
     taken = store.take("helper/killed", "me", timedelta(minutes=1), resumable=True)
-    assert taken is not None and (taken.attempt, taken.tries) == (2, 2)
+    assert taken is not None
+    assert (taken.attempt, taken.tries) == (2, 2)
     with pytest.raises(TurnLost):
         store.append("helper/killed", [draft_of(user("x"), turn=1)], claim=Claim("me", 1))
     with pytest.raises(TurnLost):

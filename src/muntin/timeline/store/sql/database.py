@@ -31,6 +31,8 @@ T = TypeVar("T")
 # How long to wait for other writers, and how often to start again after a clash.
 BUSY_SECONDS = 60.0
 RETRIES = 20
+# How often in a row a new connection may be dropped in the middle of one transaction.
+DROPS = 3
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -180,12 +182,19 @@ class Database:
         """Start again where two transactions were in each other's way."""
         if not self._ready:
             self._prepare()
+        dropped = 0
         for number in range(RETRIES):
             try:
                 return attempt()
             except _Clash:
                 _pause(number)
-        raise StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
+            except _Dropped as error:
+                dropped += 1
+                if dropped == DROPS:
+                    raise error.told from error.__cause__
+        failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
+        failed.passing = True
+        raise failed
 
     @contextmanager
     def _cursor(self, first: str, values: Mapping[str, Any]) -> Iterator[Any]:
@@ -202,7 +211,9 @@ class Database:
             if connection is not None:
                 self._give_up(connection)
             if isinstance(error, self._driver.Error):
-                raise self._translate(error) from error
+                told = self._translate(error)
+                dropped = connection is not None and self.kind == "postgresql" and connection.closed
+                raise (_Dropped(told) if dropped else told) from error
             raise
         self._keep(connection)
 
@@ -248,7 +259,9 @@ class Database:
         doubt = ""
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
-        return StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
+        told = StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
+        told.passing, told.in_doubt = _passes(error), bool(doubt)
+        return told
 
     def _connect(self) -> Any:
         connection = self._driver.connect(**self._address.options, **_OPTIONS[self.kind])
@@ -323,6 +336,14 @@ class Database:
 
 class _Clash(Exception):
     """Two transactions were in each other's way."""
+
+
+class _Dropped(Exception):
+    """The server dropped the connection before the commit: nothing was written."""
+
+    def __init__(self, told: Exception) -> None:
+        super().__init__()
+        self.told = told
 
 
 # All databases of this process. SQLite's locks do not survive a fork: no connection may be open
@@ -405,6 +426,29 @@ _POSTGRES_ADVICE = {
     "55P03": _BUSY,
     "57014": "the server gave up on it; look at its statement_timeout",
 }
+
+
+# What will not work later either: the file is damaged, or we are wrong.
+_LASTING_SQLITE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_TOOBIG,
+)
+_LASTING_POSTGRES = ("22", "23", "42", "XX")
+
+
+def _passes(error: BaseException) -> bool:
+    """Say whether a failure may be over when the same is tried later."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF not in _LASTING_SQLITE
+    if isinstance(error, sqlite3.Error):
+        return False
+    state = getattr(error, "sqlstate", None) or ""
+    return state == "42501" or not state.startswith(_LASTING_POSTGRES)
 
 
 def _advice(error: BaseException) -> str:
