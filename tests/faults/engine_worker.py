@@ -49,8 +49,8 @@ def work(
 ) -> None:
     """Be a worker."""
     if silent is not None:  # a hung worker is noticed sooner
-        worker.SILENT_SECONDS = silent
-        worker.HEARTBEAT_SECONDS = worker.PRUNE_SECONDS = silent / 4
+        for name, part in (("SILENT", 1), ("HEARTBEAT", 4), ("PRUNE", 4)):
+            setattr(worker, f"{name}_SECONDS", silent / part)
 
     async def run() -> None:
         app = made(url, engine, log, name, seconds)

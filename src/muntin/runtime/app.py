@@ -385,7 +385,7 @@ class App:
 
     async def timers(self, entity: str) -> list[Timer]:
         """Return the wakes that are to come at a time for an entity, the next first."""
-        return await asyncio.to_thread(self.store.timers.list, entity)
+        return await asyncio.to_thread(self.store.timers.of, entity)
 
     async def drop_timer(self, entity: str, id: str) -> bool:
         """Cancel a wake at a time; False if it is not there, or has come already."""

@@ -91,7 +91,8 @@ class Wakes:
         pause = ASK_SECONDS[0]
         while True:
             heard = asyncio.ensure_future(self.engine.settled(entity, turn, pause))
-            await asyncio.wait([future, heard], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[Any]] = [future, heard]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             heard.cancel()
             if future.done():
                 return future.result()
@@ -152,7 +153,7 @@ class Wakes:
         """Return the session of an entity; taking its turns mends what must be mended."""
         return self._app.session(entity, mend=False)
 
-    async def _handle_next(self, session: Session, sure: bool) -> int | None:
+    async def _handle_next(self, session: Session, sure: bool = False) -> int | None:
         """Take the next turn that waits, and handle it; None if there is none."""
         owner = new_owner()
         try:

@@ -264,7 +264,7 @@ def test_no_more_run_at_once_than_the_worker_and_the_type_may(make: Make):
             running[kind] += 1
             most["all"] = max(most["all"], sum(running.values()))
             most["few"] = max(most["few"], running["few"])
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
             running[kind] -= 1
 
         app.entity("e")(handler)

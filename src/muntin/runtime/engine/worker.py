@@ -16,7 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from procrastinate import manager
@@ -210,7 +210,7 @@ class Worker:
 
     async def _do(self, job: Job) -> None:
         """Run the turn of a job, and end the job or give it back."""
-        session, turn = job.task_kwargs["session"], job.task_kwargs["turn"]
+        session, turn = str(job.lock), cast("int", job.task_kwargs["turn"])
         after, failed = None, 0
         try:
             await self._host.run(session, turn, sure=True)

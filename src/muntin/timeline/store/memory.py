@@ -182,8 +182,9 @@ class MemoryStore:
             first = len(kept.items) + 1
             free = claim is not None and not kept.unsettled
             items, changes = place(session, drafts, len(kept.turns), status, first, now, free=free)
-            for number in waking(drafts, items, len(kept.turns)) if begun else ():
-                begun(None, session, number)
+            if begun is not None:
+                for number in waking(drafts, items, len(kept.turns)):
+                    begun(None, session, number)
             if claim is not None:
                 kept.hold(session, {item.turn for item in items}, claim)
             for draft, item, entry in zip(drafts, items, entries, strict=True):

@@ -44,7 +44,7 @@ class MemoryTimers:
             for key in [key for key in self._kept if key[0] == entity]:
                 del self._kept[key]
 
-    def list(self, entity: str) -> list[Timer]:
+    def of(self, entity: str) -> list[Timer]:
         with self._lock:
             found = [timer for timer in self._kept.values() if timer.entity == entity]
         return sorted(found, key=lambda timer: (timer.due, timer.id))

@@ -218,7 +218,7 @@ class Timers(Protocol):
     def drop(self, entity: str, id: str) -> bool:
         """Remove a timer; False if it is not there, or was due already."""
 
-    def list(self, entity: str) -> list[Timer]:
+    def of(self, entity: str) -> list[Timer]:
         """Return the timers of an entity, the next first."""
 
     def next(self, kinds: Collection[str]) -> float | None:

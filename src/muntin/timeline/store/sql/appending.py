@@ -63,8 +63,9 @@ class Appending:
                 tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
                 if item.kind == "context_inserted":
                     tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
-        for number in waking(drafts, items, newest) if begun else ():
-            begun(tx, self._session, number)
+        if begun is not None:
+            for number in waking(drafts, items, newest):
+                begun(tx, self._session, number)
         return sid, items
 
     def _write_turns(

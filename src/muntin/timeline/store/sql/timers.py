@@ -72,7 +72,7 @@ class SqlTimers:
     def drop(self, entity: str, id: str) -> bool:
         return bool(self._database.transact(lambda tx: tx.all(DROP, entity=entity, id=id)))
 
-    def list(self, entity: str) -> list[Timer]:
+    def of(self, entity: str) -> list[Timer]:
         return [_timer(row) for row in self._database.query(LIST, entity=entity)]
 
     def next(self, kinds: Collection[str]) -> float | None:
