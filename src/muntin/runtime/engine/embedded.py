@@ -100,9 +100,9 @@ class Embedded:
     async def _run(self, session: str, turn: int) -> None:
         again: float | None = None
         try:
+            await self._host.run(session, turn)
             if session in self._found:
                 _log.warning("took up unfinished work: turn %d of %r", turn, session)
-            await self._host.run(session, turn)
         except Again as busy:
             again = busy.after
         except StoreError as error:
