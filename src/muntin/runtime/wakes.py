@@ -26,14 +26,13 @@ from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import Draft, Item, check_session_id
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import LEASE, OpenTurn, Session
+from muntin.timeline.session import LEASE, WAKES, OpenTurn, Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
 
 Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
-WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often to look for entities that wait: those whose process died, or were woken elsewhere.
 SWEEP_SECONDS = 1.0

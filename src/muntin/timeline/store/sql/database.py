@@ -32,7 +32,7 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 RETRIES = 20
 # How often in a row a new connection may be dropped in the middle of one transaction.
-DROPS = 3
+DROPS = 5
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -182,6 +182,7 @@ class Database:
                 dropped += 1
                 if dropped == DROPS:
                     raise error.told from error.__cause__
+                _pause(0)
         failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
         failed.passing = True
         raise failed
@@ -202,8 +203,8 @@ class Database:
                 self._give_up(connection)
             if isinstance(error, self._driver.Error):
                 told = self._translate(error)
-                dropped = connection is not None and self.kind == "postgresql" and connection.closed
-                raise (_Dropped(told) if dropped else told) from error
+                was_dropped = connection is not None and self._is_dead(connection)
+                raise (_Dropped(told) if was_dropped or _is_drop(error) else told) from error
             raise
         self._keep(connection)
 
@@ -218,10 +219,14 @@ class Database:
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
-                died = self.kind == "postgresql" and connection.closed
                 # One that died while it lay idle is replaced: nothing was done on it yet.
-                if new or not died or not isinstance(error, self._driver.Error):
+                if new or not self._is_dead(connection):
                     raise
+                if not isinstance(error, self._driver.Error):
+                    raise
+
+    def _is_dead(self, connection: Any) -> bool:
+        return self.kind == "postgresql" and bool(connection.closed)
 
     def _keep(self, connection: Any) -> None:
         if self.kind == "sqlite" or len(self._idle) < KEPT:
@@ -416,6 +421,11 @@ _POSTGRES_ADVICE = {
     "55P03": _BUSY,
     "57014": "the server gave up on it; look at its statement_timeout",
 }
+
+
+def _is_drop(error: BaseException) -> bool:
+    """Say whether somebody ended the connection, also one that was being made."""
+    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
 
 
 # What will not work later either: the file is damaged, or we are wrong.
