@@ -19,11 +19,10 @@ from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.clock import monotonic_micros, new_anchor
-from muntin.timeline.store.sql import schema
+from muntin.timeline.store.sql import forks, schema
 from muntin.timeline.store.sql.address import Address, read_address
 
 T = TypeVar("T")
@@ -108,11 +107,13 @@ class Database:
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
-        _open.add(self)
+        forks.watch(self)
         # Whether the tables are those that this code writes, and the thread that sees to it.
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
+        # Which file it is, once it was opened.
+        self._inode: tuple[int, int] | None = None
         # By it SQLite's leases are: a server has a clock of its own.
         self._anchor = new_anchor()
         if not lazy:
@@ -166,16 +167,52 @@ class Database:
                 raise
             finally:
                 self._preparing = None
+            self._inode = self._find_file()
             self._ready = True
+
+    def forget_threads(self) -> None:
+        """Begin anew in a process that was forked: no other thread of its parent is here."""
+        self._lock, self._preparing = Lock(), None
+
+    def _find_file(self) -> tuple[int, int] | None:
+        """Return which file an SQLite store is; None if there is none."""
+        try:
+            found = os.stat(self._address.file or "")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _look_at_file(self) -> None:
+        """Notice that the file was deleted: nobody would find what is written to it.
+
+        Another file in its place, such as a copy brought back, is the store from now on.
+        """
+        found = self._find_file()
+        if found == self._inode:
+            return
+        self.close()
+        if found is None:
+            gone = StoreError(
+                f"{self.name}: the file was deleted or moved under this process; bring it back, or "
+                "begin a new store by opening it again. Nothing of this was written"
+            )
+            gone.passing = True
+            raise gone
+        self._ready = False
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         """Start again where two transactions were in each other's way."""
+        if self._ready and self._inode is not None:
+            self._look_at_file()
         if not self._ready:
             self._prepare()
         dropped = 0
         for number in range(RETRIES):
             try:
-                return attempt()
+                if self.kind == "postgresql":
+                    return attempt()
+                with forks.held_off():
+                    return attempt()
             except _Clash:
                 _pause(number)
             except _Dropped as error:
@@ -339,21 +376,6 @@ class _Dropped(Exception):
     def __init__(self, told: Exception) -> None:
         super().__init__()
         self.told = told
-
-
-# All databases of this process. SQLite's locks do not survive a fork: no connection may be open
-# while one happens. https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
-_open: WeakSet[Database] = WeakSet()
-
-
-def _before_fork() -> None:
-    for database in list(_open):
-        if database.kind == "sqlite":
-            database.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork)
 
 
 def _driver(address: Address) -> ModuleType:
