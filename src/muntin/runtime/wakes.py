@@ -32,13 +32,12 @@ from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import UNSETTLED, Draft, Item
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import LEASE, OpenTurn, Session
+from muntin.timeline.session import LEASE, WAKES, OpenTurn, Session
 from muntin.timeline.store import Store
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
 
-WAKES = ("message", "signal", "wake")
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
 # How often one who asked looks whether a turn is over that runs elsewhere: at first, and at last.
 ASK_SECONDS = (0.02, 0.2)

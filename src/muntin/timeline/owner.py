@@ -164,7 +164,7 @@ def pause(tries: int) -> timedelta:
 
     The first is followed at once: most processes die of something else than their turn.
     """
-    return timedelta(seconds=0 if tries < 2 else min(60, 4 ** (tries - 2)))
+    return timedelta(seconds=0 if tries < 2 else min(60, 2 ** (tries - 2)))
 
 
 def gave_up_text(turn: Turn) -> str:

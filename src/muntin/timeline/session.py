@@ -19,7 +19,7 @@ from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
-from muntin.errors import MuntinError, StoreError, TurnEnded
+from muntin.errors import InvalidInput, MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
@@ -28,6 +28,7 @@ from muntin.timeline.items import (
     Claim,
     Draft,
     Item,
+    Kind,
     Opens,
     Status,
     check_session_id,
@@ -55,6 +56,8 @@ def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
         yield from cast("list[Draft]", found) if drafted else messages_from(found)
 
 
+# The kinds of items that wake an entity.
+WAKES: tuple[Kind, ...] = ("message", "signal", "wake")
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
 
@@ -134,6 +137,29 @@ class Session:
             drafts.append(self._spoken(message, opens=opens, ends="completed"))
             asked = asks
         return self.opened().append(self.id, drafts)
+
+    def try_again(self, turn: int) -> list[Item]:
+        """Have what woke a failed turn handled once more, by a new turn that names the old one.
+
+        The new items are those that began the old turn; their `meta` says `again` which it was.
+        """
+        found = self.store.turn(self.id, turn)
+        if found is None or found.status != "failed":
+            state = "is not there" if found is None else f"is {found.status}"
+            raise InvalidInput(f"turn {turn} of session {self.id!r} {state}; only failed ones can")
+        items = self.store.read(self.id, first_turn=turn, last_turn=turn)
+        woke = [item for item in items if item.run is None and item.kind in WAKES]
+        drafts = [
+            Draft(item.kind, item.message, item.payload, meta={**item.meta, "again": turn})
+            for item in woke
+            if item.role in (None, "user")
+        ]
+        if not drafts:
+            raise InvalidInput(f"turn {turn} of session {self.id!r} was begun by no message")
+        begins = [
+            self.draft(each, opens="queue" if n == 0 else None) for n, each in enumerate(drafts)
+        ]
+        return self.store.append(self.id, begins)
 
     @contextmanager
     def turn(self) -> Iterator[OpenTurn]:

@@ -19,11 +19,10 @@ from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.clock import monotonic_micros, new_anchor
-from muntin.timeline.store.sql import schema
+from muntin.timeline.store.sql import forks, schema
 from muntin.timeline.store.sql.address import Address, read_address
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 RETRIES = 20
 # How often in a row a new connection may be dropped in the middle of one transaction.
-DROPS = 3
+DROPS = 5
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -113,11 +112,13 @@ class Database:
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
-        _open.add(self)
+        forks.watch(self)
         # Whether the tables are those that this code writes, and the thread that sees to it.
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
+        # Which file it is, once it was opened.
+        self._inode: tuple[int, int] | None = None
         # By it SQLite's leases are: a server has a clock of its own.
         self._anchor = new_anchor()
         if not lazy:
@@ -176,22 +177,59 @@ class Database:
                 raise
             finally:
                 self._preparing = None
+            self._inode = self._find_file()
             self._ready = True
+
+    def forget_threads(self) -> None:
+        """Begin anew in a process that was forked: no other thread of its parent is here."""
+        self._lock, self._preparing = Lock(), None
+
+    def _find_file(self) -> tuple[int, int] | None:
+        """Return which file an SQLite store is; None if there is none."""
+        try:
+            found = os.stat(self._address.file or "")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _look_at_file(self) -> None:
+        """Notice that the file was deleted: nobody would find what is written to it.
+
+        Another file in its place, such as a copy brought back, is the store from now on.
+        """
+        found = self._find_file()
+        if found == self._inode:
+            return
+        self.close()
+        if found is None:
+            gone = StoreError(
+                f"{self.name}: the file was deleted or moved under this process; bring it back, or "
+                "begin a new store by opening it again. Nothing of this was written"
+            )
+            gone.passing = True
+            raise gone
+        self._ready = False
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         """Start again where two transactions were in each other's way."""
+        if self._ready and self._inode is not None:
+            self._look_at_file()
         if not self._ready:
             self._prepare()
         dropped = 0
         for number in range(RETRIES):
             try:
-                return attempt()
+                if self.kind == "postgresql":
+                    return attempt()
+                with forks.held_off():
+                    return attempt()
             except _Clash:
                 _pause(number)
             except _Dropped as error:
                 dropped += 1
                 if dropped == DROPS:
                     raise error.told from error.__cause__
+                _pause(0)
         failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
         failed.passing = True
         raise failed
@@ -212,8 +250,8 @@ class Database:
                 self._give_up(connection)
             if isinstance(error, self._driver.Error):
                 told = self._translate(error)
-                dropped = connection is not None and self.kind == "postgresql" and connection.closed
-                raise (_Dropped(told) if dropped else told) from error
+                was_dropped = connection is not None and self._is_dead(connection)
+                raise (_Dropped(told) if was_dropped or _is_drop(error) else told) from error
             raise
         self._keep(connection)
 
@@ -228,10 +266,14 @@ class Database:
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
-                died = self.kind == "postgresql" and connection.closed
                 # One that died while it lay idle is replaced: nothing was done on it yet.
-                if new or not died or not isinstance(error, self._driver.Error):
+                if new or not self._is_dead(connection):
                     raise
+                if not isinstance(error, self._driver.Error):
+                    raise
+
+    def _is_dead(self, connection: Any) -> bool:
+        return self.kind == "postgresql" and bool(connection.closed)
 
     def _keep(self, connection: Any) -> None:
         if self.kind == "sqlite" or len(self._idle) < KEPT:
@@ -346,21 +388,6 @@ class _Dropped(Exception):
         self.told = told
 
 
-# All databases of this process. SQLite's locks do not survive a fork: no connection may be open
-# while one happens. https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
-_open: WeakSet[Database] = WeakSet()
-
-
-def _before_fork() -> None:
-    for database in list(_open):
-        if database.kind == "sqlite":
-            database.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork)
-
-
 def _driver(address: Address) -> ModuleType:
     if address.kind == "sqlite":
         return sqlite3
@@ -426,6 +453,11 @@ _POSTGRES_ADVICE = {
     "55P03": _BUSY,
     "57014": "the server gave up on it; look at its statement_timeout",
 }
+
+
+def _is_drop(error: BaseException) -> bool:
+    """Say whether somebody ended the connection, also one that was being made."""
+    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
 
 
 # What will not work later either: the file is damaged, or we are wrong.
