@@ -378,8 +378,9 @@ def test_a_worker_leaves_types_that_it_does_not_know_to_others(make: Make):
     run(work())
 
 
-def test_what_was_sent_past_the_engine_is_found(make: Make):
-    """Under another engine, or by a program that has none."""
+def test_what_was_sent_past_the_engine_is_found(make: Make, monkeypatch):
+    """Under another engine, by a program that has none, or by hand."""
+    monkeypatch.setattr("muntin.runtime.engine.procrastinate.ADOPT_SECONDS", 0.2)
     handled: list[Any] = []
 
     async def work() -> None:
@@ -388,7 +389,9 @@ def test_what_was_sent_past_the_engine_is_found(make: Make):
         app.entity("e")(_noting(handled))
         async with working(app):
             await until(lambda: handled)
-        assert handled == ["hi"]
+            app.store.append("e/2", [Draft("message", message=user("ho"), opens="inbox")])
+            await until(lambda: len(handled) == 2)
+        assert handled == ["hi", "ho"]
 
     run(work())
 

@@ -7,14 +7,12 @@ worker which does not know a type leaves its wakes to others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 
 from muntin.runtime.engine.protocol import EngineState, WorkerState
 from muntin.timeline.store import Store
-from muntin.timeline.store.rows import to_ascii_json
 from muntin.timeline.store.sql import SqlStore
 from muntin.timeline.store.sql.database import Database, Transaction
 
@@ -42,9 +40,12 @@ _DROP = f"DELETE FROM procrastinate_jobs WHERE {_WAITING} AND status = 'todo'"
 _STOP = (
     f"UPDATE procrastinate_jobs SET abort_requested = true WHERE {_WAITING} AND status = 'doing'"
 )
+# What waits for a wake and has no job: one statement sees one moment, so none is on its way.
 _JOBLESS = """
-SELECT value FROM json_each(:names) AS named WHERE NOT EXISTS (
-    SELECT 1 FROM procrastinate_jobs WHERE lock = value AND status IN ('todo', 'doing'))"""
+SELECT s.name, max(t.number) FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
+WHERE t.status IN ('open', 'pending') AND (t.owner IS NULL OR t.resumable) AND NOT EXISTS (
+    SELECT 1 FROM procrastinate_jobs WHERE lock = s.name AND status IN ('todo', 'doing'))
+GROUP BY s.name ORDER BY s.name"""
 _FAILED = f"""
 SELECT count(*) FROM procrastinate_jobs WHERE task_name = '{TASK}' AND status = 'failed'"""
 _WORKERS = f"""
@@ -100,9 +101,9 @@ def stop_running(tx: Transaction, session: str, turn: int) -> None:
     tx.run(_STOP, session=session, turn=turn)
 
 
-def without_job(database: Database, sessions: Sequence[str]) -> list[str]:
-    """Return those of some sessions that have no job."""
-    return [name for (name,) in database.query(_JOBLESS, names=to_ascii_json(list(sessions)))]
+def without_job(database: Database) -> list[tuple[str, int]]:
+    """Return the sessions that wait and have no job, each with its newest turn."""
+    return [(name, turn) for name, turn in database.query(_JOBLESS)]
 
 
 def state_of(store: Store) -> EngineState:

@@ -32,6 +32,8 @@ except ImportError as error:
 # A notification holds one lock for all commits of a server: so it stands behind the commit, and
 # there is one for all that was stored within so many seconds. What is not heard of is polled.
 NOTIFY_SECONDS = 0.01
+# How often a worker looks for what was sent past the engine.
+ADOPT_SECONDS = 30.0
 # How long a worker that lost the server waits before it is followed by another: at first, at last.
 RETRY_SECONDS = (0.1, 5.0)
 
@@ -107,29 +109,37 @@ class Procrastinate:
         pass
 
     async def resume(self) -> tuple[str, ...]:
-        """Make a job of what waits without one: it was sent when another engine was in use."""
+        """Make a job of what waits without one: it was sent under another engine, or by hand."""
         await self.ready()
         return await asyncio.to_thread(self._adopt)
 
     def _adopt(self) -> tuple[str, ...]:
-        found: list[str] = []
-        store = self._host.store
-        page = store.waiting()
-        while page:
-            names = [name for name in page if name.partition("/")[0] in self._host.kinds()]
-            for session in tables.without_job(self._database, names) if names else ():
-                turns = store.turns(session, status="pending", newest=1)
-                turns = turns or store.turns(session, status="open", newest=1)
-                if turns and (turns[0].owner is None or turns[0].resumable):
-                    add = partial(self.waits, session=session, turn=turns[0].number)
-                    self._database.transact(add)
-                    found.append(session)
-            page = store.waiting(after=page[-1])
-        return tuple(found)
+        found = [
+            (session, turn)
+            for session, turn in tables.without_job(self._database)
+            if session.partition("/")[0] in self._host.kinds()
+        ]
+        for session, turn in found:
+            self._database.transact(partial(self.waits, session=session, turn=turn))
+        return tuple(session for session, _ in found)
+
+    async def _adopt_on(self) -> None:
+        """Look now and then for what was sent past the engine."""
+        while True:
+            await asyncio.sleep(ADOPT_SECONDS)
+            with suppress(StoreError):
+                await self.resume()
 
     # Working.
 
     async def work(self, *, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
+        adopting = asyncio.create_task(self._adopt_on())
+        try:
+            return await self._work(at_once, stop, timeout)
+        finally:
+            adopting.cancel()
+
+    async def _work(self, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
         pause, longest = RETRY_SECONDS
         while not stop.is_set():
             began = asyncio.get_running_loop().time()
