@@ -142,6 +142,22 @@ def slow_handler() -> None:
     asyncio.run(app.ask("horton/1", "Hello?"))
 
 
+def too_much() -> None:
+    app = App("memory:", model=ScriptedModel([]))
+
+    @app.entity("support", max_pending=1)
+    async def support(ctx: Any, wake: Any) -> None:
+        await asyncio.sleep(5)
+
+    async def send() -> None:
+        try:
+            await asyncio.gather(*(app.send("support/1", "Hello?") for _ in range(3)))
+        finally:
+            await app.close(0.01)
+
+    asyncio.run(send())
+
+
 def endless_run() -> None:
     def look() -> str:
         """Look."""
@@ -171,6 +187,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "TurnLost": lost_turn,
     "TurnEnded": late_write,
     "Deadlock": asks_itself,
+    "Overloaded": too_much,
     "TimedOut": slow_handler,
     "BudgetExceeded": lambda: slots(required=True).render().openai(),
     "StrategyError": failing_strategy,

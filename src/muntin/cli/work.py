@@ -61,9 +61,14 @@ async def _work(app: App, concurrency: int, timeout: float) -> None:
     async with app:
         work = asyncio.create_task(app.work(concurrency=concurrency, stop=stop, timeout=timeout))
         await asyncio.sleep(0)
-        with suppress(StoreError):  # a worker waits for its store
-            taken = await app.resume()
-            note(f"Unfinished work was taken up: {many(len(taken), 'session')}. Ctrl-C ends this.")
+        resuming = asyncio.create_task(_resume(app))
         left = await work
+        resuming.cancel()
         if left:
             note(f"Stopped in the middle and left to others: {', '.join(left)}.")
+
+
+async def _resume(app: App) -> None:
+    with suppress(StoreError):  # a worker waits for its store
+        taken = await app.resume()
+        note(f"Unfinished work was taken up: {many(len(taken), 'session')}. Ctrl-C ends this.")

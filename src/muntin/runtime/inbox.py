@@ -133,7 +133,7 @@ class Inbox:
         """Refuse what an entity, or the app, has no room for."""
         most = self.handler(entity).max_pending
         if most is not None and self._app.store.pending(entity, most) >= most:
-            raise Overloaded(f"{most} messages wait for {entity!r}, and no more may (max_pending)")
+            raise Overloaded(f"{entity!r} has {most} waiting, and may have no more (max_pending)")
         most = self._app.max_pending
         if most is None:
             return

@@ -311,7 +311,7 @@ def test_more_than_may_wait_for_an_entity_is_refused_by_name(make: Make):
         app.entity("e", max_pending=2)(_nothing)
         await app.send("e/1", 1)
         await app.send("e/1", 2)
-        with pytest.raises(Overloaded, match=r"2 messages wait for 'e/1'.*max_pending"):
+        with pytest.raises(Overloaded, match=r"'e/1' has 2 waiting.*max_pending"):
             await app.send("e/1", 3)
         await app.send("e/2", 1)
         assert [item.content for item in app.store.read("e/1")] == [1, 2]

@@ -231,6 +231,7 @@ class Embedded:
         if self._stopping:
             self._turns.clear()
             self._queue.clear()
+            self._room.set()
         self._stopping = False
         return stopped
 
