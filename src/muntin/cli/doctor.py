@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Annotated, Any, Literal
@@ -37,6 +38,9 @@ PURPOSES = {
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+# So many turns that were given up are told.
+_MOST_TOLD = 20
 
 State = Literal["ok", "missing", "broken"]
 _MARKS: dict[State, tuple[str, str]] = {
@@ -77,7 +81,7 @@ def doctor(
         checks = [
             *_extras(extra or ()),
             *_tokenizers(),
-            _store(store),
+            *_store(store),
             *_providers(model or ()),
             _browser(),
         ]
@@ -190,7 +194,17 @@ def _tokenizers() -> Iterator[Check]:
             yield Check("tokenizers", name, "ok", "offline")
 
 
-def _store(url: str | None) -> Check:
+def _store(url: str | None) -> Iterator[Check]:
+    """Look at the store that was named, or at the usual one, and at what it gave up."""
+    yield _reached(url)
+    with suppress(MuntinError), open_store(url or DEFAULT_URL, create=False) as store:
+        gave_up = store.gave_up(limit=_MOST_TOLD)
+        for session, turn in gave_up:
+            detail = f"turn {turn} was given up; try it again by hand: Session.try_again({turn})"
+            yield Check("gave up", session, "broken", detail)
+
+
+def _reached(url: str | None) -> Check:
     """Open the store that was named, or look whether the usual one is there."""
     asked = url is not None
     try:
