@@ -42,6 +42,9 @@ PURPOSES = {
 _BUNDLES = ("all", "dev")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
+# So many turns that were given up are told.
+_MOST_TOLD = 20
+
 State = Literal["ok", "missing", "broken"]
 _MARKS: dict[State, tuple[str, str]] = {
     "ok": ("ok", "green"),
@@ -204,6 +207,9 @@ def _store(url: str | None) -> Iterator[Check]:
             count = f"{len(more):,}" if len(more) < 1_000 else "1,000 or more"
             yield Check("store", store.name, "ok", f"{version}sessions: {count}")
             yield from _wakes(store)
+            for session, turn in store.gave_up(limit=_MOST_TOLD):
+                detail = f"turn {turn} was given up; try it again by hand: "
+                yield Check("gave up", session, "broken", f"{detail}Session.try_again({turn})")
     except StoreError as error:
         usual = not asked and not os.path.exists(DEFAULT_URL.removeprefix("sqlite:///"))
         if usual:

@@ -42,6 +42,7 @@ from muntin.timeline.project import (
     lasting,
     project,
 )
+from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import Items, Limit
 
@@ -60,6 +61,8 @@ def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
 WAKES: tuple[Kind, ...] = ("message", "signal", "wake")
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
+
+_renewer = Renewer(LEASE.total_seconds() / 3)
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +171,7 @@ class Session:
         An exception marks it failed and passes on; what was appended stays.
         """
         turn = OpenTurn(self)
+        _renewer.add(turn)
         try:
             yield turn
             turn.settle("completed")
@@ -178,6 +182,7 @@ class Session:
                 error.add_note(f"and the turn could not be marked failed: {lost}")
             raise
         finally:
+            _renewer.remove(turn)
             turn.release()
 
     def draft(self, item: ItemLike, **given: Any) -> Draft:
@@ -398,7 +403,7 @@ class OpenTurn:
     def renew(self) -> bool:
         """Say that the turn is still worked on; False if somebody else has taken it over.
 
-        For turns that take longer than a minute.
+        `with session.turn()` does that by itself, as long as the process lives and is not stopped.
         """
         return self.session.store.renew(self.session.id, self._begun(), self.claim)
 
