@@ -17,7 +17,7 @@ from tools.tree import graph, knots, places, read
 
 SOURCE = ROOT / "src" / "muntin"
 # Folders of tests about the whole, which mirror no package.
-WHOLE = {"bench", "docs", "packaging", "promises", "reliability"}
+WHOLE = {"bench", "docs", "faults", "packaging", "promises", "reliability"}
 FILES = read(SOURCE)
 TESTS = [
     path.relative_to(ROOT / "tests")
@@ -75,6 +75,11 @@ SUBJECTS = {
     "providers/wire/test_shared.py": "* ../../core/planning/wire ../../core/planning/prefix",
     "providers/wire/test_streams.py": "*",
     "providers/wire/test_wire.py": "*",
+    "runtime/engine/test_conformance.py": "* ../inbox",
+    "runtime/engine/test_timers.py": (
+        "../inbox ../../timeline/timers ../../timeline/store/memory_timers"
+        " ../../timeline/store/sql/timers"
+    ),
     "runtime/generators/test_plans.py": "call",
     "runtime/test_crash.py": "wakes recorded_run active_turn",
     "runtime/test_load_result.py": "recovery run_rules",

@@ -10,6 +10,7 @@
     │   └── TurnLost                       another process has taken over the turn
     ├── TurnEnded                          the turn is over: its ctx can write no more
     ├── Deadlock                           something would wait for itself
+    ├── Overloaded                         more waits for an entity or an app than may
     ├── TimedOut (also a TimeoutError)     a handler or a function took too long
     ├── BudgetExceeded                     what may not be dropped does not fit
     ├── StrategyError                      a hook of a strategy failed or took too long
@@ -194,7 +195,14 @@ class BudgetExceeded(MuntinError):
 
 
 class StoreError(MuntinError):
-    """A store cannot be opened, read or written; the message names it and says what to do."""
+    """A store cannot be opened, read or written; the message names it and says what to do.
+
+    Where it is `passing`, the same may work later: the server is away, the disk is full. Where it
+    is `in_doubt`, the connection broke during the commit, and what was written may be there.
+    """
+
+    passing = False
+    in_doubt = False
 
 
 class TurnLost(StoreError):
@@ -237,6 +245,10 @@ class Deadlock(MuntinError):
 
     def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...], str]]:
         return type(self), (self.cycle, self.advice)
+
+
+class Overloaded(MuntinError):
+    """More waits for an entity, or for the app, than may; nothing was stored."""
 
 
 class TimedOut(MuntinError, TimeoutError):

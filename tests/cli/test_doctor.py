@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import tomllib
+from datetime import timedelta
 
 import pytest
 
+from muntin import App, user
 from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
+from muntin.timeline.items import Draft
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
 from tests.paths import ROOT
+from tests.reliability.server import running_server
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +117,38 @@ def test_a_store_tells_its_version_and_sessions():
         "sqlite:///a.db": ("ok", f"version {len(MIGRATIONS)} of the tables, sessions: 0")
     }
     assert found("store", env={"MUNTIN_STORE": "sqlite:///a.db"})["sqlite:///a.db"][0] == "ok"
+
+
+def test_a_store_tells_what_waits_and_since_when():
+    with open_store("sqlite:///store.db") as store:
+        for entity in ("e/1", "e/2"):
+            store.append(entity, [Draft("message", message=user("hi"), opens="inbox")])
+        assert store.take("e/2", "me", timedelta(minutes=1), resumable=True)
+    said = found("wakes", "--store", "sqlite:///store.db")
+    assert list(said) == ["turns"]
+    assert said["turns"][0] == "ok"
+    assert re.fullmatch(
+        r"waiting: 1, the oldest since 0:0\d:\d\d ago; running: 1", said["turns"][1]
+    )
+
+
+def test_a_store_tells_which_workers_live(tmp_path):
+    with running_server() as server:
+        database = server.new_database()
+        app = App(server.url(database), engine="procrastinate")
+        asyncio.run(app.resume())
+        app.store.close()
+        server.ask("SELECT * FROM procrastinate_register_worker_v1()", database)
+        server.ask(
+            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')",
+            database,
+        )
+        said = found("wakes", "--store", server.url(database))
+    assert said["turns"] == ("ok", "waiting: 0; running: 0")
+    assert said["worker 1"][0] == "ok"
+    assert re.fullmatch(r"heard 0:0\d:\d\d ago, running 0", said["worker 1"][1])
+    assert said["worker 2"][0] == "missing"
+    assert said["worker 2"][1].startswith("heard 1:00:")
 
 
 def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):

@@ -27,6 +27,11 @@ async def handler(ctx, wake):
 """
 
 
+SLOW = SUPPORT.replace(
+    "await ctx.insert_context(", "await __import__('asyncio').sleep(60); await ctx.insert_context("
+)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "support.py").write_text(SUPPORT, encoding="utf-8")
@@ -46,7 +51,7 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
         assert working.stderr is not None
         lines = [working.stderr.readline(), working.stderr.readline()]
         assert "took up unfinished work: turn 1 of 'e/1'" in lines[0]
-        assert lines[1] == "Unfinished work was done: 1 session. Ctrl-C ends this.\n"
+        assert lines[1] == "Unfinished work was taken up: 1 session. Ctrl-C ends this.\n"
         store.append("e/2", [Draft("message", message=user("new"), opens="inbox")])
         end = time.monotonic() + 20
         while not store.entries("e/2") and time.monotonic() < end:
@@ -73,3 +78,28 @@ def test_what_is_no_app_is_named(folder, name, told):
     assert ended.returncode == 2
     assert told in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_term_signal_begins_nothing_and_leaves_what_runs_too_long_to_others(folder):
+    (folder / "slow.py").write_text(SLOW, encoding="utf-8")
+    store = open_store(f"sqlite:///{folder / 'store.db'}")
+    for number in (1, 2):
+        store.append(f"e/{number}", [Draft("message", message=user("go"), opens="inbox")])
+    with subprocess.Popen(
+        [MUNTIN, "work", "slow:app", "--concurrency", "1", "--timeout", "0.5"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as working:
+        end = time.monotonic() + 20
+        while not store.turns("e/1", status="open") and time.monotonic() < end:
+            time.sleep(0.05)
+        working.send_signal(signal.SIGTERM)
+        said = working.communicate(timeout=20)[1]
+        assert working.returncode == 0
+    assert "Stopped in the middle and left to others: e/1." in said
+    assert "Traceback" not in said
+    assert [turn.status for turn in store.turns("e/1")] == ["open"]
+    assert [turn.status for turn in store.turns("e/2")] == ["pending"]
+    store.close()

@@ -7,7 +7,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from muntin.core.counting.exact import hf_tokenizer
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Claim, Draft
 from muntin.timeline.store import open_store
 from tests.docs.blocks import matches
 from tests.paths import ROOT
@@ -102,9 +101,8 @@ def without_extra() -> None:
 
 def lost_turn() -> None:
     store = open_store("memory:")
-    until = datetime(2100, 1, 1, tzinfo=UTC)
-    store.append("ada", [Draft("message", assistant("Hi."), opens="turn")], owner="a", until=until)
-    store.append("ada", [Draft("message", assistant("Hi."), turn=1)], owner="b", until=until)
+    store.append("ada", [Draft("message", assistant("Hi."), opens="turn")], claim=Claim("a"))
+    store.append("ada", [Draft("message", assistant("Hi."), turn=1)], claim=Claim("b"))
 
 
 def failing_strategy() -> None:
@@ -144,6 +142,22 @@ def slow_handler() -> None:
     asyncio.run(app.ask("horton/1", "Hello?"))
 
 
+def too_much() -> None:
+    app = App("memory:", model=ScriptedModel([]))
+
+    @app.entity("support", max_pending=1)
+    async def support(ctx: Any, wake: Any) -> None:
+        await asyncio.sleep(5)
+
+    async def send() -> None:
+        try:
+            await asyncio.gather(*(app.send("support/1", "Hello?") for _ in range(3)))
+        finally:
+            await app.close(0.01)
+
+    asyncio.run(send())
+
+
 def endless_run() -> None:
     def look() -> str:
         """Look."""
@@ -173,6 +187,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "TurnLost": lost_turn,
     "TurnEnded": late_write,
     "Deadlock": asks_itself,
+    "Overloaded": too_much,
     "TimedOut": slow_handler,
     "BudgetExceeded": lambda: slots(required=True).render().openai(),
     "StrategyError": failing_strategy,

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import App, MuntinError, Tool, capability, flow, generator
-from muntin.runtime import Action, Ctx, wakes
+from muntin.runtime import Action, Ctx
+from muntin.runtime.engine import embedded
 from muntin.testing import MemoryStore, ScriptedModel
 from tests.runtime.conftest import call, run
 
@@ -38,7 +39,7 @@ def make(request: Any, tmp_path: Path) -> Make:
 @pytest.fixture(autouse=True)
 def swept_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for entities that wait every few milliseconds."""
-    monkeypatch.setattr(wakes, "SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(embedded, "POLL_SECONDS", 0.02)
 
 
 def note(ctx: Ctx) -> None:

@@ -12,6 +12,7 @@ import pytest
 from muntin import Message, Window
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
+from muntin.runtime.engine import Embedded
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item
 from muntin.timeline.store.memory import MemoryStore
@@ -45,6 +46,16 @@ def said(items: Sequence[Item]) -> list[str]:
 def statuses(app: App, session: str) -> list[str]:
     """Return how the turns of a session stand, the oldest first."""
     return [turn.status for turn in reversed(app.store.turns(session))]
+
+
+class Elsewhere(Embedded):
+    """The engine of an app that sends, and leaves handling to others."""
+
+    def start(self) -> None:
+        pass
+
+    def stored(self, session: str, turn: int) -> None:
+        pass
 
 
 def memory(**given: Any) -> App:

@@ -13,7 +13,7 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
-from tests.runtime.conftest import call, memory, run, said, statuses, texts
+from tests.runtime.conftest import Elsewhere, call, memory, run, said, statuses, texts
 
 
 async def answers(ctx: Ctx, wake: Wake) -> None:
@@ -227,8 +227,7 @@ def test_messages_and_signals_coalesce_and_the_newest_says_why():
     async def work() -> list[Wake]:
         app = memory()
         noted = noting(app)
-        await app.send("e/1", "a", sender="ada")
-        await app.signal("e/1", "tick")
+        await asyncio.gather(app.send("e/1", "a", sender="ada"), app.signal("e/1", "tick"))
         await app.close()
         return noted
 
@@ -368,12 +367,11 @@ def test_ask_across_apps_is_answered_by_whoever_handles_it(tmp_path):
     url = f"sqlite:///{tmp_path / 'm.db'}"
 
     async def work() -> None:
-        one = App(url, model=ScriptedModel([]))
+        one = App(url, model=ScriptedModel([]), engine=Elsewhere())
         two = App(url, model=ScriptedModel(["from two"]))
         async with one, two:
             for app in (one, two):
                 app.entity("e")(answers)
-            one._wakes.start = lambda entity: None  # type: ignore[method-assign]
             reply = await one.ask("e/1", "who?")
             assert reply is not None
             assert reply.text == "from two"
@@ -385,9 +383,8 @@ def test_a_message_whose_sender_never_handles_is_handled_by_the_sweep_of_another
     url = f"sqlite:///{tmp_path / 'm.db'}"
 
     async def work() -> None:
-        one = App(url)
+        one = App(url, engine=Elsewhere())
         noting(one)
-        one._wakes.start = lambda entity: None  # type: ignore[method-assign]
         await one.send("e/1", "left behind")
         await one.close()
         two = App(url)
@@ -407,10 +404,9 @@ def test_the_sweep_finds_an_entity_behind_any_number_of_others_that_wait():
     store = MemoryStore()
 
     async def work() -> None:
-        other = App(store)
+        other = App(store, engine=Elsewhere())
         noting(other, "a")
         noting(other, "z")
-        other._wakes.start = lambda entity: None  # type: ignore[method-assign]
         for n in range(150):
             await other.send(f"a/{n:03}", n)
         await other.send("z/1", "here")
@@ -428,10 +424,9 @@ def test_the_sweep_finds_an_entity_behind_any_number_of_others_that_wait():
 
 def test_an_app_that_is_entered_again_looks_after_entities_again():
     store = MemoryStore()
-    mine, other = App(store), App(store)
+    mine, other = App(store), App(store, engine=Elsewhere())
     noted = noting(mine)
     noting(other)
-    other._wakes.start = lambda entity: None  # type: ignore[method-assign]
 
     async def work(payload: str) -> None:
         async with mine:
@@ -448,10 +443,9 @@ def test_an_app_that_is_entered_again_looks_after_entities_again():
 
 def test_an_app_that_was_never_closed_looks_after_entities_in_the_next_event_loop_too():
     store = MemoryStore()
-    mine, other = App(store), App(store)
+    mine, other = App(store), App(store, engine=Elsewhere())
     noted = noting(mine)
     noting(other)
-    other._wakes.start = lambda entity: None  # type: ignore[method-assign]
 
     async def work() -> None:
         await other.send("e/1", "left behind")
@@ -677,7 +671,7 @@ def test_entries_appear_at_their_position_where_nothing_is_declared():
 
 def test_who_lost_the_turn_to_another_writes_nothing_more(store_url):
     """Its lease ran out, and another machine has taken it over."""
-    from datetime import UTC, datetime, timedelta
+    from datetime import timedelta
 
     from muntin.timeline import owner as owners
 
@@ -688,9 +682,9 @@ def test_who_lost_the_turn_to_another_writes_nothing_more(store_url):
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Wake) -> None:
                 owners.done(ctx.turn.open.owner)
-                until = datetime.now(UTC) + timedelta(seconds=60)
                 owner = owners.new_owner()
-                assert app.store.take("e/1", owner, until, resumable=True) is not None
+                taken = app.store.take("e/1", owner, timedelta(seconds=60), resumable=True)
+                assert taken is not None
                 try:
                     await answers(ctx, wake)
                 except MuntinError as error:

@@ -14,9 +14,20 @@ from typing import Any
 from muntin.core.parts import ToolCall
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
+from muntin.runtime.engine import Embedded
 from muntin.runtime.sources import Source
 from muntin.runtime.summaries import Summary
 from muntin.testing import ScriptedModel
+
+
+class Elsewhere(Embedded):
+    """The engine of an app that sends, and leaves handling to others."""
+
+    def start(self) -> None:
+        pass
+
+    def stored(self, session: str, turn: int) -> None:
+        pass
 
 
 def say(*words: object) -> None:
@@ -130,13 +141,12 @@ def ask_only(url: str) -> None:
     """Ask an entity that another process handles."""
 
     async def work() -> None:
-        app = App(url, model=ScriptedModel([]))
+        app = App(url, model=ScriptedModel([]), engine=Elsewhere())
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Wake) -> None:
             raise AssertionError("not here")
 
-        app._wakes.start = lambda entity: None  # type: ignore[method-assign]
         reply = await app.ask("e/1", "question")
         say("reply", reply.text if reply else None)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muntin import user
-from muntin.timeline.items import Draft, Turn
+from muntin.timeline.items import Claim, Draft, Turn
 from muntin.timeline.owner import Owner, abandoned, new_owner
 from muntin.timeline.session import Session
 
@@ -53,9 +53,18 @@ def test_a_text_of_another_make_is_no_owner(text):
     assert Owner.parse(text) is None
 
 
-def test_a_living_process_has_not_abandoned_its_turn_whatever_its_lease():
+def test_a_living_process_has_abandoned_its_turn_when_it_no_longer_renews_the_lease():
     assert not abandoned(turn(new_owner()), NOW)
-    assert not abandoned(turn(new_owner(), EARLIER), NOW)
+    assert not abandoned(turn(new_owner(), None), NOW)
+    assert abandoned(turn(new_owner(), EARLIER), NOW)
+
+
+def test_an_owner_from_before_the_last_boot_has_abandoned_its_turn():
+    machine, *rest = new_owner().split(":")
+    node, boot = machine.split("-", 1)
+    before = boot.replace(boot[0], "e" if boot[0] != "e" else "f")
+    assert abandoned(turn(":".join([f"{node}-{before}", *rest])), NOW)
+    assert not abandoned(turn(":".join([f"{node}0-{before}", *rest])), NOW)
 
 
 def test_a_dead_process_has_abandoned_its_turn_at_once(dead):
@@ -96,7 +105,8 @@ def test_an_owner_of_another_make_on_this_machine_is_judged_by_its_lease():
 
 
 def begin(store, session, owner, until):
-    store.append(session, [Draft("message", user("q"), opens="turn")], owner=owner, until=until)
+    claim = None if owner is None else Claim(owner, None, until)
+    store.append(session, [Draft("message", user("q"), opens="turn")], claim=claim)
 
 
 def statuses(store, session="s"):
@@ -104,7 +114,7 @@ def statuses(store, session="s"):
 
 
 def test_mending_a_session_fails_the_turns_of_dead_processes_and_no_others(store, dead):
-    future, past = datetime.now(UTC) + timedelta(hours=1), datetime.now(UTC) - timedelta(hours=1)
+    future, past = timedelta(hours=1), timedelta(hours=-1)
     begin(store, "s", dead, future)
     begin(store, "s", new_owner(), past)
     begin(store, "s", elsewhere(dead), future)
@@ -112,13 +122,13 @@ def test_mending_a_session_fails_the_turns_of_dead_processes_and_no_others(store
     begin(store, "s", None, None)
     begin(store, "other", dead, future)
     Session("s", store=store).mend()
-    assert statuses(store) == ["failed", "open", "open", "failed", "open"]
+    assert statuses(store) == ["failed", "failed", "open", "failed", "open"]
     assert statuses(store, "other") == ["open"]
 
 
 def test_mending_a_session_changes_no_turn_that_is_settled(store, dead):
     begin(store, "s", dead, None)
-    store.append("s", [Draft("signal", payload="x", opens="queue")], owner=dead)
+    store.append("s", [Draft("signal", payload="x", opens="queue")], claim=Claim(dead))
     store.settle("s", 1, "completed")
     Session("s", store=store).mend()
     assert statuses(store) == ["completed", "pending"]

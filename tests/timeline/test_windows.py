@@ -67,7 +67,10 @@ def window(turns: list[Past], most: int | None, tokens: int | None) -> list[int]
         any_messages = any_messages or bool(messages)
     shown = [message for turn in chosen for message in turn.messages(over=True)]
     shown += [message for turn in in_flight for message in turn.messages(over=False)]
-    return sorted(message.position for message in shown)
+    # Turn by turn, each in the order in which it was said.
+    numbers = {item.position: n for n, turn in enumerate(turns) for item in turn.items}
+    positions = [message.position for message in shown]
+    return sorted(positions, key=lambda position: (numbers[position], position))
 
 
 said = st.builds(
@@ -139,5 +142,8 @@ def test_a_window_shows_what_the_rule_says(kept, steps, ceiling, counted_by, rea
         given = [each for each in (ceiling, limit) if each is not None]
         most = min((each.count for each in given if isinstance(each, Turns)), default=None)
         tokens = min((each.count for each in given if isinstance(each, Tokens)), default=None)
-        shown = [message.at for message in session.messages(limit)]
+        messages = session.messages(limit)
+        shown = [message.item and message.item[1] for message in messages]
         assert shown == window(turns, most, tokens), limit
+        places = [message.at or 0 for message in messages]
+        assert places == sorted(places), limit

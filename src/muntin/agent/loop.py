@@ -16,7 +16,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -319,12 +320,33 @@ async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[
             await close()
 
 
+# Set when who waits for this work was cancelled.
+_hurry: ContextVar[asyncio.Event | None] = ContextVar("muntin_hurry", default=None)
+
+
+async def hurried(seconds: float) -> bool:
+    """Wait for some time; True, and at once, if who waits for this work was cancelled."""
+    hurry = _hurry.get()
+    if hurry is None:
+        await asyncio.sleep(seconds)
+        return False
+    with suppress(TimeoutError):
+        await asyncio.wait_for(hurry.wait(), seconds)
+    return hurry.is_set()
+
+
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Await `work`; a cancellation is heard when it is done."""
-    task = asyncio.ensure_future(work)
+    """Await `work`; a cancellation is heard when it is done, and `work` is told to hurry."""
+    hurry = asyncio.Event()
+    token = _hurry.set(hurry)
+    try:
+        task = asyncio.ensure_future(work)
+    finally:
+        _hurry.reset(token)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError as cancelled:
+        hurry.set()
         while not task.done():
             try:
                 await asyncio.wait([task])

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,9 @@ from muntin.cli.terminal import console, failing, print_json, progress, safe
 from muntin.core.counting.counter import as_tokenizer
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.providers.sdks import APIS, find_api
-from muntin.timeline.store import DEFAULT_URL, open_store
+from muntin.runtime.engine.jobs import state_of
+from muntin.runtime.engine.protocol import SILENT_SECONDS
+from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
 # What an extra is for.
 PURPOSES = {
@@ -29,6 +32,7 @@ PURPOSES = {
     "hf": "Hugging Face tokenizers from a file",
     "tokens": "exact counts for OpenAI models",
     "postgres": "sessions in PostgreSQL",
+    "engine": "wakes in workers, on any number of machines",
     "inspector": "the inspector",
     "openai": "models of OpenAI and compatible servers",
     "anthropic": "models of Anthropic",
@@ -37,6 +41,9 @@ PURPOSES = {
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+# So many turns that were given up are told.
+_MOST_TOLD = 20
 
 State = Literal["ok", "missing", "broken"]
 _MARKS: dict[State, tuple[str, str]] = {
@@ -77,7 +84,7 @@ def doctor(
         checks = [
             *_extras(extra or ()),
             *_tokenizers(),
-            _store(store),
+            *_store(store),
             *_providers(model or ()),
             _browser(),
         ]
@@ -190,7 +197,7 @@ def _tokenizers() -> Iterator[Check]:
             yield Check("tokenizers", name, "ok", "offline")
 
 
-def _store(url: str | None) -> Check:
+def _store(url: str | None) -> Iterator[Check]:
     """Open the store that was named, or look whether the usual one is there."""
     asked = url is not None
     try:
@@ -198,16 +205,39 @@ def _store(url: str | None) -> Check:
             version = _schema(store)
             more = store.sessions(limit=1_000)
             count = f"{len(more):,}" if len(more) < 1_000 else "1,000 or more"
-            return Check("store", store.name, "ok", f"{version}sessions: {count}")
+            yield Check("store", store.name, "ok", f"{version}sessions: {count}")
+            yield from _wakes(store)
+            for session, turn in store.gave_up(limit=_MOST_TOLD):
+                detail = f"turn {turn} was given up; try it again by hand: "
+                yield Check("gave up", session, "broken", f"{detail}Session.try_again({turn})")
     except StoreError as error:
         usual = not asked and not os.path.exists(DEFAULT_URL.removeprefix("sqlite:///"))
         if usual:
-            return Check("store", DEFAULT_URL, "missing", "not there yet; it appears when used")
-        return Check("store", _address(url), "broken", str(error))
+            yield Check("store", DEFAULT_URL, "missing", "not there yet; it appears when used")
+        else:
+            yield Check("store", _address(url), "broken", str(error))
     except MissingExtra as error:
-        return Check("store", _address(url), "broken" if asked else "missing", str(error))
+        yield Check("store", _address(url), "broken" if asked else "missing", str(error))
     except MuntinError as error:
-        return Check("store", _address(url), "broken", str(error))
+        yield Check("store", _address(url), "broken", str(error))
+
+
+def _wakes(store: Store) -> Iterator[Check]:
+    """Say what waits, runs and failed, since when, and which workers live."""
+    state = state_of(store)
+    since = "" if state.since is None else f", the oldest since {_ago(state.since)}"
+    failed = f", failed for good: {state.failed:,}" if state.failed else ""
+    said = f"waiting: {state.waiting:,}{since}; running: {state.running:,}{failed}"
+    yield Check("wakes", "turns", "ok", said)
+    for worker in state.workers:
+        heard = f"heard {_ago(worker.heard)}, running {worker.running:,}"
+        alive = datetime.now(UTC) - worker.heard < timedelta(seconds=SILENT_SECONDS)
+        yield Check("wakes", worker.name, "ok" if alive else "missing", heard)
+
+
+def _ago(time: datetime) -> str:
+    seconds = max(0, round((datetime.now(UTC) - time).total_seconds()))
+    return f"{timedelta(seconds=seconds)} ago"
 
 
 def _address(url: str | None) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -11,8 +12,8 @@ import typer
 
 from muntin.cli.terminal import failing, many, note
 from muntin.core.checks import shown
-from muntin.errors import InvalidInput
-from muntin.runtime.app import App
+from muntin.errors import InvalidInput, StoreError
+from muntin.runtime.app import CLOSE_SECONDS, App
 
 
 @failing()
@@ -20,10 +21,20 @@ def work(
     app: Annotated[
         str, typer.Argument(metavar="MODULE:APP", help="Where the App is, like support:app.")
     ],
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="How many entities are handled side by side.")
+    ] = 20,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="How many seconds wakes have to end when stopped.")
+    ] = CLOSE_SECONDS,
 ) -> None:
-    """Handle what is sent to an app's entities, also what was left unfinished; Ctrl-C ends it."""
+    """Handle what is sent to an app's entities, also what was left unfinished.
+
+    Ctrl-C or SIGTERM ends it: no wake is begun, those that run have some time, the rest is left to
+    other workers.
+    """
     with suppress(KeyboardInterrupt):
-        asyncio.run(_work(_find(app)))
+        asyncio.run(_work(_find(app), concurrency, timeout))
 
 
 def _find(name: str) -> App:
@@ -43,8 +54,22 @@ def _find(name: str) -> App:
     return found
 
 
-async def _work(app: App) -> None:
+async def _work(app: App, concurrency: int, timeout: float) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # where there are no signals, Ctrl-C still ends it
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with app:
+        work = asyncio.create_task(app.work(concurrency=concurrency, stop=stop, timeout=timeout))
+        await asyncio.sleep(0)
+        resuming = asyncio.create_task(_resume(app))
+        left = await work
+        resuming.cancel()
+        if left:
+            note(f"Stopped in the middle and left to others: {', '.join(left)}.")
+
+
+async def _resume(app: App) -> None:
+    with suppress(StoreError):  # a worker waits for its store
         taken = await app.resume()
-        note(f"Unfinished work was done: {many(len(taken), 'session')}. Ctrl-C ends this.")
-        await asyncio.Event().wait()
+        note(f"Unfinished work was taken up: {many(len(taken), 'session')}. Ctrl-C ends this.")

@@ -246,7 +246,7 @@ def counted(message: Message, key: str, tokens: int) -> Message:
 
 def at_position(
     message: Message,
-    at: int,
+    at: float,
     known: tuple[str, int] | None = None,
     item: tuple[str, int] | None = None,
 ) -> Message:

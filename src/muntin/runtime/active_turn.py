@@ -7,6 +7,8 @@ none of its calls to the store runs on the event loop.
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -16,8 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -30,12 +31,13 @@ from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store
+from muntin.runtime.in_store import in_store, patiently, store_away
 from muntin.runtime.reports import Bounds, Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
+from muntin.runtime.turn_write import TurnWrite
 from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
 from muntin.timeline.session import LEASE, OpenTurn, Session
 
@@ -121,6 +123,8 @@ class ActiveTurn:
         self._closed = self._settled = False
         self._also: Callable[[], object] | None = None
         self._taken: bool | Exception = False
+        # Until when the lease holds, by the monotonic clock, as far as this process knows.
+        self._holds = time.monotonic() + LEASE.total_seconds()
 
     @classmethod
     def queued(cls, app: Host, session: Session) -> ActiveTurn:
@@ -138,9 +142,8 @@ class ActiveTurn:
         self._also = also
         try:
             await to_the_end(in_store(self.session, lambda: self._begin(item)))
-        except BaseException:
-            with suppress(MuntinError):
-                await to_the_end(self.finish("failed"))
+        except BaseException as error:
+            await self.fail(error)
             raise
         return self
 
@@ -152,7 +155,8 @@ class ActiveTurn:
             if not self._take():
                 self.alone = None
         except Exception as error:  # the turn has begun: who waits for it is told
-            self._taken = error
+            self.alone = None
+            self._taken = False if store_away(error) else error
 
     def _take(self) -> bool:
         self._taken = self.open.take()
@@ -175,9 +179,23 @@ class ActiveTurn:
         if isinstance(self._taken, Exception):
             raise self._taken
         if not self._taken:
-            queue = self.app.queue
-            visit = partial(in_store, self.session, self._take)
-            await queue.wait(self.session.id, self.number, visit)
+            await self.app.queue.wait(self.session.id, self.number, self._try)
+
+    async def _try(self) -> bool:
+        """Take the turn if that is possible now; a store that is away is asked again."""
+        try:
+            return await in_store(self.session, self._take)
+        except StoreError as error:
+            if not error.passing or time.monotonic() > self._holds:
+                raise
+            return False
+
+    async def visit(self, work: Callable[[], T]) -> T:
+        """Do something with the store; while it is away, try again until the lease ends."""
+        began = time.monotonic()
+        done = await patiently(self.session, work, lambda: self._holds)
+        self._holds = max(self._holds, began + LEASE.total_seconds())
+        return done
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[None]:
@@ -188,11 +206,16 @@ class ActiveTurn:
                 yield
             await self.finish("completed")
         except BaseException as error:
-            try:
-                await to_the_end(self.finish("failed"))
-            except StoreError as lost:
-                error.add_note(f"and the turn could not be marked failed: {lost}")
+            await self.fail(error)
             raise
+
+    async def fail(self, error: BaseException) -> None:
+        """End the turn because of an error or a cancellation, whatever the store says."""
+        cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+        try:
+            await to_the_end(self.finish("failed", reason="cancelled" if cancelled else None))
+        except MuntinError as lost:
+            error.add_note(f"and the turn could not be marked failed: {lost}")
 
     async def settling(
         self, item: Draft | Message, begin: Callable[[], Awaitable[AsyncGenerator[Event, None]]]
@@ -236,7 +259,7 @@ class ActiveTurn:
         drafts = [session.draft(item, **given) for item in items[:-1]]
         drafts += [session.draft(item, **given, ends=ends) for item in items[-1:]]
         step = 0 if run is None else run.step
-        added = await in_store(self.session, partial(self._write, drafts, step, ends=ends))
+        added = await self.visit(TurnWrite(self, drafts, step, ends=ends))
         if ends is not None:
             self._leave()
         return added
@@ -247,50 +270,39 @@ class ActiveTurn:
         What its first window follows is read in the same visit to the store.
         """
         draft = Draft("run", payload=run.label, visibility=run.visibility, turn=self.number)
+        write = TurnWrite(self, [draft], first=True)
 
         def begin() -> None:
-            (item,) = self._write([draft], first=True)
-            run.position = item.position
+            if run.position is None:
+                (item,) = write()
+                run.position = item.position
             self.receipts.load(line)
 
-        await in_store(self.session, begin)
+        await self.visit(begin)
 
     def write(self, draft: Draft) -> Item:
         """Append one draft at once; for code that runs in a thread."""
         self.check()
-        (item,) = self._write([self.session.draft(draft, turn=self.number)])
+        (item,) = TurnWrite(self, [self.session.draft(draft, turn=self.number)])()
         return item
 
-    def _write(
-        self,
-        drafts: Sequence[Draft],
-        step: int = 0,
-        *,
-        first: bool = False,
-        ends: Status | None = None,
-    ) -> list[Item]:
-        """Append what was staged, and drafts behind it, or `first`; return the drafts' items.
-
-        With them the report of a `step` is kept. One that cannot be written costs nothing else.
-        """
+    def unstage(self, *, ends: bool) -> list[Draft]:
+        """Return what was staged, to be written now; with `ends` nothing is staged any more."""
         with self._staging:
             staged, self._staged = self._staged, []
-            self._closed = self._closed or ends is not None
-        beside = None
-        if step:
-            with suppress(TypeError, ValueError, RecursionError):
-                beside = self.receipts.beside(step)
-        try:
-            added = self.open.write([*drafts, *staged] if first else [*staged, *drafts], beside)
-        except BaseException:
-            with self._staging:  # not written: the next append tries again
-                self._staged = [*staged, *self._staged]
-            raise
+            self._closed = self._closed or ends
+        return staged
+
+    def stage_again(self, staged: Sequence[Draft]) -> None:
+        """Have the next append write what could not be written."""
+        with self._staging:
+            self._staged = [*staged, *self._staged]
+
+    def wrote(self, step: int, *, ends: bool) -> None:
+        """Say that something is durable: the report of a step, the end of the turn."""
         if step:
             self.receipts.settle(step)
-        if ends is not None:
-            self._settled = True
-        return added[: len(drafts)] if first else added[len(staged) :]
+        self._settled = self._settled or ends
 
     def stage(self, draft: Draft) -> None:
         """Append a draft with the next append, or at the end of the turn."""
@@ -314,41 +326,60 @@ class ActiveTurn:
         """Return all items of the turn."""
         return await in_store(self.session, self.open.items)
 
-    async def finish(self, status: Status, then: Callable[[], T] | None = None) -> T | None:
+    @property
+    def is_settled(self) -> bool:
+        """Whether its end is durable."""
+        return self._settled
+
+    async def hand_back(self) -> None:
+        """Leave a turn to others, whatever the store says; that does not count as a try."""
+        with self._staging:
+            self._closed = True
+        try:
+            with suppress(MuntinError):
+                await to_the_end(self.visit(self.open.hand_back))
+        finally:
+            self._leave()
+
+    async def finish(
+        self, status: Status, then: Callable[[], T] | None = None, *, reason: str | None = None
+    ) -> T | None:
         """Settle the turn with what was staged; nothing happens if it is settled or not ours.
 
-        `then` is called in the same visit to the store.
+        `then` is called in the same visit to the store. `reason` says why it failed.
         """
         if self._settled and then is None:
             return None
         with self._staging:
             self._closed = True
 
+        write = TurnWrite(self, (), ends=status)
+
         def visit() -> T | None:
             if not self._settled:
-                self._settle(status)
+                self._settle(status, reason, write)
             return None if then is None else then()
 
         try:
-            return await in_store(self.session, visit)
+            return await self.visit(visit)
         finally:
             self._leave()
 
-    def _settle(self, status: Status) -> None:
+    def _settle(self, status: Status, reason: str | None, write: TurnWrite) -> None:
         try:
-            if self._staged:
-                self._staged[-1] = replace(self._staged[-1], ends=status)
-                self._write((), ends=status)
-        except MuntinError:
+            if self._staged or write.in_doubt:
+                write()
+        except MuntinError as error:
             # What made a turn fail counts more than an entry that cannot be written.
-            if status != "failed":
+            if status != "failed" or store_away(error):
                 raise
         if not self._settled:
-            self.open.settle(status)
+            beside = []
+            for step in self.receipts.unwritten:  # of runs that were cancelled
+                with suppress(TypeError, ValueError, RecursionError):
+                    beside.append(self.receipts.beside(step) or Beside())
+            self.open.settle(status, reason=reason, beside=beside)
             self._settled = True
-        for step in self.receipts.unwritten:  # of runs that were cancelled
-            with suppress(MuntinError):
-                self.session.store.put(self.session.id, self.receipts.beside(step) or Beside())
 
     def _leave(self) -> None:
         """Work no longer on the turn, and call the next."""
@@ -368,18 +399,23 @@ class ActiveTurn:
                 raise TurnLost(self.session.id, self.number) from None
             raise
         finally:
-            renewing.cancel()
-            with suppress(asyncio.CancelledError, MuntinError):
-                await renewing
+            if not renewing.get_loop().is_closed():
+                renewing.cancel()
+                await asyncio.wait([renewing])
 
     async def _renew(self, task: asyncio.Task[Any] | None) -> None:
+        pause = LEASE.total_seconds() / 3
         while True:
-            await asyncio.sleep(LEASE.total_seconds() / 3)
+            await asyncio.sleep(pause)
+            began = time.monotonic()
             try:
                 ours = await in_store(self.session, self.open.renew)
             except MuntinError:
-                continue  # the store may come back before the lease runs out
+                pause = random.uniform(0.5, 1.5)  # the store may come back before the lease ends
+                continue
             if not ours:
                 if task is not None and not self._settled:
                     task.cancel()
                 return
+            self._holds = began + LEASE.total_seconds()
+            pause = LEASE.total_seconds() / 3

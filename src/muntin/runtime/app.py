@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, overload
 
 from muntin.agent.loop import MAX_STEPS
 from muntin.agent.tools import ToolLike
@@ -15,6 +15,7 @@ from muntin.calls import TIMEOUT
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import (
+    check_count,
     check_optional_text,
     check_seconds,
     check_size,
@@ -35,16 +36,22 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.engine import Engine, EngineState, as_engine
+from muntin.runtime.engine.protocol import AT_ONCE
+from muntin.runtime.engine.schedule import read_schedule
+from muntin.runtime.engine.timers import new_timer
+from muntin.runtime.inbox import Handler, Registered
 from muntin.runtime.reports import Bounds
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
-from muntin.runtime.wakes import Handler, Wakes
+from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
+from muntin.timeline.timers import Timer
 
 # How long `close` waits for wakes that run.
 CLOSE_SECONDS = 30.0
@@ -58,7 +65,9 @@ class App:
     all sessions have at most about `report_bytes` together and are no older than `report_age`;
     None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
     results leave a window; None switches them off. Without `recovery` no agent is offered tools
-    that read what was cut. `summary` has what leaves a history summarised, in the background.
+    that read what was cut. `summary` has what leaves a history summarised, in the background. The
+    `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
+    workers. No more than `max_pending` wakes may wait.
     """
 
     def __init__(
@@ -78,6 +87,8 @@ class App:
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
         summary: Summary | None = None,
+        engine: Engine | str | None = None,
+        max_pending: int | None = None,
     ) -> None:
         self.rules = RunRules.of("App", results, ladder, recovery)
         self.model = None if model is None else as_model(model)
@@ -96,10 +107,11 @@ class App:
         self.summaries = Summaries()
         # The Composer of the app's own model, and what it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
-        self._wakes = Wakes(self)
+        self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
+        self._wakes = Wakes(self, as_engine(engine))
 
     async def __aenter__(self) -> App:
-        self._wakes.sweep()
+        self._wakes.engine.start()
         return self
 
     async def __aexit__(
@@ -116,7 +128,7 @@ class App:
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
         and logged; their turns stay open, and the next process takes them up.
         """
-        left = await self._wakes.close(check_seconds(timeout, "timeout"))
+        left = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
         await self.summaries.close(timeout)
         if self._owned:
             await asyncio.to_thread(self.store.close)
@@ -126,9 +138,32 @@ class App:
         """Take up what other processes left unfinished, and return when that is done.
 
         Returns the entities that had something waiting. What another process that lives is at
-        work on is left to it.
+        work on is left to it. Where wakes run in workers they are seen to there, not here.
         """
-        return await self._wakes.resume()
+        return await self._wakes.engine.resume()
+
+    async def work(
+        self,
+        *,
+        concurrency: int = AT_ONCE,
+        stop: asyncio.Event | None = None,
+        timeout: float = CLOSE_SECONDS,
+    ) -> tuple[str, ...]:
+        """Be a worker: handle what waits, `concurrency` entities at once, until told to stop.
+
+        Then no wake is begun, and those that run have `timeout` seconds; the entities whose wakes
+        had to be stopped are returned. Their turns stay open, and another worker takes them up.
+        """
+        check_count(concurrency, "concurrency")
+        return await self._wakes.engine.work(
+            at_once=concurrency,
+            stop=stop or asyncio.Event(),
+            timeout=check_seconds(timeout, "timeout"),
+        )
+
+    def state(self) -> EngineState:
+        """Return what waits, runs and failed, and which workers are there."""
+        return self._wakes.engine.state()
 
     def session(
         self,
@@ -244,10 +279,22 @@ class App:
 
     # Entities.
 
-    def entity(self, kind: str, *, timeout: float | None = None) -> Callable[[Handler], Handler]:
+    def entity(
+        self,
+        kind: str,
+        *,
+        timeout: float | None = None,
+        at_once: int | None = None,
+        priority: int = 0,
+        max_pending: int | None = None,
+        every: str | None = None,
+    ) -> Callable[[Handler], Handler]:
         """Register the handler of a type of entities: `async def handler(ctx, wake)`.
 
-        A wake that takes longer than `timeout` seconds is cancelled, and its turn fails.
+        A wake that takes longer than `timeout` seconds is cancelled, and its turn fails. A process
+        handles `at_once` entities of the type side by side; those with a higher `priority` come
+        first. No more than `max_pending` messages may wait for one of them (`Overloaded`). From
+        its first message on, each is woken `every` so often: "5m", or the five fields of cron.
         """
         if not isinstance(kind, str) or not kind or "/" in kind:
             raise InvalidInput(f"a type of entities is a word like 'horton', not {shown(kind)}")
@@ -255,9 +302,18 @@ class App:
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
         if timeout is not None:
             check_seconds(timeout, f"entity {kind!r}: timeout")
+        for name, value in (("at_once", at_once), ("max_pending", max_pending)):
+            if value is not None:
+                check_count(value, f"entity {kind!r}: {name}")
+        if type(priority) is not int or abs(priority) > 1_000:
+            raise InvalidInput(
+                f"entity {kind!r}: priority is from -1000 to 1000, not {shown(priority)}"
+            )
+        schedule = None if every is None else read_schedule(every)
 
         def register(handler: Handler) -> Handler:
-            self._wakes.register(kind, handler, timeout)
+            found = Registered(handler, timeout, at_once, priority, max_pending, schedule)
+            self._wakes.register(kind, found)
             return handler
 
         return register
@@ -266,30 +322,90 @@ class App:
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
     ) -> Item:
         """Send an entity something, and return when it is durable; it is handled soon."""
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
         meta = _meta(type=type, sender=sender)
         draft = Draft("message", payload=payload, meta=meta)
         if isinstance(payload, str):
             draft = draft_of(user(payload), meta=meta)
-        return await self._wakes.deliver(entity, draft)
+        return await self._wakes.inbox.deliver(entity, draft)
 
     async def signal(
         self, entity: str, type: str, payload: Any = None, *, sender: str | None = None
     ) -> Item:
         """Signal something to an entity; it wakes as for a message."""
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         refuse_blank(check_text(type, "type"), "type")
         body = {"type": type} if payload is None else {"type": type, "payload": payload}
         meta = _meta(sender=sender)
-        return await self._wakes.deliver(entity, Draft("signal", payload=body, meta=meta))
+        return await self._wakes.inbox.deliver(entity, Draft("signal", payload=body, meta=meta))
 
-    async def wake(self, entity: str, payload: Any, *, sender: str | None = None) -> Item:
-        """Wake an entity because it is time to: for a scheduler of yours. `payload` is shown."""
-        self._wakes.handler(entity)
+    @overload
+    async def wake(self, entity: str, payload: Any, *, sender: str | None = None) -> Item: ...
+
+    @overload
+    async def wake(
+        self,
+        entity: str,
+        payload: Any,
+        *,
+        at: datetime,
+        id: str | None = None,
+        sender: str | None = None,
+    ) -> Timer: ...
+
+    @overload
+    async def wake(
+        self,
+        entity: str,
+        payload: Any,
+        *,
+        after: float | timedelta,
+        id: str | None = None,
+        sender: str | None = None,
+    ) -> Timer: ...
+
+    async def wake(
+        self,
+        entity: str,
+        payload: Any,
+        *,
+        at: datetime | None = None,
+        after: float | timedelta | None = None,
+        id: str | None = None,
+        sender: str | None = None,
+    ) -> Item | Timer:
+        """Wake an entity because it is time to: now, `at` a time, or `after` so many seconds.
+
+        `payload` is shown. A wake at a time is durable, and comes once. It has an id, which you may
+        choose: another with the same id and entity takes its place.
+        """
+        self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
         meta = _meta(sender=sender)
-        return await self._wakes.deliver(entity, Draft("wake", payload=payload, meta=meta))
+        if at is None and after is None:
+            if id is not None:
+                raise InvalidInput("id= is that of a wake at a time: give at= or after= too")
+            return await self._wakes.inbox.deliver(
+                entity, Draft("wake", payload=payload, meta=meta)
+            )
+        return await self._wakes.inbox.timer(new_timer(entity, payload, meta, at, after, id))
+
+    async def timers(self, entity: str) -> list[Timer]:
+        """Return the wakes that are to come at a time for an entity, the next first."""
+        return await asyncio.to_thread(self.store.timers.of, entity)
+
+    async def drop_timer(self, entity: str, id: str) -> bool:
+        """Cancel a wake at a time; False if it is not there, or has come already."""
+        return await asyncio.to_thread(self.store.timers.drop, entity, id)
+
+    async def cancel(self, entity: str, turn: int) -> bool:
+        """Cancel a wake that waits or runs, wherever it does; False if it is over.
+
+        `turn` is that of the item that `send` returned. The turn fails, and what was recorded
+        stays; what came while it ran is handled next.
+        """
+        return await self._wakes.inbox.cancel(entity, turn)
 
     async def ask(
         self, entity: str, payload: Any, *, type: str | None = None, sender: str | None = None
@@ -298,7 +414,7 @@ class App:
 
         A handler cannot ask its own entity, nor one that waits for it: that is a `Deadlock`.
         """
-        self._wakes.handler(entity)
+        self._wakes.inbox.handler(entity)
         self.queue.check(entity)
         item = await self.send(entity, payload, type=type, sender=sender)
         return await self._wakes.answer(entity, item.turn)

@@ -6,14 +6,13 @@ before anything else happens, and stays whatever the strategy does.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from muntin.agent.loop import last_reply, to_the_end
+from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
@@ -152,16 +151,14 @@ class Conversation:
                             await self._call("on_turn_end", ctx)
                             await turn.finish("completed")
                         yield event
-        except (asyncio.CancelledError, GeneratorExit):
-            await to_the_end(turn.finish("failed"))
-            raise
-        except Exception as error:
+        except BaseException as error:
             try:
-                await self._call("on_error", ctx, error)
+                if isinstance(error, Exception):
+                    await self._call("on_error", ctx, error)
             except StrategyError as another:
                 error.add_note(f"and {another}")
             finally:
-                await to_the_end(turn.finish("failed"))
+                await turn.fail(error)
             raise
 
     def _load(self, ctx: Ctx) -> None:

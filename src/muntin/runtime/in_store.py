@@ -1,11 +1,19 @@
-"""The one way from async code to a store: in a thread, so that the event loop never waits."""
+"""The one way from async code to a store: in a thread, so that the event loop never waits.
+
+And the one place that waits for a store that is away.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import TypeVar
 
+from muntin.agent.loop import hurried
+from muntin.errors import StoreError
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -19,3 +27,36 @@ def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     done.set_result(work())
     return done
+
+
+async def patiently(session: Session, work: Callable[[], T], until: Callable[[], float]) -> T:
+    """Do something with a session's store; while the store is away, try again.
+
+    The last try is at `until`, by the monotonic clock. Who was cancelled is not kept waiting.
+    """
+    for attempt in count():
+        try:
+            return await in_store(session, work)
+        except StoreError as error:
+            left = until() - time.monotonic()
+            pause = random.uniform(0.5, 1) * min(2.0, 0.05 * 2 ** min(attempt, 6))
+            if not error.passing or left <= 0 or await hurried(min(pause, left)):
+                raise
+    raise AssertionError("count() does not end")
+
+
+def store_away(error: BaseException) -> bool:
+    """Say whether an error, or what it came of, is that a store is away."""
+    seen: set[int] = set()
+    errors = [error]
+    while errors:
+        each = errors.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, StoreError) and each.passing:
+            return True
+        came_of = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        errors += [] if came_of is None else [came_of]
+        errors += getattr(each, "exceptions", ())
+    return False

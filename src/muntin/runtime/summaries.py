@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from contextvars import Context
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -264,8 +264,8 @@ async def _make(job: Job) -> None:
 
 def _hold(job: Job, owner: str) -> bool:
     """Hold the making of this summary for as long as one request may take."""
-    until = datetime.now(UTC) + LEASE + timedelta(seconds=job.summary.timeout)
-    return job.session.store.hold(job.session.id, _line(job.line), owner, until)
+    lease = LEASE + timedelta(seconds=job.summary.timeout)
+    return job.session.store.hold(job.session.id, _line(job.line), owner, lease)
 
 
 async def _try(job: Job, state: State, held: partial[bool]) -> None:

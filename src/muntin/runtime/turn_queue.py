@@ -87,7 +87,8 @@ class TurnQueue:
         try:
             yield
         finally:
-            _inside.reset(token)
+            with suppress(ValueError):  # the event loop has ended, and its tasks are thrown away
+                _inside.reset(token)
 
     @contextmanager
     def waits_for(self, session: str) -> Iterator[None]:

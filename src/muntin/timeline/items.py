@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_size, check_text, copy_json, shown
@@ -197,8 +197,12 @@ class Turn:
     """One user request and all that followed it.
 
     `pending` waits for its wake, `open` is in flight. `owner` says which process works on it,
-    `until` how long that holds without being renewed. A `resumable` turn is taken up again when
-    its owner died; another is failed.
+    `until` how long that holds without being renewed, by the store's clock. A `resumable` turn is
+    taken up again when its owner died; another is failed.
+
+    `attempt` is how often the turn was taken, `returned` how many of these takes were handed back.
+    A turn is not taken again before `after`. `reason` says why a turn failed, where the runtime
+    ended it: "cancelled", "abandoned" or "gave_up".
     """
 
     number: int
@@ -207,6 +211,29 @@ class Turn:
     owner: str | None = None
     until: datetime | None = None
     resumable: bool = False
+    attempt: int = 0
+    returned: int = 0
+    after: datetime | None = None
+    reason: str | None = None
+
+    @property
+    def tries(self) -> int:
+        """How often the turn was taken and neither settled nor handed back."""
+        return self.attempt - self.returned
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who writes into a turn: its owner, with the attempt the turn was taken for.
+
+    A store refuses what carries an older attempt. `attempt` is None of a turn that the owner has
+    begun and not taken yet. The lease holds for so long from now, by the store's clock; without
+    one it has no end.
+    """
+
+    owner: str
+    attempt: int | None = None
+    lease: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

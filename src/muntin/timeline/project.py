@@ -36,18 +36,16 @@ def project(
 ) -> list[Message]:
     """Return the messages of the items after `since`, each with the position of its item.
 
-    A run stands with all its items at its own position; `item` tells them apart. `projection` is
+    A run stands with all its items at its own position; `item` tells them apart. What began a
+    later turn stands behind what was said in the turns before it. `projection` is
     asked once for each item that is not part of a run: a list replaces the default, None means
     the default. Of the context entries those at the positions `live` are shown. What `counter`
     once counted and the items remember is not counted again. With the id of their `session` the
     messages tell which item they show.
     """
     messages: list[Message] = []
-    for item in top_level(items):
-        position = item.position
-        if position <= since:
-            continue
-        place = _Place(position, None if session is None else (session, position), counter)
+    for item, at in in_turns([item for item in top_level(items) if item.position > since]):
+        place = _Place(at, None if session is None else (session, item.position), counter)
         given = None if projection is None else projection(item)
         if given is None:
             messages += _default(item, live, place)
@@ -59,7 +57,7 @@ def project(
 class _Place(NamedTuple):
     """Where the messages of one item stand."""
 
-    position: int
+    position: float
     item: tuple[str, int] | None
     counter: Counter | None
 
@@ -157,6 +155,30 @@ def top_level(items: Iterable[Item]) -> list[Item]:
         known = found.get(run) or Item(run, "run", parts[0].turn)
         found[run] = _with_items(known, parts)
     return [found[position] for position in sorted(found)]
+
+
+def in_turns(items: Sequence[Item]) -> list[tuple[Item, float]]:
+    """Return items with the place where each is shown: turn by turn.
+
+    A message may arrive before the run of the turn before it begins. That run is shown in front of
+    the message, between its position and the one before.
+    """
+    newest = 0
+    for item in items:
+        if item.turn < newest:
+            break
+        newest = item.turn
+    else:
+        return [(item, item.position) for item in items]
+    # Where each turn begins, and the turns that begin later, the oldest first.
+    begins: dict[int, int] = {}
+    for item in items:
+        begins.setdefault(item.turn, item.position)
+    shown: list[tuple[Item, float]] = []
+    for item in items:
+        later = [at for turn, at in begins.items() if turn > item.turn and at < item.position]
+        shown.append((item, min(later) - 0.5 if later else item.position))
+    return sorted(shown, key=lambda each: (each[1], each[0].turn, each[0].position))
 
 
 def _with_items(run: Item, items: Sequence[Item]) -> Item:

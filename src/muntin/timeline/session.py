@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from threading import Lock
 from typing import Any, TypeAlias, cast
@@ -20,22 +20,24 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
 from muntin.core.planning.slot import MessageLike
 from muntin.core.usage import SessionUsage
-from muntin.errors import MuntinError, StoreError, TurnEnded
+from muntin.errors import InvalidInput, MuntinError, StoreError, TurnEnded
 from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import (
     VAIN,
     Beside,
+    Claim,
     Draft,
     Item,
+    Kind,
     Opens,
     Status,
     check_session_id,
     draft_of,
     usage_of,
 )
-from muntin.timeline.owner import abandoned, done, new_owner
+from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import (
     Projection,
     check_since,
@@ -43,6 +45,7 @@ from muntin.timeline.project import (
     lasting,
     project,
 )
+from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import Items, Limit
 
@@ -57,8 +60,12 @@ def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
         yield from cast("list[Draft]", found) if drafted else messages_from(found)
 
 
+# The kinds of items that wake an entity.
+WAKES: tuple[Kind, ...] = ("message", "signal", "wake")
 # How long a turn is taken for alive that another machine began and no longer speaks of.
 LEASE = timedelta(seconds=60)
+
+_renewer = Renewer(LEASE.total_seconds() / 3)
 
 _log = logging.getLogger(__name__)
 
@@ -99,16 +106,13 @@ class Session:
     def mend(self) -> None:
         """Mark the turns failed that a dead process left open and that nobody will resume."""
         self._mends = False
-        now = datetime.now(UTC)
-        for turn in self.store.turns(self.id, status="open"):
-            if abandoned(turn, now) and not turn.resumable:
-                self.store.settle(self.id, turn.number, "failed")
-                _log.warning(
-                    "turn %d of session %r was left unfinished by a process that ended; it is "
-                    "marked failed, and the next turn shows what it has",
-                    turn.number,
-                    self.id,
-                )
+        for number in self.store.mend(self.id):
+            _log.warning(
+                "turn %d of session %r was left unfinished by a process that ended; it is "
+                "marked failed, and the next turn shows what it has",
+                number,
+                self.id,
+            )
 
     def counted_by(self, counter: Counter) -> Session:
         """Return the same session with another counter."""
@@ -140,6 +144,29 @@ class Session:
             asked = asks
         return self.opened().append(self.id, drafts)
 
+    def try_again(self, turn: int) -> list[Item]:
+        """Have what woke a failed turn handled once more, by a new turn that names the old one.
+
+        The new items are those that began the old turn; their `meta` says `again` which it was.
+        """
+        found = self.store.turn(self.id, turn)
+        if found is None or found.status != "failed":
+            state = "is not there" if found is None else f"is {found.status}"
+            raise InvalidInput(f"turn {turn} of session {self.id!r} {state}; only failed ones can")
+        items = self.store.read(self.id, first_turn=turn, last_turn=turn)
+        woke = [item for item in items if item.run is None and item.kind in WAKES]
+        drafts = [
+            Draft(item.kind, item.message, item.payload, meta={**item.meta, "again": turn})
+            for item in woke
+            if item.role in (None, "user")
+        ]
+        if not drafts:
+            raise InvalidInput(f"turn {turn} of session {self.id!r} was begun by no message")
+        begins = [
+            self.draft(each, opens="queue" if n == 0 else None) for n, each in enumerate(drafts)
+        ]
+        return self.store.append(self.id, begins)
+
     @contextmanager
     def turn(self) -> Iterator[OpenTurn]:
         """Begin a turn with the first append inside; it is completed at the end of the block.
@@ -147,15 +174,19 @@ class Session:
         An exception marks it failed and passes on; what was appended stays.
         """
         turn = OpenTurn(self)
+        _renewer.add(turn)
         try:
             yield turn
+            turn.settle("completed")
         except BaseException as error:
             try:
                 turn.settle("failed")
             except StoreError as lost:
                 error.add_note(f"and the turn could not be marked failed: {lost}")
             raise
-        turn.settle("completed")
+        finally:
+            _renewer.remove(turn)
+            turn.release()
 
     def draft(self, item: ItemLike, **given: Any) -> Draft:
         """Return what is to be appended, with its tokens counted once and for all.
@@ -303,6 +334,7 @@ class OpenTurn:
         number: int | None = None,
         *,
         owner: str | None = None,
+        attempt: int | None = None,
         opens: Opens = "turn",
     ) -> None:
         self.session = session
@@ -310,6 +342,10 @@ class OpenTurn:
         self.owner = owner or new_owner()
         self._opens = opens
         self.over = False
+        # Which attempt at the turn this is, known when the turn is worked on.
+        self.attempt = attempt
+        # Where the newest item stands that was written here.
+        self._last = 0
         # A write that has begun ends before the turn does.
         self._writing = Lock()
 
@@ -327,14 +363,36 @@ class OpenTurn:
             return []
         with self._writing:
             self.check()
-            added = self.session.opened().append(
-                self.session.id, drafts, owner=self.owner, until=_until(), beside=beside
-            )
+            store = self.session.opened()
+            added = store.append(self.session.id, drafts, claim=self.claim, beside=beside)
             self.number = added[0].turn
+            self._last = added[-1].position
             if drafts[-1].ends is not None:
                 self.over = True
                 self.release()
         return added
+
+    def find(self, drafts: Sequence[Draft]) -> list[Item] | None:
+        """Return the items of drafts whose commit was in doubt, None if they were not stored."""
+        number, most = self._begun(), len(drafts)
+        read = self.session.store.read
+        items = read(self.session.id, first_turn=number, last_turn=number, after=self._last)
+        for start in range(len(items) - most + 1):
+            found = items[start : start + most]
+            if all(map(_is_of, found, drafts)):
+                self._last = found[-1].position
+                if drafts[-1].ends is not None:
+                    self.release()
+                return found
+        return None
+
+    def hand_back(self, after: timedelta = timedelta(0)) -> bool:
+        """Leave the turn to others, if it is resumable; False if it is not, or no longer ours."""
+        self.over = True
+        handed = self.session.store.hand_back
+        done = handed(self.session.id, self._begun(), self.claim, after=after)
+        self.release()
+        return done
 
     def check(self) -> None:
         """Refuse to write into a turn that is over."""
@@ -344,7 +402,9 @@ class OpenTurn:
     def take(self) -> bool:
         """Begin to work on a turn that waited; False while others come first."""
         store = self.session.store
-        taken = store.take(self.session.id, self.owner, _until(), number=self._begun())
+        taken = store.take(self.session.id, self.owner, LEASE, number=self._begun())
+        if taken is not None:
+            self.attempt = taken.attempt
         return taken is not None
 
     def items(self) -> list[Item]:
@@ -355,19 +415,36 @@ class OpenTurn:
     def renew(self) -> bool:
         """Say that the turn is still worked on; False if somebody else has taken it over.
 
-        For turns that take longer than a minute.
+        `with session.turn()` does that by itself, as long as the process lives and is not stopped.
         """
-        return self.session.store.renew(self.session.id, self._begun(), self.owner, _until())
+        return self.session.store.renew(self.session.id, self._begun(), self.claim)
 
-    def settle(self, status: Status) -> None:
-        """End the turn; nothing is written if it has not begun or belongs to somebody else."""
+    def settle(
+        self, status: Status, *, reason: str | None = None, beside: Sequence[Beside] = ()
+    ) -> None:
+        """End the turn; nothing is written if it has not begun or belongs to somebody else.
+
+        `reason` says why it failed. What is `beside` is kept with it. When it is settled, it is
+        released; where the store refuses, who gives up trying releases it.
+        """
         with self._writing:
             self.over = True
-        try:
-            if self.number is not None:
-                self.session.store.settle(self.session.id, self.number, status, by=self.owner)
-        finally:
-            self.release()
+        if self.number is not None:
+            settle = self.session.store.settle
+            settle(
+                self.session.id,
+                self.number,
+                status,
+                claim=self.claim,
+                reason=reason,
+                beside=beside,
+            )
+        self.release()
+
+    @property
+    def claim(self) -> Claim:
+        """What every write of the turn carries."""
+        return Claim(self.owner, self.attempt, LEASE)
 
     def release(self) -> None:
         """Work no longer on the turn, and leave it as it is."""
@@ -380,5 +457,7 @@ class OpenTurn:
         return self.number
 
 
-def _until() -> datetime:
-    return datetime.now(UTC) + LEASE
+def _is_of(item: Item, draft: Draft) -> bool:
+    """Say whether an item is what became of a draft."""
+    kept = (item.kind, item.run, item.message, item.payload)
+    return kept == (draft.kind, draft.run, draft.message, draft.payload)

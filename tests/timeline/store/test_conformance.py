@@ -87,11 +87,11 @@ class LetsEveryTurnWait(MemoryStore):
 
 
 class KeepsTheOwnerOfWhatEnds(MemoryStore):
-    def append(self, session, drafts, owner=None, **given):
-        items = super().append(session, drafts, owner=owner, **given)
-        if owner is not None and drafts and drafts[-1].ends is not None:
+    def append(self, session, drafts, claim=None, **given):
+        items = super().append(session, drafts, claim=claim, **given)
+        if claim is not None and drafts and drafts[-1].ends is not None:
             kept = self._sessions[session]
-            kept.put(replace(kept.turns[items[-1].turn - 1], owner=owner))
+            kept.put(replace(kept.turns[items[-1].turn - 1], owner=claim.owner))
         return items
 
 
@@ -109,8 +109,34 @@ class ReplacesCounts(MemoryStore):
 
 
 class ForgetsThatItMayBeResumed(MemoryStore):
-    def take(self, session, owner, until, *, resumable=False, **asked):
-        return super().take(session, owner, until, **asked)
+    def take(self, session, owner, lease, *, resumable=False, **asked):
+        return super().take(session, owner, lease, **asked)
+
+
+class OpensWhatIsSettled(MemoryStore):
+    def append(self, session, drafts, claim=None, **given):
+        for draft in drafts if claim is not None else ():
+            if draft.turn is not None:
+                kept = self._sessions[session]
+                turn = kept.turns[draft.turn - 1]
+                kept.put(
+                    replace(turn, status="open", owner=claim.owner, attempt=claim.attempt or 0)
+                )
+        return super().append(session, drafts, claim=claim, **given)
+
+
+class LooksAtTheOwnerAlone(MemoryStore):
+    def append(self, session, drafts, claim=None, **given):
+        known = None if claim is None else replace(claim, attempt=None)
+        return super().append(session, drafts, claim=known, **given)
+
+
+class CountsWhatIsHandedBack(MemoryStore):
+    def hand_back(self, session, turn, claim, **given):
+        handed = super().hand_back(session, turn, claim, **given)
+        kept = self._sessions[session]
+        kept.put(replace(kept.turns[turn - 1], returned=0))
+        return handed
 
 
 class TakesContentsForOneAnother(MemoryStore):
@@ -170,6 +196,9 @@ BROKEN = {
     HasOneLine: "the_frontier_of_each_line_is_kept",
     PutsBesideFirst: "what_is_put_with_an_append_is_put_with_it_or_not_at_all",
     LetsEveryTurnWait: "a_turn_that_need_not_wait_is_its_owners_at_once",
+    OpensWhatIsSettled: "a_settled_turn_is_never_opened_again",
+    LooksAtTheOwnerAlone: "each_take_is_an_attempt_and_an_old_one_is_refused",
+    CountsWhatIsHandedBack: "a_turn_handed_back_is_taken_again_and_was_no_try",
     KeepsTheOwnerOfWhatEnds: "an_append_may_end_its_turn",
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muntin.core.accepted import NameRule
+from muntin.core.checks import shown
 from muntin.core.forms.google import PARTS, SIGNATURE, as_json
 from muntin.core.message import Message
 from muntin.core.parts import (

@@ -92,5 +92,6 @@ def _read(
     turns: dict[int, list[Message]] = {}
     for message in session.project(items, live=session.live(items)):
         if message.at not in asked.positions:
-            turns.setdefault(owner[int(message.at or 0)], []).append(message)
+            position = message.item[1] if message.item else int(message.at or 0)
+            turns.setdefault(owner[position], []).append(message)
     return sorted(turns.items())

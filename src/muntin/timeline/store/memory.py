@@ -11,17 +11,19 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
 from muntin.core.checks import check_size
 from muntin.errors import TurnLost
+from muntin.timeline.clock import machine_now
 from muntin.timeline.items import (
     EPOCH,
     UNSETTLED,
     Beside,
+    Claim,
     ContentKind,
     Draft,
     Item,
@@ -32,9 +34,10 @@ from muntin.timeline.items import (
     Turn,
     check_session_id,
 )
-from muntin.timeline.owner import choose, is_gone
-from muntin.timeline.store.protocols import View
-from muntin.timeline.store.rows import byte_size, no_session, place, taken, written
+from muntin.timeline.owner import choose, gave_up_text, is_gone, is_lost, pause
+from muntin.timeline.store.memory_timers import MemoryTimers
+from muntin.timeline.store.protocols import Backlog, Begun, View
+from muntin.timeline.store.rows import byte_size, no_session, place, taken, waking, written
 
 T = TypeVar("T")
 
@@ -76,14 +79,14 @@ class _Kept:
         else:
             self.unsettled.discard(turn.number)
 
-    def hold(self, session: str, numbers: set[int], owner: str, until: datetime | None) -> None:
-        """Renew the lease of the turns written into; refuse if another has taken one over."""
+    def hold(self, session: str, numbers: set[int], claim: Claim) -> None:
+        """Renew the lease of the turns written into; refuse where the claim does not hold."""
         held = [turn for number in numbers if (turn := self.turn(number)) is not None]
         for turn in held:
-            if turn.owner not in (None, owner):
+            if not _holds(turn, claim):
                 raise TurnLost(session, turn.number)
         for turn in held:
-            self.put(replace(turn, status="open", owner=owner, until=until))
+            self.put(replace(turn, until=_ends(claim.lease)))
 
     def add(self, item: Item, weight: int, entry: str | None) -> None:
         """Keep an item, and what it does to an entry."""
@@ -95,15 +98,24 @@ class _Kept:
                 self.live[entry] = item.position
                 self.versions.setdefault(entry, []).append(item.position)
 
-    def end(self, changes: Mapping[int, Status], owner: str | None) -> None:
+    def begin(self, item: Item, status: Status, claim: Claim | None) -> None:
+        """Keep the turn that an item begins."""
+        turn = Turn(item.turn, status, item.position)
+        if claim is not None and status in UNSETTLED:
+            attempt, until = int(status == "open"), _ends(claim.lease)
+            turn = replace(turn, owner=claim.owner, until=until, attempt=attempt)
+        self.put(turn)
+
+    def end(self, changes: Mapping[int, Status], claim: Claim | None) -> None:
         """Set the status of turns that an append changed."""
         for number, status in changes.items():
             turn = self.turns[number - 1]
-            if owner is None and turn.owner is not None and turn.status == "open":
+            if claim is None and turn.owner is not None and turn.status == "open":
                 continue  # someone works on it: it is not for others to end
-            turn = replace(turn, status=status)
-            over = status not in UNSETTLED
-            self.put(replace(turn, owner=None, until=None) if over else turn)
+            if status not in UNSETTLED:
+                self.put(replace(turn, status=status, owner=None, until=None, after=None))
+            elif turn.status in UNSETTLED:
+                self.put(replace(turn, status=status))
 
     def put_beside(self, beside: Beside) -> None:
         """Keep what belongs beside the timeline."""
@@ -163,6 +175,7 @@ class MemoryStore:
         self._sessions: dict[str, _Kept] = {}
         self._names: list[str] = []  # sorted
         self._lock = RLock()
+        self.timers = MemoryTimers(self._lock, self.append)
 
     # Timelines.
 
@@ -171,9 +184,9 @@ class MemoryStore:
         session: str,
         drafts: Sequence[Draft],
         *,
-        owner: str | None = None,
-        until: datetime | None = None,
+        claim: Claim | None = None,
         beside: Beside | None = None,
+        begun: Begun | None = None,
     ) -> list[Item]:
         self._kept(session)
         if not drafts:
@@ -181,19 +194,22 @@ class MemoryStore:
         _, entries = written(drafts)  # what another store could not keep is refused here too
         now = datetime.now(UTC)
         with self._lock:
-            begun = drafts[0].time or now
-            kept = self._sessions.get(session) or _Kept(begun, begun)
+            made = drafts[0].time or now
+            kept = self._sessions.get(session) or _Kept(made, made)
             status = kept.turns[-1].status if kept.turns else None
             first = len(kept.items) + 1
-            free = owner is not None and not kept.unsettled
+            free = claim is not None and not kept.unsettled
             items, changes = place(session, drafts, len(kept.turns), status, first, now, free=free)
-            if owner is not None:
-                kept.hold(session, {item.turn for item in items}, owner, until)
+            if begun is not None:
+                for number in waking(drafts, items, len(kept.turns)):
+                    begun(None, session, number)
+            if claim is not None:
+                kept.hold(session, {item.turn for item in items}, claim)
             for draft, item, entry in zip(drafts, items, entries, strict=True):
                 if item.turn > len(kept.turns):
-                    kept.put(Turn(item.turn, changes[item.turn], item.position, owner, until))
+                    kept.begin(item, changes[item.turn], claim)
                 kept.add(item, draft.weight, entry)
-            kept.end(changes, owner)
+            kept.end(changes, claim)
             kept.updated = drafts[-1].time or now
             if session not in self._sessions:
                 insort(self._names, session)
@@ -293,59 +309,121 @@ class MemoryStore:
     def delete(self, session: str) -> None:
         with self._lock:
             self._kept(session)
+            self.timers.drop_all(session)
             if self._sessions.pop(session, None) is not None:
                 del self._names[bisect_left(self._names, session)]
 
     # Leases.
 
-    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
+    def settle(
+        self,
+        session: str,
+        turn: int,
+        status: Status,
+        *,
+        claim: Claim | None = None,
+        reason: str | None = None,
+        beside: Sequence[Beside] = (),
+    ) -> bool:
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
-            if known is None or by not in (None, known.owner):
+            if known is None or known.status not in UNSETTLED:
                 return False
-            kept.put(replace(known, status=status, owner=None, until=None))
+            if claim is not None and not _holds(known, claim):
+                return False
+            known = replace(known, status=status, owner=None, until=None, after=None)
+            kept.put(replace(known, reason=reason))
+            for each in beside:
+                kept.put_beside(each)
             return True
 
     def take(
         self,
         session: str,
         owner: str,
-        until: datetime,
+        lease: timedelta,
         *,
         number: int | None = None,
         resumable: bool = False,
+        max_attempts: int | None = None,
+        sure: bool = False,
     ) -> Turn | None:
         with self._lock:
             kept = self._kept(session)
             unsettled = [kept.turns[each - 1] for each in sorted(kept.unsettled)]
-            turn, lost = choose(unsettled, owner, number, datetime.now(UTC))
-            for each in lost:
-                self.settle(session, each, "failed")
-            if turn is None or (turn.owner == owner and turn.status == "open"):
+            choice = choose(
+                unsettled,
+                owner,
+                machine_now(),
+                number=number,
+                wakes=resumable,
+                max_attempts=max_attempts,
+                sure=sure,
+            )
+            for each in choice.abandoned:
+                self.settle(session, each, "failed", reason="abandoned")
+            for each in choice.gave_up:
+                text = gave_up_text(kept.turns[each - 1])
+                self.append(session, [Draft("error", payload=text, turn=each)])
+                self.settle(session, each, "failed", reason="gave_up")
+            turn = choice.turn
+            if turn is None or choice.taken:
                 return turn
-            held = replace(turn, status="open", owner=owner, until=until, resumable=resumable)
+            held = replace(turn, status="open", owner=owner, until=_ends(lease))
+            after = machine_now() + pause(turn.tries + 1)
+            held = replace(held, resumable=resumable, attempt=turn.attempt + 1, after=after)
             kept.put(held)
             return held
 
-    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+    def renew(self, session: str, turn: int, claim: Claim) -> bool:
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
-            if known is None or known.owner != owner:
+            if known is None or not _holds(known, claim):
                 return False
-            kept.put(replace(known, until=until))
+            kept.put(replace(known, until=_ends(claim.lease)))
             return True
 
-    def hold(self, session: str, name: str, owner: str, until: datetime) -> bool:
+    def hand_back(
+        self, session: str, turn: int, claim: Claim, *, after: timedelta = timedelta(0)
+    ) -> bool:
         with self._lock:
             kept = self._kept(session)
-            holder, lease = kept.held.get(name, (owner, until))
-            if kept is _NOTHING or (
-                holder != owner and not is_gone(holder, lease, datetime.now(UTC))
-            ):
+            known = kept.turn(turn)
+            if known is None or not (_holds(known, claim) and known.resumable):
                 return False
-            kept.held[name] = owner, until
+            known = replace(known, owner=None, until=None, returned=known.returned + 1)
+            kept.put(replace(known, after=machine_now() + after))
+            return True
+
+    def mend(self, session: str) -> list[int]:
+        with self._lock:
+            kept, now = self._kept(session), machine_now()
+            turns = [kept.turns[number - 1] for number in sorted(kept.unsettled)]
+            lost = [turn.number for turn in turns if is_lost(turn, now)]
+            for number in lost:
+                self.settle(session, number, "failed", reason="abandoned")
+            return lost
+
+    def gave_up(self, *, after: str | None = None, limit: int = 100) -> list[tuple[str, int]]:
+        with self._lock:
+            names = islice(self._names, bisect_right(self._names, after or ""), None)
+            found = (
+                (name, turn.number)
+                for name in names
+                for turn in self._sessions[name].turns
+                if turn.reason == "gave_up"
+            )
+            return _first(found, limit)
+
+    def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
+        with self._lock:
+            kept, now = self._kept(session), machine_now()
+            holder, until = kept.held.get(name, (owner, now))
+            if kept is _NOTHING or (holder != owner and not is_gone(holder, until, now)):
+                return False
+            kept.held[name] = owner, now + lease
             return True
 
     def let_go(self, session: str, name: str, owner: str) -> None:
@@ -358,6 +436,23 @@ class MemoryStore:
         with self._lock:
             names = islice(self._names, bisect_right(self._names, after or ""), None)
             return _first((name for name in names if self._sessions[name].unsettled), limit)
+
+    def backlog(self) -> Backlog:
+        with self._lock:
+            turns = [
+                (kept, kept.turns[number - 1])
+                for kept in self._sessions.values()
+                for number in kept.unsettled
+            ]
+        sent = [kept.items[turn.first - 1].time for kept, turn in turns if turn.status == "pending"]
+        return Backlog(len(sent), len(turns) - len(sent), min(sent, default=None))
+
+    def pending(self, session: str, limit: int) -> int:
+        waiting = self.turns(session, status="pending", newest=1)
+        if not waiting:
+            return 0
+        number = waiting[0].number
+        return len(self.read(session, first_turn=number, last_turn=number, newest=limit))
 
     # The archive.
 
@@ -417,6 +512,16 @@ class MemoryStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _holds(turn: Turn, claim: Claim) -> bool:
+    """Say whether a claim is that of who took a turn last, and the turn is not settled."""
+    mine = turn.owner == claim.owner and claim.attempt in (None, turn.attempt)
+    return mine and turn.status in UNSETTLED
+
+
+def _ends(lease: timedelta | None) -> datetime | None:
+    return None if lease is None else machine_now() + lease
 
 
 def _start(kept: _Kept, after: int, first_turn: int) -> int:

@@ -6,12 +6,14 @@ Windows, projection and counting stand above and are written once for all stores
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, TypeAlias
 
 from muntin.timeline.items import (
     Beside,
+    Claim,
     ContentKind,
     Draft,
     Item,
@@ -21,6 +23,11 @@ from muntin.timeline.items import (
     Status,
     Turn,
 )
+from muntin.timeline.timers import Release, Timer
+
+# Called inside of a transaction with it (None in memory), a session, and the inbox turn that has
+# begun to wait there. The transaction may be begun again, and the call made once more.
+Begun: TypeAlias = Callable[[Any, str, int], None]
 
 View: TypeAlias = Literal["all", "client", "history"]
 
@@ -37,9 +44,9 @@ class Timelines(Protocol):
         session: str,
         drafts: Sequence[Draft],
         *,
-        owner: str | None = None,
-        until: datetime | None = None,
+        claim: Claim | None = None,
         beside: Beside | None = None,
+        begun: Begun | None = None,
     ) -> list[Item]:
         """Append all drafts in one transaction and return them as items.
 
@@ -48,11 +55,14 @@ class Timelines(Protocol):
         unsettled, the turn is its owner's at once.
         Without either the item joins the turn `turn` names (the one after the newest begins it),
         else the newest turn; in a session without turns it begins one that counts as completed.
-        `owner` and its lease `until` are those of the turns it begins; in a turn that is there
-        already they renew the lease, unless another has taken it over (`TurnLost`). Without an
-        owner, `ends` leaves alone a turn that someone works on; what it settles has no owner.
+        A `claim` is on the turns it begins: one that is worked on at once has its first attempt,
+        one that waits has none. In a turn that is there already the lease is renewed; who carries
+        an old attempt, or comes after the turn was settled, is refused (`TurnLost`). Without a
+        claim, `ends` leaves alone a turn that someone works on; what it settles has no owner.
+        A settled turn is never opened again.
         A live context entry is replaced by a `context_inserted` item with the same id, and ended
-        by a `context_removed` one. In the same transaction `beside` is put.
+        by a `context_removed` one. In the same transaction `beside` is put, and `begun` is called
+        for each turn that an `opens="inbox"` has begun; what it raises undoes all.
         """
 
     def read(
@@ -111,34 +121,65 @@ class Timelines(Protocol):
 
 
 class Leases(Protocol):
-    """Who works on which turn: one owner at a time, for as long as its lease is renewed."""
+    """Who works on which turn: one owner at a time, for as long as its lease is renewed.
 
-    def settle(self, session: str, turn: int, status: Status, *, by: str | None = None) -> bool:
-        """Set the status of a turn and release it; with `by`, only if that is its owner.
+    Leases are written and compared by one clock: the server's, or that of the machine.
+    """
 
-        False if there is no such turn, or it is another's.
+    def settle(
+        self,
+        session: str,
+        turn: int,
+        status: Status,
+        *,
+        claim: Claim | None = None,
+        reason: str | None = None,
+        beside: Sequence[Beside] = (),
+    ) -> bool:
+        """Settle a turn and release it; with a `claim`, only if that still holds.
+
+        In the same transaction `beside` is put. False, and nothing is written, if there is no such
+        turn, it is another's, or it is settled already.
         """
 
     def take(
         self,
         session: str,
         owner: str,
-        until: datetime,
+        lease: timedelta,
         *,
         number: int | None = None,
         resumable: bool = False,
+        max_attempts: int | None = None,
+        sure: bool = False,
     ) -> Turn | None:
-        """Take the next turn that may be worked on, and become its owner.
+        """Take the next turn that may be worked on, and become its owner; its attempt rises.
 
         One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
-        `resumable` turn may be taken again when its owner died. A turn that is the owner's is
-        returned as it is. Where nothing can be taken, nothing is written.
+        `resumable` turn may be taken again when its owner died, `max_attempts` times in all: then
+        it is failed, with an error item that says so. A turn that is the owner's is returned as it
+        is. Where nothing can be taken, nothing is written. An engine that is `sure` to run alone
+        takes a resumable turn at once, whatever its lease says.
         """
 
-    def renew(self, session: str, turn: int, owner: str, until: datetime) -> bool:
+    def renew(self, session: str, turn: int, claim: Claim) -> bool:
         """Renew the lease of a turn; False if it is no longer the owner's."""
 
-    def hold(self, session: str, name: str, owner: str, until: datetime) -> bool:
+    def hand_back(
+        self, session: str, turn: int, claim: Claim, *, after: timedelta = timedelta(0)
+    ) -> bool:
+        """Let others take a resumable turn, after some time; that does not count as a try.
+
+        False if it is no longer the owner's.
+        """
+
+    def mend(self, session: str) -> list[int]:
+        """Fail the open turns whose owner is gone and that nobody resumes; return their numbers."""
+
+    def gave_up(self, *, after: str | None = None, limit: int = 100) -> list[tuple[str, int]]:
+        """Return the turns that were taken too often, by session, from the first behind `after`."""
+
+    def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
         """Hold something of a session by name, or hold it longer; False while another holds it.
 
         What is held by an owner that is gone (`muntin.timeline.owner.is_gone`) is free, and nobody
@@ -150,6 +191,53 @@ class Leases(Protocol):
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
+
+    def backlog(self) -> Backlog:
+        """Return how much waits and how much is worked on, in all sessions."""
+
+    def pending(self, session: str, limit: int) -> int:
+        """Return how many items wait in the inbox of a session; counting ends at `limit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many turns wait and how many are worked on; since when the oldest waits."""
+
+    waiting: int = 0
+    running: int = 0
+    since: datetime | None = None
+
+
+class Timers(Protocol):
+    """What is to happen at a time. Times are the store's: those of its server, if it has one."""
+
+    def put(self, timer: Timer, *, after: timedelta | None = None, new: bool = False) -> Timer:
+        """Keep a timer, and return it; one with the same id is replaced, or stays if `new`.
+
+        With `after` it is due so long from now.
+        """
+
+    def put_in(
+        self, tx: Any, timer: Timer, *, after: timedelta | None = None, new: bool = False
+    ) -> Timer:
+        """Keep a timer in the transaction of an append: for what `begun` calls."""
+
+    def drop(self, entity: str, id: str) -> bool:
+        """Remove a timer; False if it is not there, or was due already."""
+
+    def of(self, entity: str) -> list[Timer]:
+        """Return the timers of an entity, the next first."""
+
+    def next(self, kinds: Collection[str]) -> float | None:
+        """Return in how many seconds the next timer of these types is due; None if none is."""
+
+    def release(
+        self, kinds: Collection[str], release: Release, *, most: int, begun: Begun | None = None
+    ) -> list[Timer]:
+        """Append what the timers that are due become, in one transaction, and return them.
+
+        Each due time is released once, however many processes release.
+        """
 
 
 class Archive(Protocol):
@@ -184,6 +272,10 @@ class Store(Timelines, Leases, Archive, Protocol):
     @property
     def name(self) -> str:
         """The address of the store as errors show it, without a password."""
+
+    @property
+    def timers(self) -> Timers:
+        """The timers of its entities."""
 
     def close(self) -> None:
         """Close what the store opened."""

@@ -218,10 +218,24 @@ def _counts(tokens: str) -> dict[str, int]:
 
 
 def to_turn(row: Sequence[Any]) -> Turn:
-    """Read a row: number, status, first, owner, until, resumable."""
-    number, status, first, owner, until, resumable = row
-    lease = None if until is None else from_microseconds(until)
-    return Turn(number, status, first, owner, lease, bool(resumable))
+    """Read a row, its columns in the order of the fields."""
+    number, status, first, owner, until, resumable, attempt, returned, after, reason = row
+    return Turn(
+        number,
+        status,
+        first,
+        owner,
+        _time(until),
+        bool(resumable),
+        attempt,
+        returned,
+        _time(after),
+        reason,
+    )
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else from_microseconds(value)
 
 
 def to_info(row: Sequence[Any]) -> SessionInfo:
@@ -311,6 +325,16 @@ def _turns(
                 status = draft.ends
         numbers.append(number)
     return numbers, changes
+
+
+def waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[int]:
+    """Return the inbox turns that drafts begin, behind the newest turn that was there."""
+    begun = (
+        item.turn
+        for draft, item in zip(drafts, items, strict=True)
+        if draft.opens == "inbox" and item.turn > newest
+    )
+    return list(dict.fromkeys(begun))
 
 
 def to_rows(

@@ -5,7 +5,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,12 @@ import psycopg
 import pytest
 
 from muntin import App, Session, user
+from muntin.errors import TurnLost
 from muntin.runtime import read_plan
 from muntin.runtime.recovery import recovery_tools
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Pruned, draft_of
+from muntin.timeline.items import Beside, Claim, Pruned, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import schema
 from tests.paths import ROOT
@@ -113,6 +114,19 @@ def test_a_turn_of_a_wake_is_resumable_and_no_other(store):
         Session(id, store=store).mend()
     assert [turn.status for turn in store.turns("killed/chat")] == ["failed"]
     assert [turn.status for turn in store.turns("helper/killed")] == ["open"]
+
+
+def test_the_turns_of_an_old_store_are_fenced_from_now_on(store):
+    """One that was being worked on had its first attempt; who takes it has the second."""
+    assert [turn.attempt for turn in store.turns("helper/killed")] == [1]
+    assert {turn.attempt for turn in store.turns("chat")} == {0}
+    taken = store.take("helper/killed", "me", timedelta(minutes=1), resumable=True)
+    assert taken is not None
+    assert (taken.attempt, taken.tries) == (2, 2)
+    with pytest.raises(TurnLost):
+        store.append("helper/killed", [draft_of(user("x"), turn=1)], claim=Claim("me", 1))
+    with pytest.raises(TurnLost):
+        store.append("chat", [draft_of(user("x"), turn=1)], claim=Claim("me"))
 
 
 def looked(calls):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from muntin.errors import MuntinError, StoreError
-from muntin.timeline.items import Beside, Pruned, Record
+from muntin.timeline.items import Beside, Claim, Pruned, Record
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import fact, said, same, statuses
 
@@ -114,7 +114,7 @@ def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
 @fact
 def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> None:
     """A report, originals and frontiers are there when the items are, and only then."""
-    store.append("s", said("a", opens="turn"), owner="me")
+    store.append("s", said("a", opens="turn"), claim=Claim("me"))
     record = Record(1, 1, _NOW, "{}", "{}")
     beside = Beside(record, {"n": "text"}, ["n"], 9, 1, {"o": "whole"}, 0, {"window": "one"})
     unfit = {
@@ -123,13 +123,13 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
     }
     for what, (drafts, owner) in unfit.items():
         try:
-            store.append("s", drafts, owner=owner, beside=beside)
+            store.append("s", drafts, claim=Claim(owner, 1), beside=beside)
         except MuntinError:
             got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
             same((*got, store.content("s", "o", kind="source")), ([], None, None, None), what)
         else:
             raise AssertionError(f"{what} was appended")
-    store.append("s", said("b", turn=1, ends="completed"), owner="me", beside=beside)
+    store.append("s", said("b", turn=1, ends="completed"), claim=Claim("me", 1), beside=beside)
     got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
     same((*got, store.content("s", "o", kind="source")), ([record], "text", "one", "whole"))
     same((len(store.read("s")), statuses(store)), (2, [(1, "completed")]), "what it came with")

@@ -169,7 +169,8 @@ def a_reader_cannot_change_what_is_kept(store: Store) -> None:
 def sessions_are_kept_apart(store: Store) -> None:
     """Ids are compared character by character: no wildcard, case, look-alike or SQL joins two."""
     for index, id in enumerate(ALIKE):
-        store.append(id, [Draft("wake", payload=index, weight=1), entry("e", id)])
+        first_of = Draft("wake", payload=index, weight=1, opens="turn")
+        store.append(id, [first_of, entry("e", id)])
     store.settle(ALIKE[0], 1, "failed")
     store.count(ALIKE[0], {1: {"words": 5}})
     store.append(ALIKE[0], [Draft("context_removed", payload={"id": "e"})])
@@ -177,7 +178,7 @@ def sessions_are_kept_apart(store: Store) -> None:
         first = index == 0
         wake = store.read(id, oldest=1)[0]
         same((wake.payload, dict(wake.tokens)), (index, {"words": 5} if first else {}), id)
-        same(statuses(store, id), [(1, "failed" if first else "completed")], id)
+        same(statuses(store, id), [(1, "failed" if first else "open")], id)
         live = [item.payload["content"] for item in store.entries(id)]
         same(live, [] if first else [id], id)
         reached = store.reach(id, 1)

@@ -19,11 +19,11 @@ from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from muntin.core.checks import shown
 from muntin.errors import MissingExtra, StoreError
-from muntin.timeline.store.sql import schema
+from muntin.timeline.clock import monotonic_micros, new_anchor
+from muntin.timeline.store.sql import forks, schema
 from muntin.timeline.store.sql.address import Address, read_address
 
 T = TypeVar("T")
@@ -32,6 +32,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 _SHORT_WAIT = 0.1
 RETRIES = 20
+# How often in a row a new connection may be dropped in the middle of one transaction.
+DROPS = 5
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -54,12 +56,13 @@ _VALUE = re.compile(r":(\w+)")
 @cache
 def _for_sqlite(statement: str) -> str:
     # Nothing to lock: there is one writer at a time anyway.
-    return statement.removesuffix(" FOR UPDATE")
+    return statement.removesuffix(" SKIP LOCKED").removesuffix(" FOR UPDATE")
 
 
 @cache
 def _for_psycopg(statement: str) -> str:
     text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    text = text.replace("muntin_now()", "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
     return text.replace("json_each(", "json_array_elements_text(")
 
 
@@ -71,6 +74,11 @@ class Transaction:
     def __init__(self, cursor: Any, spell: Callable[[str], str]) -> None:
         self._cursor = cursor
         self._spell = spell
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, for what else is to be done in this transaction."""
+        return self._cursor.connection
 
     def run(self, statement: str, **values: Any) -> None:
         """Run a statement for its effect."""
@@ -108,13 +116,22 @@ class Database:
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
-        _open.add(self)
+        forks.watch(self)
         # Whether the tables are those that this code writes, and the thread that sees to it.
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
+        # Which file it is, once it was opened.
+        self._inode: tuple[int, int] | None = None
+        # By it SQLite's leases are: a server has a clock of its own.
+        self._anchor = new_anchor()
         if not lazy:
             self._prepare()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the driver's `connect` is given."""
+        return self._address.options
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
@@ -191,23 +208,69 @@ class Database:
             self._preparing = get_ident()
             try:
                 self._migrate()
+                if self.kind == "sqlite":
+                    self._set_clock()
             except BaseException:
                 self.close()
                 raise
             finally:
                 self._preparing = None
+            self._inode = self._find_file()
             self._ready = True
+
+    def forget_threads(self) -> None:
+        """Begin anew in a process that was forked: no other thread of its parent is here."""
+        self._lock, self._preparing = Lock(), None
+
+    def _find_file(self) -> tuple[int, int] | None:
+        """Return which file an SQLite store is; None if there is none."""
+        try:
+            found = os.stat(self._address.file or "")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _look_at_file(self) -> None:
+        """Notice that the file was deleted: nobody would find what is written to it.
+
+        Another file in its place, such as a copy brought back, is the store from now on.
+        """
+        found = self._find_file()
+        if found == self._inode:
+            return
+        self.close()
+        if found is None:
+            gone = StoreError(
+                f"{self.name}: the file was deleted or moved under this process; bring it back, or "
+                "begin a new store by opening it again. Nothing of this was written"
+            )
+            gone.passing = True
+            raise gone
+        self._ready = False
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         """Start again where two transactions were in each other's way."""
+        if self._ready and self._inode is not None:
+            self._look_at_file()
         if not self._ready:
             self._prepare()
+        dropped = 0
         for number in range(RETRIES):
             try:
-                return attempt()
+                if self.kind == "postgresql":
+                    return attempt()
+                with forks.held_off():
+                    return attempt()
             except _Clash:
                 _pause(number)
-        raise StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
+            except _Dropped as error:
+                dropped += 1
+                if dropped == DROPS:
+                    raise error.told from error.__cause__
+                _pause(0)
+        failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
+        failed.passing = True
+        raise failed
 
     @contextmanager
     def _cursor(self, first: str, values: Mapping[str, Any]) -> Iterator[Any]:
@@ -224,7 +287,9 @@ class Database:
             if connection is not None:
                 self._give_up(connection)
             if isinstance(error, self._driver.Error):
-                raise self._translate(error) from error
+                told = self._translate(error)
+                was_dropped = connection is not None and self._is_dead(connection)
+                raise (_Dropped(told) if was_dropped or _is_drop(error) else told) from error
             raise
         self._keep(connection)
 
@@ -239,10 +304,14 @@ class Database:
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
-                died = self.kind == "postgresql" and connection.closed
                 # One that died while it lay idle is replaced: nothing was done on it yet.
-                if new or not died or not isinstance(error, self._driver.Error):
+                if new or not self._is_dead(connection):
                     raise
+                if not isinstance(error, self._driver.Error):
+                    raise
+
+    def _is_dead(self, connection: Any) -> bool:
+        return self.kind == "postgresql" and bool(connection.closed)
 
     def _keep(self, connection: Any) -> None:
         if self.kind == "sqlite" or len(self._idle) < KEPT:
@@ -270,7 +339,9 @@ class Database:
         doubt = ""
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
-        return StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
+        told = StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
+        told.passing, told.in_doubt = _passes(error), bool(doubt)
+        return told
 
     def _connect(self) -> Any:
         connection = self._driver.connect(**self._address.options, **_OPTIONS[self.kind])
@@ -290,11 +361,21 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")
             # What is forgotten is overwritten.
             connection.execute("PRAGMA secure_delete = ON")
+            connection.create_function("muntin_now", 0, self._now)
         else:
             connection.execute(f"SET lock_timeout TO {wait}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
             if synchronous == "off":  # an append that returned is on disk
                 connection.execute("SET synchronous_commit TO on")
+
+    def _set_clock(self) -> None:
+        """Use the clock that all processes of this machine use for the file."""
+        with suppress(StoreError):  # it cannot be written: nobody takes a lease of it
+            anchor = schema.anchor_of(self, write=self._create)
+            self._anchor = self._anchor if anchor is None else anchor
+
+    def _now(self) -> int:
+        return self._anchor + monotonic_micros()
 
     def _migrate(self) -> None:
         """Bring the tables to the version this code writes; refuse those of a newer one."""
@@ -341,19 +422,12 @@ class _Clash(Exception):
     """Two transactions were in each other's way."""
 
 
-# All databases of this process. SQLite's locks do not survive a fork: no connection may be open
-# while one happens. https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
-_open: WeakSet[Database] = WeakSet()
+class _Dropped(Exception):
+    """The server dropped the connection before the commit: nothing was written."""
 
-
-def _before_fork() -> None:
-    for database in list(_open):
-        if database.kind == "sqlite":
-            database.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork)
+    def __init__(self, told: Exception) -> None:
+        super().__init__()
+        self.told = told
 
 
 def _driver(address: Address) -> ModuleType:
@@ -421,6 +495,34 @@ _POSTGRES_ADVICE = {
     "55P03": _BUSY,
     "57014": "the server gave up on it; look at its statement_timeout",
 }
+
+
+def _is_drop(error: BaseException) -> bool:
+    """Say whether somebody ended the connection, also one that was being made."""
+    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
+
+
+# What will not work later either: the file is damaged, or we are wrong.
+_LASTING_SQLITE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_TOOBIG,
+)
+_LASTING_POSTGRES = ("22", "23", "42", "XX")
+
+
+def _passes(error: BaseException) -> bool:
+    """Say whether a failure may be over when the same is tried later."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF not in _LASTING_SQLITE
+    if isinstance(error, sqlite3.Error):
+        return False
+    state = getattr(error, "sqlstate", None) or ""
+    return state == "42501" or not state.startswith(_LASTING_POSTGRES)
 
 
 def _advice(error: BaseException) -> str:

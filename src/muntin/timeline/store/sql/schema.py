@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from muntin.timeline.clock import boot_id, new_anchor
 from muntin.timeline.store.sql.address import Kind
 
 if TYPE_CHECKING:
-    from muntin.timeline.store.sql.database import Transaction
+    from muntin.timeline.store.sql.database import Database, Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
 # its own index, and how many bytes a text has.
@@ -35,6 +36,30 @@ _WORDS: Mapping[Kind, Mapping[str, str]] = {
 
 _META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"
 VERSION = "SELECT value FROM muntin_meta WHERE key = 'version'"
+# What all processes of a machine add to its monotonic clock since it was booted: a file's time.
+_CLOCK = "SELECT anchor FROM muntin_clock WHERE boot = :boot"
+_PUT_CLOCK = "INSERT INTO muntin_clock (boot, anchor) VALUES (:boot, :anchor)"
+
+
+def anchor_of(database: Database, *, write: bool) -> int | None:
+    """Return the anchor of a file's clock; written by the first process after a boot."""
+
+    boot = boot_id()
+
+    def put(tx: Transaction) -> int:
+        found: int | None = tx.scalar(_CLOCK, boot=boot)
+        if found is not None:
+            return found
+        anchor = new_anchor()
+        tx.run("DELETE FROM muntin_clock")
+        tx.run(_PUT_CLOCK, boot=boot, anchor=anchor)
+        return anchor
+
+    if not boot:
+        return None
+    for (anchor,) in database.query(_CLOCK, boot=boot):
+        return int(anchor)
+    return database.transact(put) if write else None
 
 
 def make_meta(tx: Transaction, kind: Kind) -> None:
@@ -146,9 +171,36 @@ _THIRD = (
     "DROP TABLE muntin_states",
 )
 
+# How often a turn was taken and handed back, when it may be taken again, and why it failed. The
+# indexes no longer hold what each append of an owner changes: its lease.
+_FOURTH = (
+    "CREATE TABLE muntin_clock (boot {name} PRIMARY KEY, anchor BIGINT NOT NULL)",
+    "ALTER TABLE muntin_turns ADD COLUMN attempt BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE muntin_turns ADD COLUMN returned BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE muntin_turns ADD COLUMN after BIGINT",
+    "ALTER TABLE muntin_turns ADD COLUMN reason {name}",
+    "UPDATE muntin_turns SET attempt = 1 WHERE status = 'open' AND owner IS NOT NULL",
+    "DROP INDEX muntin_turns_status",
+    "DROP INDEX muntin_turns_waiting",
+    "CREATE INDEX muntin_turns_status ON muntin_turns (session, status, number)",
+    """CREATE INDEX muntin_turns_waiting ON muntin_turns (session, number)
+        WHERE status IN ('open', 'pending')""",
+    """CREATE INDEX muntin_turns_gave_up ON muntin_turns (session, number)
+        WHERE reason = 'gave_up'""",
+)
+
+# What is due when; a timer that comes again and again says how often.
+_FIFTH = (
+    """CREATE TABLE muntin_timers (
+        session {name} NOT NULL, id {name} NOT NULL, kind {name} NOT NULL, due BIGINT NOT NULL,
+        every {name}, data TEXT NOT NULL,
+        CONSTRAINT muntin_timers_key PRIMARY KEY (session, id)) {is_index}""",
+    "CREATE INDEX muntin_timers_due ON muntin_timers (due)",
+)
+
 # Reports are bounded over the whole store: by their age, and by how many bytes they have with
 # their contents.
-_FOURTH = (
+_SIXTH = (
     "ALTER TABLE muntin_reports ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE muntin_contents ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
     "UPDATE muntin_reports SET size = {bytes}report{end} + {bytes}plan{end}",
@@ -160,7 +212,7 @@ _FOURTH = (
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
 # How to get from each version to the next; the first is from nothing.
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:

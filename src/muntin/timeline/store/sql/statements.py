@@ -1,7 +1,7 @@
 """The statements of the SQL stores, written once for both databases.
 
-Values are named `:name`, those of whole rows are `?`; a transaction spells them as its driver
-wants them.
+Values are named `:name`, those of whole rows are `?`, and the time by which leases are is
+`muntin_now()`; a transaction spells them as its driver wants them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _SID = "(SELECT id FROM muntin_sessions WHERE name = :session)"
 _ITEM = (
     "i.position, i.turn, i.kind, i.run, i.client, i.history, i.transient, i.time, i.tokens, i.data"
 )
-_TURN = "SELECT number, status, first, owner, until, resumable FROM muntin_turns"
+_COLUMNS = "number, status, first, owner, until, resumable, attempt, returned, after, reason"
+_TURN = f"SELECT {_COLUMNS} FROM muntin_turns"
 _INFO = "SELECT name, head, turn, created, updated FROM muntin_sessions"
 _UNSETTLED = "status IN ('open', 'pending')"
 
@@ -48,6 +49,7 @@ _PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents",
 TABLES = [f"muntin_{part}" for part in (*_PARTS, "sessions")]
 DELETES = [
     *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
+    "DELETE FROM muntin_timers WHERE session = :session",
     "DELETE FROM muntin_sessions WHERE name = :session",
 ]
 
@@ -102,36 +104,65 @@ def read(view: View, given: frozenset[str]) -> str:
 
 # Turns and leases.
 
-INSERT_TURNS = _insert("turns", "session, number, status, first, owner, until")
+INSERT_TURNS = """
+INSERT INTO muntin_turns (session, number, status, first, owner, attempt, until)
+VALUES (?, ?, ?, ?, ?, ?, muntin_now() + ?)"""
 ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
 TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
-UNSETTLED = f"{_TURN} WHERE session = {_SID} AND {_UNSETTLED} ORDER BY number"
+# With the time, by which their leases are.
+UNSETTLED = f"""
+SELECT {_COLUMNS}, muntin_now() FROM muntin_turns
+WHERE session = {_SID} AND {_UNSETTLED} ORDER BY number"""
 ANY_UNSETTLED = f"SELECT number FROM muntin_turns WHERE session = :sid AND {_UNSETTLED} LIMIT 1"
+NOW = "SELECT muntin_now()"
 WAITING = f"""
 SELECT name FROM muntin_sessions
 WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
 ORDER BY name LIMIT :newest"""
+BACKLOG = f"SELECT status, count(*) FROM muntin_turns WHERE {_UNSETTLED} GROUP BY status"
+OLDEST = f"""
+SELECT min(i.time) FROM muntin_turns t
+JOIN muntin_items i ON i.session = t.session AND i.position = t.first
+WHERE t.{_UNSETTLED} AND t.status = 'pending'"""
+PENDING = f"""
+SELECT count(*) FROM (
+    SELECT 1 FROM muntin_items WHERE session = {_SID} AND turn = (
+        SELECT max(number) FROM muntin_turns WHERE session = {_SID} AND status = 'pending')
+    LIMIT :most) AS found"""
+GAVE_UP = """
+SELECT s.name, t.number FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
+WHERE t.reason = 'gave_up' AND s.name > :last ORDER BY s.name, t.number LIMIT :newest"""
 TAKE = """
 UPDATE muntin_turns
-SET status = 'open', owner = :holder, until = :lease, resumable = :resumable
-WHERE session = :sid AND number = :turn"""
-# Of a turn that is the owner's, or nobody's.
-HOLD = """
-UPDATE muntin_turns SET status = 'open', owner = :holder, until = :lease
-WHERE session = :sid AND number = :turn AND (owner IS NULL OR owner = :holder) RETURNING number"""
+SET status = 'open', owner = :holder, until = muntin_now() + :lease, resumable = :resumable,
+    attempt = attempt + 1, after = muntin_now() + :pause
+WHERE session = :sid AND number = :turn RETURNING until, attempt, after"""
+# Only who took the turn last may write into it, and nobody into one that is settled.
+_MINE = f"""
+number = :turn AND {_UNSETTLED} AND owner = :holder AND attempt = COALESCE(:attempt, attempt)"""
+HOLD = f"""
+UPDATE muntin_turns SET until = muntin_now() + :lease
+WHERE session = :sid AND {_MINE} RETURNING number"""
 RENEW = f"""
-UPDATE muntin_turns SET until = :lease
-WHERE session = {_SID} AND number = :turn AND owner = :holder RETURNING number"""
-_SETTLE = f"""
-UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL
-WHERE session = {_SID} AND number = :turn"""
-SETTLE = f"{_SETTLE} RETURNING number"
-SETTLE_OWN = f"{_SETTLE} AND owner = :holder RETURNING number"
+UPDATE muntin_turns SET until = muntin_now() + :lease
+WHERE session = {_SID} AND {_MINE} RETURNING number"""
+_SETTLED = "SET status = :state, owner = NULL, until = NULL, after = NULL, reason = :reason"
+# Nothing opens a settled turn again, and nothing settles it twice.
+SETTLE = f"""
+UPDATE muntin_turns {_SETTLED}
+WHERE session = :sid AND number = :turn AND {_UNSETTLED} RETURNING number"""
+SETTLE_OWN = f"UPDATE muntin_turns {_SETTLED} WHERE session = :sid AND {_MINE} RETURNING number"
+HAND_BACK = f"""
+UPDATE muntin_turns
+SET owner = NULL, until = NULL, returned = returned + 1, after = muntin_now() + :pause
+WHERE session = {_SID} AND {_MINE} AND status = 'open' AND resumable RETURNING number"""
 END_TURN = """
-UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL
+UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL, after = NULL
 WHERE session = :sid AND number = :turn"""
 # Not for others to end where someone works on it.
 END_FREE_TURN = f"{END_TURN} AND (owner IS NULL OR status != 'open')"
+# And what is settled is not opened again.
+OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 
 
 @cache

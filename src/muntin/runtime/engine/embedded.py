@@ -1,0 +1,240 @@
+"""The embedded engine: wakes run in the processes that send, and nothing is needed but the store.
+
+Owns the queue of this process, how many run at once, and the sweep that finds what other processes
+left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from muntin.core.checks import check_count
+from muntin.errors import MuntinError, StoreError
+from muntin.runtime.engine.protocol import (
+    AT_ONCE,
+    POLL_SECONDS,
+    STOP_SECONDS,
+    Again,
+    EngineState,
+    Host,
+)
+from muntin.runtime.engine.timers import release_timers
+
+_log = logging.getLogger(__name__)
+
+
+class Embedded:
+    """Handles entities in the process that sends to them, `at_once` of them side by side.
+
+    All processes with handlers look once a second for what others left behind.
+    """
+
+    def __init__(self, *, at_once: int = AT_ONCE) -> None:
+        self._at_once = check_count(at_once, "at_once")
+        # The newest turn of each session that is to be run, and their order.
+        self._turns: dict[str, int] = {}
+        self._queue: list[tuple[int, int, str]] = []
+        self._order = count()
+        # Those that the sweep found: if they are busy, it will find them again.
+        self._found: set[str] = set()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._busy: Counter[str] = Counter()  # by type
+        self._room = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    def bind(self, host: Host) -> None:
+        self._host = host
+
+    async def ready(self) -> None:
+        pass
+
+    # What waits.
+
+    def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
+        pass  # the store has it, and that is all that is needed
+
+    def stored(self, session: str, turn: int) -> None:
+        self.start()
+        self._offer(session, turn)
+
+    def forget(self, tx: Any, session: str, turn: int) -> None:
+        pass
+
+    def _offer(self, session: str, turn: int) -> None:
+        """Have the turns of a session run up to this one, when its time comes."""
+        waits = session in self._turns
+        self._turns[session] = max(turn, self._turns.get(session, 0))
+        if not waits and session not in self._running:
+            self._push(session)
+        self._fill()
+
+    def _push(self, session: str) -> None:
+        priority = self._host.priority(_kind(session))
+        heappush(self._queue, (-priority, next(self._order), session))
+
+    def _fill(self) -> None:
+        """Begin as many as may run, the first first; a type that has enough is passed over."""
+        passed = []
+        while self._queue and len(self._running) < self._at_once and not self._stopping:
+            entry = heappop(self._queue)
+            session = entry[-1]
+            limit = self._host.at_once(_kind(session))
+            if limit is not None and self._busy[_kind(session)] >= limit:
+                passed.append(entry)
+            elif session in self._turns:
+                turn = self._turns.pop(session)
+                self._busy[_kind(session)] += 1
+                task = asyncio.get_running_loop().create_task(self._run(session, turn))
+                self._running[session] = task
+        for entry in passed:
+            heappush(self._queue, entry)
+
+    async def _run(self, session: str, turn: int) -> None:
+        again: float | None = None
+        try:
+            await self._host.run(session, turn)
+            if session in self._found:
+                _log.warning("took up unfinished work: turn %d of %r", turn, session)
+        except Again as busy:
+            again = busy.after
+        except StoreError as error:
+            _log.warning("%r is handled when the store is back: %s", session, error)
+            again = POLL_SECONDS
+        finally:
+            self._ended(session, turn, again)
+
+    def _ended(self, session: str, turn: int, again: float | None) -> None:
+        del self._running[session]
+        self._busy[_kind(session)] -= 1
+        found = session in self._found
+        self._found.discard(session)
+        self._room.set()
+        if session in self._turns:
+            self._push(session)
+        elif again is not None and not found and not self._stopping:
+            asyncio.get_running_loop().call_later(again, self._offer, session, turn)
+        with suppress(RuntimeError):  # the event loop ends
+            self._fill()
+
+    # The loops.
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loops and self._loops[0].get_loop() is loop:
+            return
+        if not self._host.kinds():
+            return
+        self._forget_other_loops(loop)
+        self._loops = [
+            loop.create_task(self._sweep_on()),
+            loop.create_task(release_timers(self._host)),
+        ]
+
+    def _forget_other_loops(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Forget what ran in an event loop that has ended; the store still has it."""
+        self._room = asyncio.Event()
+        for session, task in list(self._running.items()):
+            if task.get_loop() is not loop:
+                del self._running[session]
+                self._busy[_kind(session)] -= 1
+
+    async def _sweep_on(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            with suppress(MuntinError):  # the store may come back
+                await self._sweep()
+
+    async def _sweep(self) -> list[str]:
+        """Offer all that waits, no more at a time than there is room for; return the sessions."""
+        found: list[str] = []
+        store = self._host.store
+        page = await asyncio.to_thread(store.waiting)
+        while page:
+            for session in page:
+                if _kind(session) in self._host.kinds() and "/" in session:
+                    found.append(session)
+                    if session not in self._running and session not in self._turns:
+                        await self._take_up(session)
+            page = await asyncio.to_thread(partial(store.waiting, after=page[-1]))
+        return found
+
+    async def _take_up(self, session: str) -> None:
+        while len(self._running) + len(self._turns) >= self._at_once:
+            self._room.clear()
+            await self._room.wait()
+        turns = partial(self._host.store.turns, session, newest=1)
+        newest = await asyncio.to_thread(partial(turns, status="pending"))
+        newest = newest or await asyncio.to_thread(partial(turns, status="open"))
+        if newest and session not in self._running and session not in self._turns:
+            self._found.add(session)
+            self._offer(session, newest[0].number)
+
+    # For an app.
+
+    async def work(self, *, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
+        self._at_once = check_count(at_once, "at_once")
+        self.start()
+        await stop.wait()
+        self._stopping = True  # what waits stays in the store
+        return await self.close(timeout)
+
+    async def resume(self) -> tuple[str, ...]:
+        self.start()
+        found = await self._sweep()
+        while any(session in self._running or session in self._turns for session in found):
+            self._room.clear()
+            await self._room.wait()
+        return tuple(found)
+
+    async def settled(self, session: str, turn: int, timeout: float) -> bool:
+        await asyncio.sleep(timeout)
+        return False
+
+    async def cancel(self, session: str, turn: int) -> None:
+        if session in self._running:
+            self._running[session].cancel()
+
+    def state(self) -> EngineState:
+        found = self._host.store.backlog()
+        return EngineState(found.waiting, found.running, since=found.since)
+
+    async def close(self, timeout: float) -> tuple[str, ...]:
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        end = asyncio.get_running_loop().time() + timeout
+        while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._running.values(), timeout=left)
+        stopped = tuple(self._running)
+        if stopped:
+            self._stopping = True
+            tasks = list(self._running.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for session in stopped:
+            _log.warning(
+                "closed while %r was being handled%s; its wake is unfinished, and is run again "
+                "by a process that looks after it",
+                session,
+                " (and would not stop)" if session in self._running else "",
+            )
+        self._loops = []  # not before: a wake that ends may send, and would begin others
+        if self._stopping:
+            self._turns.clear()
+            self._queue.clear()
+            self._room.set()
+        self._stopping = False
+        return stopped
+
+
+def _kind(session: str) -> str:
+    return session.partition("/")[0]

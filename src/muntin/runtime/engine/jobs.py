@@ -1,0 +1,122 @@
+"""The tables of procrastinate as we use them: made, looked at, and what is asked of them.
+
+Statements only; needs nothing but the store. A job is a turn of a session: its `lock` is the
+session, so that one runs at a time and in order, and its queue is the entity's type, so that a
+worker which does not know a type leaves its wakes to others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from hashlib import blake2b
+
+from muntin.runtime.engine.protocol import EngineState, WorkerState
+from muntin.timeline.store import Store
+from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql.database import Database, Transaction
+
+TASK = "muntin.wake"
+# All workers listen here; the names are procrastinate's.
+CHANNEL = "procrastinate_any_queue_v1"
+_TRIGGER = "procrastinate_jobs_notify_queue_job_inserted_v1"
+# Any number, the same for all: held while tables are made.
+_SETUP_LOCK = 0x6D756E75
+# A queue's name has 128 characters at most.
+_LONGEST_KIND = 90
+
+_READY = f"""
+SELECT to_regclass('procrastinate_jobs') IS NOT NULL,
+    to_regclass('muntin_jobs_lock') IS NOT NULL,
+    EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('procrastinate_jobs')
+        AND tgname = '{_TRIGGER}' AND tgenabled = 'D')"""
+# With it a fetch from 100,000 jobs that wait takes 0.8 ms, without it ten times as long.
+_INDEX = """
+CREATE INDEX IF NOT EXISTS muntin_jobs_lock ON procrastinate_jobs (lock, priority DESC, id)
+WHERE status IN ('todo', 'doing')"""
+_NOTIFY = f'SELECT pg_notify(\'{CHANNEL}\', \'{{"type": "job_inserted", "job_id": 0}}\')'
+_WAITING = f"lock = :session AND CAST(args->>'turn' AS BIGINT) = :turn AND task_name = '{TASK}'"
+_DROP = f"DELETE FROM procrastinate_jobs WHERE {_WAITING} AND status = 'todo'"
+_STOP = (
+    f"UPDATE procrastinate_jobs SET abort_requested = true WHERE {_WAITING} AND status = 'doing'"
+)
+# What waits for a wake and has no job: one statement sees one moment, so none is on its way.
+_JOBLESS = """
+SELECT s.name, max(t.number) FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
+WHERE t.status IN ('open', 'pending') AND (t.owner IS NULL OR t.resumable) AND NOT EXISTS (
+    SELECT 1 FROM procrastinate_jobs WHERE lock = s.name AND status IN ('todo', 'doing'))
+GROUP BY s.name ORDER BY s.name"""
+_FAILED = f"""
+SELECT count(*) FROM procrastinate_jobs WHERE task_name = '{TASK}' AND status = 'failed'"""
+_WORKERS = f"""
+SELECT w.id, w.last_heartbeat, count(j.id) FROM procrastinate_workers w
+LEFT JOIN procrastinate_jobs j
+    ON j.worker_id = w.id AND j.status = 'doing' AND j.task_name = '{TASK}'
+GROUP BY w.id ORDER BY w.id"""
+
+
+def queue_of(kind: str) -> str:
+    """Return the name of the queue of a type of entities."""
+    if len(kind) > _LONGEST_KIND:
+        digest = blake2b(kind.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        kind = f"{kind[:_LONGEST_KIND]}:{digest}"
+    return f"muntin:{kind}"
+
+
+def make_tables(database: Database) -> None:
+    """Make the tables, and change what has to be; nothing is done where all of it is there.
+
+    Safe for any number of processes at once. The trigger that notifies of each job is switched
+    off: a notification holds one lock for all commits of a server.
+    """
+    if all(database.query(_READY)[0]):
+        return
+    from procrastinate.schema import SchemaManager
+
+    def write(tx: Transaction) -> None:
+        tx.text(f"SELECT pg_advisory_xact_lock({_SETUP_LOCK})")
+        made, indexed, quiet = tx.all(_READY)[0]
+        if not made:
+            tx.text(SchemaManager.get_schema())
+        if not indexed:
+            tx.text(_INDEX)
+        if not quiet:
+            tx.text(f"ALTER TABLE procrastinate_jobs DISABLE TRIGGER {_TRIGGER}")
+
+    database.transact(write)
+
+
+def notify(database: Database) -> None:
+    """Tell all workers that there may be something to do."""
+    database.query(_NOTIFY)
+
+
+def drop_waiting(tx: Transaction, session: str, turn: int) -> None:
+    """Remove the job of a turn that has not been begun."""
+    tx.run(_DROP, session=session, turn=turn)
+
+
+def stop_running(tx: Transaction, session: str, turn: int) -> None:
+    """Have the worker told that runs a turn; procrastinate's own trigger notifies it."""
+    tx.run(_STOP, session=session, turn=turn)
+
+
+def without_job(database: Database) -> list[tuple[str, int]]:
+    """Return the sessions that wait and have no job, each with its newest turn."""
+    return [(name, turn) for name, turn in database.query(_JOBLESS)]
+
+
+def state_of(store: Store) -> EngineState:
+    """Return what waits and runs, and what is known of workers where there are any."""
+    found = store.backlog()
+    database = store.database if isinstance(store, SqlStore) else None
+    known = EngineState(found.waiting, found.running, since=found.since)
+    if database is None or database.kind != "postgresql" or not database.query(_READY)[0][0]:
+        return known
+    ((failed,),) = database.query(_FAILED)
+    workers = tuple(_worker(*row) for row in database.query(_WORKERS))
+    return replace(known, failed=failed, workers=workers)
+
+
+def _worker(id: int, heard: datetime, running: int) -> WorkerState:
+    return WorkerState(f"worker {id}", heard, running)

@@ -1,0 +1,126 @@
+"""Schedules: `every="5m"`, or five fields as cron has them, in UTC. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from muntin.core.checks import shown
+from muntin.errors import InvalidInput, InvalidType
+
+_SPAN = re.compile(r"(\d+)(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = (*("jan", "feb", "mar", "apr", "may", "jun"), *("jul", "aug", "sep", "oct", "nov", "dec"))
+# Name, first, last, and what may be written instead of a number.
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of the month", 1, 31, {}),
+    ("month", 1, 12, {name: n for n, name in enumerate(_MONTHS, 1)}),
+    ("day of the week", 0, 7, {name: n for n, name in enumerate(_DAYS)}),
+)
+_PART = re.compile(r"(\*|\w+)(?:-(\w+))?(?:/(\d+))?")
+# 29 February on a given weekday comes within 28 years, or 40 around a year like 2100.
+_YEARS = 41
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When something is to happen again and again: after a span, or at the times of cron."""
+
+    text: str
+    span: timedelta | None = None
+    minutes: frozenset[int] = frozenset()
+    hours: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()
+    # Where both days are restricted, either of them is enough.
+    either: bool = False
+
+    def after(self, due: datetime, now: datetime) -> datetime:
+        """Return the first time behind now; what was missed is not made up for.
+
+        A span is counted from when it was last due, so that it does not drift.
+        """
+        if self.span is not None:
+            missed = max(0, (now - due) // self.span)
+            return due + (missed + 1) * self.span
+        return self._next(max(due, now))
+
+    def _next(self, moment: datetime) -> datetime:
+        moment = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        end = moment.year + _YEARS
+        while moment.year < end:
+            if moment.month not in self.months or not self._day(moment):
+                moment = moment.replace(hour=0, minute=0) + timedelta(days=1)
+            elif moment.hour not in self.hours:
+                moment = moment.replace(minute=0) + timedelta(hours=1)
+            elif moment.minute not in self.minutes:
+                moment += timedelta(minutes=1)
+            else:
+                return moment
+        raise InvalidInput(f"every={self.text!r} never comes: no such day is in the calendar")
+
+    def _day(self, moment: datetime) -> bool:
+        day, weekday = moment.day in self.days, moment.isoweekday() % 7 in self.weekdays
+        return (day or weekday) if self.either else (day and weekday)
+
+
+def read_schedule(text: str) -> Schedule:
+    """Read `5m` (s, m, h, d), or the five fields of cron: minute, hour, day, month, weekday."""
+    if not isinstance(text, str):
+        raise InvalidType(f"every is a text like '5m' or '0 9 * * mon-fri', not {shown(text)}")
+    if found := _SPAN.fullmatch(text.strip()):
+        seconds = int(found[1]) * _SECONDS[found[2]]
+        if not 0 < seconds <= 366 * 86_400:
+            raise InvalidInput(f"every={text!r} must be between a second and a year")
+        return Schedule(text, timedelta(seconds=seconds))
+    fields = text.lower().split()
+    if len(fields) != len(_FIELDS):
+        raise InvalidInput(
+            f"every={text!r} is neither a span like '30s', '5m', '2h', '1d' nor the five fields "
+            "of cron: minute, hour, day of the month, month, day of the week"
+        )
+    minutes, hours, days, months, weekdays = (
+        _read_field(field, *about, text) for field, about in zip(fields, _FIELDS, strict=True)
+    )
+    made = Schedule(
+        text,
+        None,
+        minutes,
+        hours,
+        days,
+        months,
+        frozenset(day % 7 for day in weekdays),  # Sunday is 0 and 7
+        either=not fields[2].startswith("*") and not fields[4].startswith("*"),
+    )
+    made.after(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))
+    return made
+
+
+def _read_field(
+    field: str, name: str, first: int, last: int, words: dict[str, int], text: str
+) -> frozenset[int]:
+    found: set[int] = set()
+
+    def number(word: str) -> int:
+        value = words.get(word, int(word) if word.isdecimal() else -1)
+        if not first <= value <= last:
+            raise InvalidInput(f"every={text!r}: {word!r} is no {name} ({first} to {last})")
+        return value
+
+    for part in field.split(","):
+        match = _PART.fullmatch(part)
+        if match is None or (match[1] == "*" and match[2]):
+            raise InvalidInput(f"every={text!r}: {part!r} is no {name}")
+        low, high, step = first, last, int(match[3] or 1)
+        if match[1] != "*":
+            low = number(match[1])
+            high = number(match[2]) if match[2] else (last if match[3] else low)
+        if step < 1 or high < low:
+            raise InvalidInput(f"every={text!r}: {part!r} is no {name}")
+        found.update(range(low, high + 1, step))
+    return frozenset(found)

@@ -1,0 +1,202 @@
+"""What is sent to entities: messages, signals, wakes at a time. Told to the engine as it is stored.
+
+Owns the handlers that entities have, how much may wait, and what a timer becomes. How a turn is
+handled stands in `wakes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.agent.loop import to_the_end
+from muntin.core.checks import shown
+from muntin.errors import InvalidInput, InvalidType, Overloaded, TimedOut
+from muntin.runtime.ctx import Ctx, Wake
+from muntin.runtime.engine.protocol import Engine
+from muntin.runtime.engine.schedule import Schedule
+from muntin.runtime.engine.timers import EVERY, NewTimer
+from muntin.runtime.in_store import in_store
+from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
+from muntin.timeline.session import Session
+from muntin.timeline.timers import Released, Timer
+
+if TYPE_CHECKING:
+    from muntin.runtime.app import App
+
+Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
+
+# How many timers are released in one transaction.
+RELEASED = 50
+# How long it is remembered how much waits.
+LOOK_SECONDS = 0.1
+
+
+def entity_type(id: str) -> str:
+    """Return the type of an entity, written `type/name`."""
+    if not isinstance(id, str):
+        raise InvalidType(f"an entity is named by a str like 'horton/42', not {shown(id)}")
+    kind, slash, name = id.partition("/")
+    if not (kind and slash and name):
+        raise InvalidInput(f"an entity is named like 'horton/42', not {shown(id)}")
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The handler of a type of entities, how many seconds it may take, and what else is said.
+
+    `at_once` is how many entities of the type a process handles side by side; of types that wait,
+    those with a higher `priority` come first. `max_pending` is how many messages may wait for one
+    entity. An entity that is there is woken `every` so often.
+    """
+
+    handler: Handler
+    timeout: float | None = None
+    at_once: int | None = None
+    priority: int = 0
+    max_pending: int | None = None
+    every: Schedule | None = None
+
+    async def call(self, ctx: Ctx) -> None:
+        """Handle a wake."""
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                await self.handler(ctx, ctx.wake)
+        except TimeoutError as error:
+            if self.timeout is None or not limit.expired():
+                raise
+            raise TimedOut(f"the handler of {ctx.session.id!r}", self.timeout) from error
+
+
+class Inbox:
+    """What waits for the entities of an app."""
+
+    def __init__(self, app: App, engine: Engine, handlers: Mapping[str, Registered]) -> None:
+        self._app = app
+        self._engine = engine
+        self._handlers = handlers
+        # When it was last looked how much waits, and how much did.
+        self._waiting = (-math.inf, 0)
+
+    def handler(self, entity: str) -> Registered:
+        """Return the handler of an entity."""
+        kind = entity_type(entity)
+        if kind not in self._handlers:
+            known = ", ".join(sorted(self._handlers)) or "none"
+            raise InvalidInput(f"no entities of type {kind!r} are registered; known: {known}")
+        return self._handlers[kind]
+
+    async def deliver(self, entity: str, draft: Draft) -> Item:
+        """Append something to an entity's inbox, and have the entity handled."""
+        check_session_id(entity)
+        await self._engine.ready()
+        session = self._session(entity)
+        opening = replace(session.draft(draft), opens="inbox")
+        begun: dict[str, int] = {}
+
+        def write() -> Item:
+            self._refuse_too_much(entity)
+            (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
+            return item
+
+        async def append() -> Item:
+            item = await in_store(session, write)
+            self._stored(begun)
+            return item
+
+        # To the end: what a cancelled call sent must not arrive behind what is sent later.
+        return await to_the_end(append())
+
+    def _stored(self, begun: Mapping[str, int]) -> None:
+        self._engine.start()
+        for entity, turn in begun.items():
+            self._engine.stored(entity, turn)
+
+    def _begun(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
+        """Tell the engine of a turn that waits, and have an entity that is new woken in time."""
+        kind = entity_type(session)
+        begun[session] = turn
+        self._engine.waits(tx, session, turn, priority=self._handlers[kind].priority)
+        every = self._handlers[kind].every
+        if every is not None:
+            now = datetime.now(UTC)
+            timer = Timer(session, EVERY, every.after(now, now), every=every.text)
+            self._app.store.timers.put_in(tx, timer, new=True)
+
+    def _refuse_too_much(self, entity: str) -> None:
+        """Refuse what an entity, or the app, has no room for."""
+        most = self.handler(entity).max_pending
+        if most is not None and self._app.store.pending(entity, most) >= most:
+            raise Overloaded(f"{entity!r} has {most} waiting, and may have no more (max_pending)")
+        most = self._app.max_pending
+        if most is None:
+            return
+        looked, waiting = self._waiting
+        if time.monotonic() - looked > LOOK_SECONDS:  # counting all for each message would cost
+            waiting = self._app.store.backlog().waiting
+            self._waiting = time.monotonic(), waiting
+        if waiting >= most:
+            raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
+
+    async def timer(self, wanted: NewTimer) -> Timer:
+        """Keep a timer."""
+        await self._engine.ready()
+        put = partial(self._app.store.timers.put, wanted.timer, after=wanted.after)
+        kept = await asyncio.to_thread(put)
+        self._engine.start()
+        return kept
+
+    async def cancel(self, entity: str, turn: int) -> bool:
+        """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
+        session = self._session(entity)
+
+        def settle() -> bool:
+            found = session.store.turn(entity, turn)
+            if found is None or found.status not in UNSETTLED:
+                return False
+            return session.store.settle(entity, turn, "failed", reason="cancelled")
+
+        if not await in_store(session, settle):
+            return False
+        await self._engine.cancel(entity, turn)
+        return True
+
+    async def release(self) -> float:
+        """Release the timers that are due; return in how many seconds to look again."""
+        begun: dict[str, int] = {}
+        timers, kinds = self._app.store.timers, list(self._handlers)
+
+        def work() -> float:
+            pause = timers.next(kinds)
+            if pause is None or pause > 0:  # most who look find nothing, and write nothing
+                return math.inf if pause is None else pause
+            told = partial(self._begun, begun)
+            timers.release(kinds, self._release, most=RELEASED, begun=told)
+            return 0.0
+
+        pause = await asyncio.to_thread(work)
+        if begun:
+            self._stored(begun)
+        return pause
+
+    def _release(self, timer: Timer, now: datetime) -> Released:
+        """Return what a timer that is due becomes, and when it is due again."""
+        due = timer.due.isoformat()
+        again, payload, meta = None, timer.payload, {**timer.meta, "timer": timer.id, "due": due}
+        if timer.every is not None:
+            every = self._handlers[timer.kind].every
+            if every is None:  # the program no longer says so
+                return Released(None)
+            again, payload = every.after(timer.due, now), {"every": every.text, "due": due}
+        draft = self._session(timer.entity).draft(Draft("wake", payload=payload, meta=meta))
+        return Released(replace(draft, opens="inbox"), again)
+
+    def _session(self, entity: str) -> Session:
+        return self._app.session(entity, mend=False)

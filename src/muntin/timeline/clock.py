@@ -1,0 +1,42 @@
+"""The clock of leases on one machine: it does not go back, whatever is done to the wall clock.
+
+All processes of a machine share it as long as they share an anchor: what the wall clock said when
+the monotonic clock began. A store on a server has the server's clock and needs none of this.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+from muntin.timeline.items import EPOCH
+
+
+def monotonic_micros() -> int:
+    """Return the microseconds of a clock that all processes of a machine share until it boots."""
+    return time.monotonic_ns() // 1_000
+
+
+def new_anchor() -> int:
+    """Return what is to be added to the monotonic clock to get the time, in microseconds."""
+    return time.time_ns() // 1_000 - monotonic_micros()
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Return a name for the time since the machine was booted; "" where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+# That of this process, for a store that no other process has.
+_ANCHOR = new_anchor()
+
+
+def machine_now() -> datetime:
+    """Return the time by this process's anchor."""
+    return EPOCH + timedelta(microseconds=_ANCHOR + monotonic_micros())

@@ -1,0 +1,57 @@
+"""Renewing the leases of turns that plain code works on, in one thread for all of them.
+
+Async code renews by itself. A process that is stopped renews nothing, and is taken for dead.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Protocol
+
+from muntin.errors import MuntinError
+
+
+class Renewed(Protocol):
+    """A turn whose lease is renewed."""
+
+    number: int | None
+
+    def renew(self) -> bool:
+        """Say that the turn is still worked on."""
+
+
+class Renewer:
+    """Renews the leases of all turns that it was given, until each is taken back."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._turns: dict[int, Renewed] = {}
+        self._changed = Condition()
+        self._thread: Thread | None = None
+
+    def add(self, turn: Renewed) -> None:
+        """Renew a turn from now on."""
+        with self._changed:
+            self._turns[id(turn)] = turn
+            if self._thread is None or not self._thread.is_alive():  # also after a fork
+                self._thread = Thread(target=self._run, name="muntin-leases", daemon=True)
+                self._thread.start()
+
+    def remove(self, turn: Renewed) -> None:
+        """Renew a turn no longer."""
+        with self._changed:
+            self._turns.pop(id(turn), None)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(self._seconds)
+                turns = list(self._turns.values())
+                if not turns:
+                    self._thread = None
+                    return
+            for turn in turns:
+                if turn.number is not None:
+                    with suppress(MuntinError):  # the store may come back before the lease ends
+                        turn.renew()

@@ -1,0 +1,109 @@
+"""Appending: what an append writes, in the transaction that it is given.
+
+Owns the rows of an append, and that it is refused to who lost the turn it writes into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from muntin.errors import TurnLost
+from muntin.timeline.items import UNSETTLED, Claim, Draft, Item, Status
+from muntin.timeline.store.protocols import Begun
+from muntin.timeline.store.rows import place, to_microseconds, to_rows, waking, written
+from muntin.timeline.store.sql import statements as sql
+from muntin.timeline.store.sql.database import Transaction
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Appending:
+    """What is to be appended; all that can be refused is refused when this is made."""
+
+    def __init__(self, session: str, drafts: Sequence[Draft], claim: Claim | None = None) -> None:
+        self._session = session
+        self._drafts = drafts
+        self._claim = claim
+        self._now = datetime.now(UTC)
+        self._data, self._entries = written(drafts)
+        self._created = to_microseconds(drafts[0].time or self._now)
+        self._updated = to_microseconds(drafts[-1].time or self._now)
+
+    def write(self, tx: Transaction, begun: Begun | None = None) -> tuple[int, list[Item]]:
+        """Write all of it, and return the number of the session and the items."""
+        drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
+        opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
+        ((sid, head, counted, total),) = tx.all(
+            sql.EXTEND,
+            name=self._session,
+            n=len(drafts),
+            opened=opened,
+            weight=weight,
+            created=self._created,
+            updated=self._updated,
+        )
+        newest = counted - opened
+        status: Status | None = None
+        if "inbox" in opens:
+            status = tx.scalar(sql.TURN_STATUS, sid=sid, turn=newest)
+        asks = self._claim is not None and "queue" in opens
+        free = asks and not tx.all(sql.ANY_UNSETTLED, sid=sid)
+        first = head - len(drafts) + 1
+        items, changes = place(self._session, drafts, newest, status, first, self._now, free=free)
+        rows = to_rows(sid, drafts, items, self._data, total - weight)
+        self._write_turns(tx, sid, items, changes, newest)
+        # It counted a turn for each that opens one; some joined a turn, others began one unasked.
+        if (last := max((newest, *changes))) != counted:
+            tx.run(sql.SET_TURN, sid=sid, turn=last)
+        tx.many(sql.INSERT_ITEMS, rows)
+        for item, entry in zip(items, self._entries, strict=True):
+            if entry is not None:
+                tx.run(sql.END_ENTRY, sid=sid, name=entry, at=item.position)
+                if item.kind == "context_inserted":
+                    tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
+        if begun is not None:
+            for number in waking(drafts, items, newest):
+                begun(tx, self._session, number)
+        return sid, items
+
+    def _write_turns(
+        self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
+    ) -> None:
+        """Write the turns it begins and settles; renew the lease of those it writes into."""
+        begun: dict[int, int] = {}
+        for item in items:
+            if item.turn > newest:
+                begun.setdefault(item.turn, item.position)
+        if self._claim is not None:
+            claimed = claim_values(self._claim)
+            for number in {item.turn for item in items if item.turn <= newest}:
+                if not tx.all(sql.HOLD, sid=sid, turn=number, **claimed):
+                    raise TurnLost(self._session, number)
+        for number, status in changes.items():
+            if number <= newest:
+                tx.run(self._ending(status), sid=sid, turn=number, state=status)
+        if begun:
+            rows = [self._begun(sid, number, changes[number], at) for number, at in begun.items()]
+            tx.many(sql.INSERT_TURNS, rows)
+
+    def _ending(self, status: Status) -> str:
+        """Return the statement that sets the status of a turn that is there."""
+        if self._claim is not None:
+            return sql.END_TURN
+        return sql.OPEN_FREE_TURN if status in UNSETTLED else sql.END_FREE_TURN
+
+    def _begun(self, sid: int, number: int, status: Status, at: int) -> tuple[Any, ...]:
+        """Return the row of a turn that it begins."""
+        claim = self._claim
+        if claim is None or status not in UNSETTLED:
+            return (sid, number, status, at, None, 0, None)
+        lease = claim_values(claim)["lease"]
+        return (sid, number, status, at, claim.owner, int(status == "open"), lease)
+
+
+def claim_values(claim: Claim) -> dict[str, Any]:
+    """Return a claim as the values of statements."""
+    lease = None if claim.lease is None else claim.lease // _MICROSECOND
+    return {"holder": claim.owner, "attempt": claim.attempt, "lease": lease}

@@ -1,0 +1,45 @@
+"""Stores that faults happen to: an SQLite file, a database on a server that a test may stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.server import Server, running_server
+from tests.workers import Start, workers
+
+
+def times(name: str, short: int) -> int:
+    """Return how often something is done: what the environment says, else a few times."""
+    return int(os.environ.get(f"MUNTIN_FAULTS_{name}", short))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """Return a server that no other test has, to be stopped and started again."""
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    running: Server = request.getfixturevalue("server")
+    return running.url(running.new_database())
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return what starts a worker."""
+    with workers(Path(__file__).with_name("worker.py")) as starting:
+        yield starting

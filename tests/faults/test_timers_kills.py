@@ -1,0 +1,95 @@
+"""Timers that several processes release while some of them are killed: each comes once."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from muntin.timeline.store import open_store
+from muntin.timeline.timers import Timer
+from tests.faults.test_engine_kills import Crew, size, wait_for
+from tests.reliability.server import Server, running_server
+from tests.workers import Start, workers
+
+TIMERS, KILLS, LOOKED = size("TIMERS", 300, 3_000), size("KILLS", 3, 20), 100_000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with workers(Path(__file__).with_name("engine_worker.py")) as starting:
+        yield starting
+
+
+@pytest.fixture(params=["embedded-sqlite", "procrastinate"])
+def place(request, tmp_path) -> tuple[str, str]:
+    if request.param == "procrastinate":
+        server: Server = request.getfixturevalue("server")
+        return request.param, server.url(server.new_database())
+    return "embedded", f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_each_timer_comes_once_though_processes_that_release_are_killed(place, start, tmp_path):
+    engine, url = place
+    store = open_store(url)
+    soon = datetime.now(UTC) + timedelta(seconds=3)
+    for number in range(TIMERS):
+        due = soon + timedelta(seconds=random.uniform(0, 4))
+        store.timers.put(Timer(f"e/{number % 40}", f"t{number}", due, number))
+    crew = Crew(start, tmp_path / "log", url=url, engine=engine, seconds=0.0)
+    try:
+        for _ in range(3):
+            crew.add()
+        while datetime.now(UTC) < soon:
+            time.sleep(0.05)
+        for _ in range(KILLS):
+            time.sleep(0.5)
+            crew.kill(random.choice(list(crew.alive)))
+            crew.add()
+        wait_for(lambda: store.timers.next(["e"]) is None and not store.waiting(), 60)
+    finally:
+        crew.end()
+    came = Counter(
+        item.meta["timer"]
+        for number in range(40)
+        for item in store.read(f"e/{number}")
+        if item.kind == "wake"
+    )
+    assert came == Counter({f"t{number}": 1 for number in range(TIMERS)})
+    statuses = {turn.status for number in range(40) for turn in store.turns(f"e/{number}")}
+    assert statuses == {"completed"}
+    store.close()
+
+
+def test_a_look_at_many_timers_that_are_not_due_is_quick(place):
+    _, url = place
+    store = open_store(url)
+    due, count = datetime.now(UTC) + timedelta(days=1), size("LOOKED", 5_000, LOOKED)
+
+    def write(tx):
+        rows = [
+            (f"e/{n}", "t", "e", int(due.timestamp() * 1e6) + n, None, json.dumps({}))
+            for n in range(count)
+        ]
+        tx.many("INSERT INTO muntin_timers VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    store.database.transact(write)  # type: ignore[attr-defined]
+    looks = []
+    for _ in range(50):
+        began = time.perf_counter()
+        assert store.timers.next(["e"]) is not None
+        looks.append(time.perf_counter() - began)
+    assert sorted(looks)[25] < 0.02
+    store.close()
