@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
 from muntin.core.checks import check_size
-from muntin.errors import TurnLost
 from muntin.timeline.clock import machine_now
 from muntin.timeline.items import (
     EPOCH,
@@ -35,135 +34,16 @@ from muntin.timeline.items import (
     check_session_id,
 )
 from muntin.timeline.owner import choose, gave_up_text, is_gone, is_lost, pause
+from muntin.timeline.store.memory_kept import Kept, ends, holds
 from muntin.timeline.store.memory_timers import MemoryTimers
 from muntin.timeline.store.protocols import Backlog, Begun, View
-from muntin.timeline.store.rows import byte_size, no_session, place, taken, waking, written
+from muntin.timeline.store.rows import no_session, place, taken, waking, written
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Kept:
-    """All that is kept of a session: plain lists, slow and readable where SQL is fast."""
-
-    created: datetime
-    updated: datetime
-    items: list[Item] = field(default_factory=list)
-    # The running sum of weights up to and with each item.
-    totals: list[int] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    # The numbers of those that wait or are worked on, so that nobody looks through all.
-    unsettled: set[int] = field(default_factory=set)
-    # Positions of the live entries, and of all versions, by entry.
-    live: dict[str, int] = field(default_factory=dict)
-    versions: dict[str, list[int]] = field(default_factory=dict)
-    reports: dict[tuple[int, int], Record] = field(default_factory=dict)
-    # The contents that each report needs.
-    names: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
-    contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
-    # In which turn the originals of sources were first kept.
-    sources: dict[str, int] = field(default_factory=dict)
-    frontiers: dict[str, str] = field(default_factory=dict)
-    # What is held by whom, and until when.
-    held: dict[str, tuple[str, datetime]] = field(default_factory=dict)
-
-    def turn(self, number: int) -> Turn | None:
-        """Return one turn, or None."""
-        return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
-
-    def put(self, turn: Turn) -> None:
-        """Keep a turn, a new one or a changed one."""
-        self.turns[turn.number - 1 : turn.number] = [turn]
-        if turn.status in UNSETTLED:
-            self.unsettled.add(turn.number)
-        else:
-            self.unsettled.discard(turn.number)
-
-    def hold(self, session: str, numbers: set[int], claim: Claim) -> None:
-        """Renew the lease of the turns written into; refuse where the claim does not hold."""
-        held = [turn for number in numbers if (turn := self.turn(number)) is not None]
-        for turn in held:
-            if not _holds(turn, claim):
-                raise TurnLost(session, turn.number)
-        for turn in held:
-            self.put(replace(turn, until=_ends(claim.lease)))
-
-    def add(self, item: Item, weight: int, entry: str | None) -> None:
-        """Keep an item, and what it does to an entry."""
-        self.items.append(item)
-        self.totals.append((self.totals or [0])[-1] + weight)
-        if entry is not None:
-            self.live.pop(entry, None)
-            if item.kind == "context_inserted":
-                self.live[entry] = item.position
-                self.versions.setdefault(entry, []).append(item.position)
-
-    def begin(self, item: Item, status: Status, claim: Claim | None) -> None:
-        """Keep the turn that an item begins."""
-        turn = Turn(item.turn, status, item.position)
-        if claim is not None and status in UNSETTLED:
-            attempt, until = int(status == "open"), _ends(claim.lease)
-            turn = replace(turn, owner=claim.owner, until=until, attempt=attempt)
-        self.put(turn)
-
-    def end(self, changes: Mapping[int, Status], claim: Claim | None) -> None:
-        """Set the status of turns that an append changed."""
-        for number, status in changes.items():
-            turn = self.turns[number - 1]
-            if claim is None and turn.owner is not None and turn.status == "open":
-                continue  # someone works on it: it is not for others to end
-            if status not in UNSETTLED:
-                self.put(replace(turn, status=status, owner=None, until=None, after=None))
-            elif turn.status in UNSETTLED:
-                self.put(replace(turn, status=status))
-
-    def put_beside(self, beside: Beside) -> None:
-        """Keep what belongs beside the timeline."""
-        for name, data in beside.originals.items():
-            self.contents.setdefault(("source", name), data)
-            self.sources.setdefault(name, beside.turn)
-        for name in [name for name, first in self.sources.items() if first < beside.forget]:
-            del self.contents["source", name], self.sources[name]
-        for name, data in beside.contents.items():
-            self.contents.setdefault(("report", name), data)
-        if beside.record is not None:
-            self._put_report(beside.record, beside.names, beside.keep)
-        self.frontiers.update(beside.frontiers)
-
-    def _put_report(self, record: Record, names: Collection[str], keep: int) -> None:
-        """Keep a report; forget the oldest beyond `keep`, and contents that none names."""
-        self.reports[record.turn, record.step] = record
-        self.names[record.turn, record.step] = frozenset(names)
-        old = sorted(self.reports)[: max(0, len(self.reports) - keep)]
-        for key in old:
-            del self.reports[key], self.names[key]
-        # Now and then, as in SQL: finding out what is no longer named reads all names.
-        if old and old[-1][0] % max(1, keep // 10) == 0:
-            self._drop_unnamed()
-
-    def _drop_unnamed(self) -> None:
-        named = frozenset[str]().union(*self.names.values())
-        for kind, name in list(self.contents):
-            if kind == "report" and name not in named:
-                del self.contents[kind, name]
-
-    def forget(self, last: tuple[int, int]) -> int:
-        """Forget the reports up to one, and what only they needed; return how many."""
-        old = [key for key in self.reports if key <= last]
-        for key in old:
-            del self.reports[key], self.names[key]
-        self._drop_unnamed()
-        return len(old)
-
-    def report_size(self) -> int:
-        """Return how many bytes the reports have, with their contents."""
-        kept = [byte_size(data) for (kind, _), data in self.contents.items() if kind == "report"]
-        kept += [byte_size(each.report + each.plan) for each in self.reports.values()]
-        return sum(kept)
-
-
 # Of a session that is not there. Nothing is ever written to it.
-_NOTHING = _Kept(EPOCH, EPOCH)
+_NOTHING = Kept(EPOCH, EPOCH)
 
 
 class MemoryStore:
@@ -172,7 +52,7 @@ class MemoryStore:
     name = "memory:"
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _Kept] = {}
+        self._sessions: dict[str, Kept] = {}
         self._names: list[str] = []  # sorted
         self._lock = RLock()
         self.timers = MemoryTimers(self._lock, self.append)
@@ -195,7 +75,7 @@ class MemoryStore:
         now = datetime.now(UTC)
         with self._lock:
             made = drafts[0].time or now
-            kept = self._sessions.get(session) or _Kept(made, made)
+            kept = self._sessions.get(session) or Kept(made, made)
             status = kept.turns[-1].status if kept.turns else None
             first = len(kept.items) + 1
             free = claim is not None and not kept.unsettled
@@ -330,7 +210,7 @@ class MemoryStore:
             known = kept.turn(turn)
             if known is None or known.status not in UNSETTLED:
                 return False
-            if claim is not None and not _holds(known, claim):
+            if claim is not None and not holds(known, claim):
                 return False
             known = replace(known, status=status, owner=None, until=None, after=None)
             kept.put(replace(known, reason=reason))
@@ -370,7 +250,7 @@ class MemoryStore:
             turn = choice.turn
             if turn is None or choice.taken:
                 return turn
-            held = replace(turn, status="open", owner=owner, until=_ends(lease))
+            held = replace(turn, status="open", owner=owner, until=ends(lease))
             after = machine_now() + pause(turn.tries + 1)
             held = replace(held, resumable=resumable, attempt=turn.attempt + 1, after=after)
             kept.put(held)
@@ -380,9 +260,9 @@ class MemoryStore:
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
-            if known is None or not _holds(known, claim):
+            if known is None or not holds(known, claim):
                 return False
-            kept.put(replace(known, until=_ends(claim.lease)))
+            kept.put(replace(known, until=ends(claim.lease)))
             return True
 
     def hand_back(
@@ -391,7 +271,7 @@ class MemoryStore:
         with self._lock:
             kept = self._kept(session)
             known = kept.turn(turn)
-            if known is None or not (_holds(known, claim) and known.resumable):
+            if known is None or not (holds(known, claim) and known.resumable):
                 return False
             known = replace(known, owner=None, until=None, returned=known.returned + 1)
             kept.put(replace(known, after=machine_now() + after))
@@ -498,7 +378,7 @@ class MemoryStore:
         with self._lock:
             return self._kept(session).frontiers.get(line)
 
-    def _kept(self, session: str) -> _Kept:
+    def _kept(self, session: str) -> Kept:
         """Return what is kept of a session, nothing of an unknown one; refuse an unfit id."""
         if session.__class__ is not str or session not in self._sessions:
             check_session_id(session)
@@ -514,17 +394,7 @@ class MemoryStore:
         self.close()
 
 
-def _holds(turn: Turn, claim: Claim) -> bool:
-    """Say whether a claim is that of who took a turn last, and the turn is not settled."""
-    mine = turn.owner == claim.owner and claim.attempt in (None, turn.attempt)
-    return mine and turn.status in UNSETTLED
-
-
-def _ends(lease: timedelta | None) -> datetime | None:
-    return None if lease is None else machine_now() + lease
-
-
-def _start(kept: _Kept, after: int, first_turn: int) -> int:
+def _start(kept: Kept, after: int, first_turn: int) -> int:
     """Return where to begin to read: nothing of a turn stands before its first item."""
     if first_turn > len(kept.turns):
         return len(kept.items)
@@ -532,7 +402,7 @@ def _start(kept: _Kept, after: int, first_turn: int) -> int:
     return max(0, after, first - 1)
 
 
-def _info(name: str, kept: _Kept) -> SessionInfo:
+def _info(name: str, kept: Kept) -> SessionInfo:
     return SessionInfo(name, len(kept.items), len(kept.turns), kept.created, kept.updated)
 
 

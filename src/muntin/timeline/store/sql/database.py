@@ -1,7 +1,7 @@
 """Connections and transactions: how statements reach SQLite or PostgreSQL.
 
 Owns the driver, the connections at hand, waiting for other writers, starting again after a clash,
-what the driver's errors mean, and the version of the tables.
+and the version of the tables.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.clock import monotonic_micros, new_anchor
 from muntin.timeline.store.sql import forks, schema
 from muntin.timeline.store.sql.address import Address, read_address
+from muntin.timeline.store.sql.trouble import DAMAGED, advice, is_drop, no_such_table, passes
 
 T = TypeVar("T")
 
@@ -289,7 +290,7 @@ class Database:
             if isinstance(error, self._driver.Error):
                 told = self._translate(error)
                 was_dropped = connection is not None and self._is_dead(connection)
-                raise (_Dropped(told) if was_dropped or _is_drop(error) else told) from error
+                raise (_Dropped(told) if was_dropped or is_drop(error) else told) from error
             raise
         self._keep(connection)
 
@@ -339,8 +340,8 @@ class Database:
         doubt = ""
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
-        told = StoreError(f"{self.name}: {text}: {_advice(error)}{doubt}")
-        told.passing, told.in_doubt = _passes(error), bool(doubt)
+        told = StoreError(f"{self.name}: {text}: {advice(error)}{doubt}")
+        told.passing, told.in_doubt = passes(error), bool(doubt)
         return told
 
     def _connect(self) -> Any:
@@ -386,7 +387,7 @@ class Database:
             if self._version(self.query(schema.VERSION)) == len(schema.MIGRATIONS):
                 return
         except StoreError as error:
-            if not _no_such_table(error.__cause__):
+            if not no_such_table(error.__cause__):
                 raise
             if not self._create:
                 raise StoreError(
@@ -406,9 +407,7 @@ class Database:
         """Return the version of the tables, 0 where there are none; refuse a newer one."""
         found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
         if not found.isdecimal():
-            raise StoreError(
-                f"{self.name}: the version of its tables is {shown(found)}: {_DAMAGED}"
-            )
+            raise StoreError(f"{self.name}: the version of its tables is {shown(found)}: {DAMAGED}")
         version = int(found)
         if version > known:
             raise StoreError(
@@ -458,82 +457,3 @@ def _switch_to_wal(connection: Any) -> None:
 def _pause(attempt: int) -> None:
     """Wait a little, longer each time, so that the same writers do not meet again."""
     time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 6)))
-
-
-def _no_such_table(error: BaseException | None) -> bool:
-    return "no such table" in str(error) or getattr(error, "sqlstate", None) == "42P01"
-
-
-_BUSY = "another process held it for too long"
-_DAMAGED = "the file is damaged, or is something else; bring back a copy"
-_READ_ONLY = "it cannot be written; look at its permissions"
-_FULL = "make room; nothing of this was written"
-_SQLITE_ADVICE = {
-    sqlite3.SQLITE_BUSY: _BUSY,
-    sqlite3.SQLITE_LOCKED: _BUSY,
-    sqlite3.SQLITE_FULL: _FULL,
-    sqlite3.SQLITE_IOERR: "look at the disk; nothing of this was written",
-    sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_PERM: _READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may it be written?",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
-}
-# By the longest beginning of the code that is known; no code at all means no connection.
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-_POSTGRES_ADVICE = {
-    "": (
-        "is the server running, and are host, database, user and password right? The store works "
-        "again when they are"
-    ),
-    "28": "look at the user and the password",
-    "3D": "the database does not exist; create it",
-    "42501": "the user lacks rights on the tables; grant them",
-    "25006": "the server takes no writes",
-    "53100": _FULL,
-    "53300": "the server takes no more connections; close some, or raise its limit",
-    "55P03": _BUSY,
-    "57014": "the server gave up on it; look at its statement_timeout",
-}
-
-
-def _is_drop(error: BaseException) -> bool:
-    """Say whether somebody ended the connection, also one that was being made."""
-    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
-
-
-# What will not work later either: the file is damaged, or we are wrong.
-_LASTING_SQLITE = (
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_MISMATCH,
-    sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_TOOBIG,
-)
-_LASTING_POSTGRES = ("22", "23", "42", "XX")
-
-
-def _passes(error: BaseException) -> bool:
-    """Say whether a failure may be over when the same is tried later."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF not in _LASTING_SQLITE
-    if isinstance(error, sqlite3.Error):
-        return False
-    state = getattr(error, "sqlstate", None) or ""
-    return state == "42501" or not state.startswith(_LASTING_POSTGRES)
-
-
-def _advice(error: BaseException) -> str:
-    """Return what to do about a failure."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        return _SQLITE_ADVICE.get(code & 0xFF, "look at the file")
-    if isinstance(error, sqlite3.Error):
-        return _DAMAGED  # text that is no text
-    state = getattr(error, "sqlstate", None) or ""
-    known = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
-    if state and max(known, key=len) == "" and not state.startswith(("08", "57P")):
-        return "this should not happen; please report it"
-    return _POSTGRES_ADVICE[max(known, key=len)]

@@ -1,0 +1,151 @@
+"""All that a store in memory keeps of one session, and how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from muntin.errors import TurnLost
+from muntin.timeline.clock import machine_now
+from muntin.timeline.items import (
+    UNSETTLED,
+    Beside,
+    Claim,
+    ContentKind,
+    Item,
+    Record,
+    Status,
+    Turn,
+)
+from muntin.timeline.store.rows import byte_size
+
+
+@dataclass(slots=True)
+class Kept:
+    """All that is kept of a session: plain lists, slow and readable where SQL is fast."""
+
+    created: datetime
+    updated: datetime
+    items: list[Item] = field(default_factory=list)
+    # The running sum of weights up to and with each item.
+    totals: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    # The numbers of those that wait or are worked on, so that nobody looks through all.
+    unsettled: set[int] = field(default_factory=set)
+    # Positions of the live entries, and of all versions, by entry.
+    live: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, list[int]] = field(default_factory=dict)
+    reports: dict[tuple[int, int], Record] = field(default_factory=dict)
+    # The contents that each report needs.
+    names: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
+    # In which turn the originals of sources were first kept.
+    sources: dict[str, int] = field(default_factory=dict)
+    frontiers: dict[str, str] = field(default_factory=dict)
+    # What is held by whom, and until when.
+    held: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+
+    def turn(self, number: int) -> Turn | None:
+        """Return one turn, or None."""
+        return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
+
+    def put(self, turn: Turn) -> None:
+        """Keep a turn, a new one or a changed one."""
+        self.turns[turn.number - 1 : turn.number] = [turn]
+        if turn.status in UNSETTLED:
+            self.unsettled.add(turn.number)
+        else:
+            self.unsettled.discard(turn.number)
+
+    def hold(self, session: str, numbers: set[int], claim: Claim) -> None:
+        """Renew the lease of the turns written into; refuse where the claim does not hold."""
+        held = [turn for number in numbers if (turn := self.turn(number)) is not None]
+        for turn in held:
+            if not holds(turn, claim):
+                raise TurnLost(session, turn.number)
+        for turn in held:
+            self.put(replace(turn, until=ends(claim.lease)))
+
+    def add(self, item: Item, weight: int, entry: str | None) -> None:
+        """Keep an item, and what it does to an entry."""
+        self.items.append(item)
+        self.totals.append((self.totals or [0])[-1] + weight)
+        if entry is not None:
+            self.live.pop(entry, None)
+            if item.kind == "context_inserted":
+                self.live[entry] = item.position
+                self.versions.setdefault(entry, []).append(item.position)
+
+    def begin(self, item: Item, status: Status, claim: Claim | None) -> None:
+        """Keep the turn that an item begins."""
+        turn = Turn(item.turn, status, item.position)
+        if claim is not None and status in UNSETTLED:
+            attempt, until = int(status == "open"), ends(claim.lease)
+            turn = replace(turn, owner=claim.owner, until=until, attempt=attempt)
+        self.put(turn)
+
+    def end(self, changes: Mapping[int, Status], claim: Claim | None) -> None:
+        """Set the status of turns that an append changed."""
+        for number, status in changes.items():
+            turn = self.turns[number - 1]
+            if claim is None and turn.owner is not None and turn.status == "open":
+                continue  # someone works on it: it is not for others to end
+            if status not in UNSETTLED:
+                self.put(replace(turn, status=status, owner=None, until=None, after=None))
+            elif turn.status in UNSETTLED:
+                self.put(replace(turn, status=status))
+
+    def put_beside(self, beside: Beside) -> None:
+        """Keep what belongs beside the timeline."""
+        for name, data in beside.originals.items():
+            self.contents.setdefault(("source", name), data)
+            self.sources.setdefault(name, beside.turn)
+        for name in [name for name, first in self.sources.items() if first < beside.forget]:
+            del self.contents["source", name], self.sources[name]
+        for name, data in beside.contents.items():
+            self.contents.setdefault(("report", name), data)
+        if beside.record is not None:
+            self._put_report(beside.record, beside.names, beside.keep)
+        self.frontiers.update(beside.frontiers)
+
+    def _put_report(self, record: Record, names: Collection[str], keep: int) -> None:
+        """Keep a report; forget the oldest beyond `keep`, and contents that none names."""
+        self.reports[record.turn, record.step] = record
+        self.names[record.turn, record.step] = frozenset(names)
+        old = sorted(self.reports)[: max(0, len(self.reports) - keep)]
+        for key in old:
+            del self.reports[key], self.names[key]
+        # Now and then, as in SQL: finding out what is no longer named reads all names.
+        if old and old[-1][0] % max(1, keep // 10) == 0:
+            self._drop_unnamed()
+
+    def _drop_unnamed(self) -> None:
+        named = frozenset[str]().union(*self.names.values())
+        for kind, name in list(self.contents):
+            if kind == "report" and name not in named:
+                del self.contents[kind, name]
+
+    def forget(self, last: tuple[int, int]) -> int:
+        """Forget the reports up to one, and what only they needed; return how many."""
+        old = [key for key in self.reports if key <= last]
+        for key in old:
+            del self.reports[key], self.names[key]
+        self._drop_unnamed()
+        return len(old)
+
+    def report_size(self) -> int:
+        """Return how many bytes the reports have, with their contents."""
+        kept = [byte_size(data) for (kind, _), data in self.contents.items() if kind == "report"]
+        kept += [byte_size(each.report + each.plan) for each in self.reports.values()]
+        return sum(kept)
+
+
+def holds(turn: Turn, claim: Claim) -> bool:
+    """Say whether a claim is that of who took a turn last, and the turn is not settled."""
+    mine = turn.owner == claim.owner and claim.attempt in (None, turn.attempt)
+    return mine and turn.status in UNSETTLED
+
+
+def ends(lease: timedelta | None) -> datetime | None:
+    return None if lease is None else machine_now() + lease

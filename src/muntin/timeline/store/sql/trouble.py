@@ -1,0 +1,85 @@
+"""What the errors of the drivers mean: whether they pass, and what to do about them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+
+def no_such_table(error: BaseException | None) -> bool:
+    """Say whether a statement named a table that is not there."""
+    return "no such table" in str(error) or getattr(error, "sqlstate", None) == "42P01"
+
+
+_BUSY = "another process held it for too long"
+DAMAGED = "the file is damaged, or is something else; bring back a copy"
+_READ_ONLY = "it cannot be written; look at its permissions"
+_FULL = "make room; nothing of this was written"
+_SQLITE_ADVICE = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: "look at the disk; nothing of this was written",
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may it be written?",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+}
+# By the longest beginning of the code that is known; no code at all means no connection.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_POSTGRES_ADVICE = {
+    "": (
+        "is the server running, and are host, database, user and password right? The store works "
+        "again when they are"
+    ),
+    "28": "look at the user and the password",
+    "3D": "the database does not exist; create it",
+    "42501": "the user lacks rights on the tables; grant them",
+    "25006": "the server takes no writes",
+    "53100": _FULL,
+    "53300": "the server takes no more connections; close some, or raise its limit",
+    "55P03": _BUSY,
+    "57014": "the server gave up on it; look at its statement_timeout",
+}
+
+
+def is_drop(error: BaseException) -> bool:
+    """Say whether somebody ended the connection, also one that was being made."""
+    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
+
+
+# What will not work later either: the file is damaged, or we are wrong.
+_LASTING_SQLITE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_TOOBIG,
+)
+_LASTING_POSTGRES = ("22", "23", "42", "XX")
+
+
+def passes(error: BaseException) -> bool:
+    """Say whether a failure may be over when the same is tried later."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF not in _LASTING_SQLITE
+    if isinstance(error, sqlite3.Error):
+        return False
+    state = getattr(error, "sqlstate", None) or ""
+    return state == "42501" or not state.startswith(_LASTING_POSTGRES)
+
+
+def advice(error: BaseException) -> str:
+    """Return what to do about a failure."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE_ADVICE.get(code & 0xFF, "look at the file")
+    if isinstance(error, sqlite3.Error):
+        return DAMAGED  # text that is no text
+    state = getattr(error, "sqlstate", None) or ""
+    known = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
+    if state and max(known, key=len) == "" and not state.startswith(("08", "57P")):
+        return "this should not happen; please report it"
+    return _POSTGRES_ADVICE[max(known, key=len)]
