@@ -156,16 +156,17 @@ class Inbox:
         """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
         session = self._session(entity)
 
-        def settle() -> bool:
+        def settle() -> str | None:
             found = session.store.turn(entity, turn)
             if found is None or found.status not in UNSETTLED:
-                return False
-            return session.store.settle(entity, turn, "failed", reason="cancelled")
+                return None
+            settled = session.store.settle(entity, turn, "failed", reason="cancelled")
+            return found.status if settled else None
 
-        if not await in_store(session, settle):
-            return False
-        await self._engine.cancel(entity, turn)
-        return True
+        was = await in_store(session, settle)
+        if was == "open":  # one that waits is not begun, for it is settled
+            await self._engine.cancel(entity, turn)
+        return was is not None
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""
