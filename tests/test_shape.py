@@ -17,7 +17,7 @@ from tools.tree import graph, knots, places, read
 
 SOURCE = ROOT / "src" / "muntin"
 # Folders of tests about the whole, which mirror no package.
-WHOLE = {"bench", "docs", "packaging", "promises", "reliability"}
+WHOLE = {"bench", "docs", "faults", "packaging", "promises", "reliability"}
 FILES = read(SOURCE)
 TESTS = [
     path.relative_to(ROOT / "tests")
