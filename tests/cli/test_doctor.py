@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import timedelta
 
 import pytest
 
+from muntin import user
 from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
+from muntin.timeline.items import draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
@@ -111,6 +114,16 @@ def test_a_store_tells_its_version_and_sessions():
         "sqlite:///a.db": ("ok", f"version {len(MIGRATIONS)} of the tables, sessions: 0")
     }
     assert found("store", env={"MUNTIN_STORE": "sqlite:///a.db"})["sqlite:///a.db"][0] == "ok"
+
+
+def test_what_was_given_up_is_listed():
+    with open_store("sqlite:///a.db") as store:
+        store.append("e/1", [draft_of(user("poison"), opens="inbox")])
+        for _ in range(2):
+            store.take("e/1", "dead", timedelta(seconds=-1), resumable=True, max_attempts=1)
+    ((name, (state, detail)),) = found("gave up", "--store", "sqlite:///a.db", code=1).items()
+    assert (name, state) == ("e/1", "broken")
+    assert "turn 1 was given up" in detail
 
 
 def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):
