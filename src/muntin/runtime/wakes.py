@@ -112,14 +112,15 @@ class Wakes:
         check_session_id(entity)
         session = self._session(entity)
         opening = replace(session.draft(draft), opens="inbox")
-
-        async def append() -> Item:
-            (item,) = await in_store(session, lambda: session.store.append(entity, [opening]))
+        append = partial(session.store.append, entity, [opening])
+        try:
+            # To the end: what a cancelled call sent must not arrive behind what is sent later.
+            (item,) = await to_the_end(in_store(session, append))
+        except asyncio.CancelledError:
             self.start(entity)
-            return item
-
-        # To the end: what a cancelled call sent must not arrive behind what is sent later.
-        return await to_the_end(append())
+            raise
+        self.start(entity)
+        return item
 
     async def answer(self, entity: str, turn: int) -> Reply | None:
         """Wait until a turn of an entity is over, here or in another process."""
