@@ -105,13 +105,14 @@ class Inbox:
             (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
             return item
 
-        async def append() -> Item:
-            item = await in_store(session, write)
+        try:
+            # To the end: what a cancelled call sent must not arrive behind what is sent later.
+            item = await to_the_end(in_store(session, write))
+        except asyncio.CancelledError:
             self._stored(begun)
-            return item
-
-        # To the end: what a cancelled call sent must not arrive behind what is sent later.
-        return await to_the_end(append())
+            raise
+        self._stored(begun)
+        return item
 
     def _stored(self, begun: Mapping[str, int]) -> None:
         self._engine.start()
