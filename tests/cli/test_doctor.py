@@ -12,7 +12,7 @@ import pytest
 
 from muntin import App, user
 from muntin.cli.doctor import PURPOSES, _extra, _needs, _packages
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
@@ -149,6 +149,16 @@ def test_a_store_tells_which_workers_live(tmp_path):
     assert re.fullmatch(r"heard 0:0\d:\d\d ago, running 0", said["worker 1"][1])
     assert said["worker 2"][0] == "missing"
     assert said["worker 2"][1].startswith("heard 1:00:")
+
+
+def test_what_was_given_up_is_listed():
+    with open_store("sqlite:///a.db") as store:
+        store.append("e/1", [draft_of(user("poison"), opens="inbox")])
+        for _ in range(2):
+            store.take("e/1", "dead", timedelta(seconds=-1), resumable=True, max_attempts=1)
+    ((name, (state, detail)),) = found("gave up", "--store", "sqlite:///a.db", code=1).items()
+    assert (name, state) == ("e/1", "broken")
+    assert "turn 1 was given up" in detail
 
 
 def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 from muntin import Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
 from muntin.inspector.data import FEW, PAGE, messages, price_of, sessions, turns, window
 from muntin.inspector.plans import PLANS, Plans
 from muntin.runtime import read_plan
-from muntin.timeline.items import Beside
+from muntin.timeline.items import Beside, draft_of
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, keep, past, plain
 from tests.inspector.sample import LONG
@@ -53,6 +54,18 @@ def test_turns_without_a_report_are_named():
     told = turns(Plans(store), "s")
     assert [each["turn"] for each in told["windows"]] == [1]
     assert told["unreported"] == [{"turn": 2, "status": "completed"}]
+
+
+def test_what_was_given_up_is_listed_and_its_turn_says_so():
+    store = MemoryStore()
+    store.append("e/1", [draft_of(user("poison"), opens="inbox")])
+    for _ in range(2):
+        store.take("e/1", "dead", timedelta(seconds=-1), resumable=True, max_attempts=1)
+    plans = Plans(store)
+    assert sessions(plans)["gave_up"] == [{"session": "e/1", "turn": 1}]
+    assert turns(plans, "e/1")["unreported"] == [
+        {"turn": 1, "status": "failed", "reason": "gave_up"}
+    ]
 
 
 def test_lines_hold_the_window_in_order_and_all_that_was_left_out(plans):

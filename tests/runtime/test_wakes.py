@@ -227,7 +227,8 @@ def test_messages_and_signals_coalesce_and_the_newest_says_why():
     async def work() -> list[Wake]:
         app = memory()
         noted = noting(app)
-        await asyncio.gather(app.send("e/1", "a", sender="ada"), app.signal("e/1", "tick"))
+        await app.send("e/1", "a", sender="ada")
+        await app.signal("e/1", "tick")
         await app.close()
         return noted
 

@@ -1,8 +1,6 @@
 """Turns and windows: each sentence of the rule, with values to check by eye, on every store."""
 
-import time
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -10,7 +8,6 @@ from muntin import InvalidInput, ToolCall, assistant, system, tool, user
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, Visibility
-from muntin.timeline.renewing import Renewer
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from tests.timeline.words import Words
@@ -495,17 +492,6 @@ def test_a_lease_is_renewed_by_saying_so_and_by_appending(session):
         turn.append(assistant("a!"))
         leases.append(session.store.turns("s")[0].until)
     assert leases == sorted(set(leases))
-
-
-def test_a_lease_is_renewed_while_plain_code_works_on_its_turn(session, monkeypatch):
-    monkeypatch.setattr("muntin.timeline.session.LEASE", timedelta(seconds=0.5))
-    monkeypatch.setattr("muntin.timeline.session._renewer", Renewer(0.1))
-    with session.turn() as turn:
-        turn.append(user("a?"))
-        time.sleep(1)
-        Session("s", store=session.store).mend()
-        turn.append(assistant("a!"))
-    assert [t.status for t in session.store.turns("s")] == ["completed"]
 
 
 def test_a_turn_that_has_not_begun_cannot_be_renewed(session):

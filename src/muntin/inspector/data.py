@@ -20,7 +20,7 @@ from muntin.errors import InvalidInput
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.providers.names import prices_of
 from muntin.timeline.files import is_staged
-from muntin.timeline.items import VAIN, Record, SessionInfo, check_session_id, usage_of
+from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
@@ -61,6 +61,7 @@ def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, An
         "store": store.name,
         "sessions": [_info(info) for info in found[offset : offset + PAGE]],
         "total": len(found),
+        "gave_up": [{"session": id, "turn": turn} for id, turn in store.gave_up(limit=PAGE)],
         "scanned": SCANNED if scanned >= SCANNED else None,
     }
 
@@ -86,7 +87,7 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
     """Return the windows of some turns of a session, each in short, the oldest first."""
     info = _session(plans, session)
     last = first + min(max(count, 1), PAGE) - 1
-    status = {turn.number: turn.status for turn in plans.store.turns(session)}
+    status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
     return {
@@ -98,12 +99,12 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
                 **plans.remember(
                     ("summary", key_of(session, record)), partial(_summary, plans, session, record)
                 ),
-                "status": status.get(record.turn),
+                **status.get(record.turn, {"status": None}),
             }
             for record in records
         ],
         "unreported": [
-            {"turn": number, "status": status[number]}
+            {"turn": number, **status[number]}
             for number in range(first, min(last, info.turns) + 1)
             if number in status and number not in kept
         ],
@@ -115,6 +116,12 @@ def usage(plans: Plans, session: str) -> dict[str, Any]:
     store, id = plans.store, _session(plans, session).id
     used = usage_of(store.read(id)).and_in_vain(store.frontier(id, VAIN))
     return {**asdict(used), "words": list(used.words())}
+
+
+def _state(turn: Turn) -> dict[str, str]:
+    """Return how a turn stands, and why it failed where that is known."""
+    why = {} if turn.reason is None else {"reason": turn.reason}
+    return {"status": turn.status, **why}
 
 
 def _session(plans: Plans, session: str) -> SessionInfo:

@@ -283,7 +283,13 @@ class ActiveTurn:
     def write(self, draft: Draft) -> Item:
         """Append one draft at once; for code that runs in a thread."""
         self.check()
-        (item,) = TurnWrite(self, [self.session.draft(draft, turn=self.number)])()
+        write = TurnWrite(self, [self.session.draft(draft, turn=self.number)])
+        try:
+            (item,) = write()
+        except StoreError:
+            if not write.in_doubt:
+                raise
+            (item,) = write()  # looks whether it was stored
         return item
 
     def unstage(self, *, ends: bool) -> list[Draft]:
@@ -297,6 +303,10 @@ class ActiveTurn:
         """Have the next append write what could not be written."""
         with self._staging:
             self._staged = [*staged, *self._staged]
+
+    def beside(self, step: int) -> Beside | None:
+        """Return what is to be kept of a step, if it was not yet."""
+        return self.receipts.beside(step)
 
     def wrote(self, step: int, *, ends: bool) -> None:
         """Say that something is durable: the report of a step, the end of the turn."""

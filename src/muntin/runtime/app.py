@@ -161,9 +161,10 @@ class App:
             timeout=check_seconds(timeout, "timeout"),
         )
 
-    def state(self) -> EngineState:
+    async def state(self) -> EngineState:
         """Return what waits, runs and failed, and which workers are there."""
-        return self._wakes.engine.state()
+        await self._wakes.engine.ready()
+        return await asyncio.to_thread(self._wakes.engine.state)
 
     def session(
         self,

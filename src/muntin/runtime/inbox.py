@@ -106,13 +106,14 @@ class Inbox:
             (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
             return item
 
-        async def append() -> Item:
-            item = await in_store(session, write)
+        try:
+            # To the end: what a cancelled call sent must not arrive behind what is sent later.
+            item = await to_the_end(in_store(session, write))
+        except asyncio.CancelledError:
             self._stored(begun)
-            return item
-
-        # To the end: what a cancelled call sent must not arrive behind what is sent later.
-        return await to_the_end(append())
+            raise
+        self._stored(begun)
+        return item
 
     def _stored(self, begun: Mapping[str, int]) -> None:
         self._engine.start()
@@ -157,16 +158,17 @@ class Inbox:
         """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
         session = self._session(entity)
 
-        def settle() -> bool:
+        def settle() -> str | None:
             found = session.store.turn(entity, turn)
             if found is None or found.status not in UNSETTLED:
-                return False
-            return session.store.settle(entity, turn, "failed", reason="cancelled")
+                return None
+            settled = session.store.settle(entity, turn, "failed", reason="cancelled")
+            return found.status if settled else None
 
-        if not await in_store(session, settle):
-            return False
-        await self._engine.cancel(entity, turn)
-        return True
+        was = await in_store(session, settle)
+        if was == "open":  # one that waits is not begun, for it is settled
+            await self._engine.cancel(entity, turn)
+        return was is not None
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""

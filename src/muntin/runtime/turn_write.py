@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from muntin.errors import StoreError
-from muntin.timeline.items import Draft, Item, Status
+from muntin.timeline.items import Beside, Draft, Item, Status
+from muntin.timeline.session import OpenTurn
 
-if TYPE_CHECKING:
-    from muntin.runtime.active_turn import ActiveTurn
+
+class Written(Protocol):
+    """The turn that is written."""
+
+    open: OpenTurn
+
+    def unstage(self, *, ends: bool) -> list[Draft]:
+        """Return what was staged, to be written now."""
+
+    def stage_again(self, staged: Sequence[Draft]) -> None:
+        """Have the next append write what could not be written."""
+
+    def beside(self, step: int) -> Beside | None:
+        """Return what is to be kept of a step."""
+
+    def wrote(self, step: int, *, ends: bool) -> None:
+        """Say that something is durable."""
 
 
 class TurnWrite:
@@ -19,7 +35,7 @@ class TurnWrite:
 
     def __init__(
         self,
-        turn: ActiveTurn,
+        turn: Written,
         drafts: Sequence[Draft],
         step: int = 0,
         *,
@@ -69,7 +85,7 @@ class TurnWrite:
         beside = None
         if self._step:
             with suppress(TypeError, ValueError, RecursionError):
-                beside = turn.receipts.beside(self._step)
+                beside = turn.beside(self._step)
         self._doubted = None
         try:
             return turn.open.write(whole, beside)

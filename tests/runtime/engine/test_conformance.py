@@ -131,7 +131,7 @@ def test_an_append_that_the_engine_refuses_is_not_there(make: Make):
             await app.send("e/1", "hello")
         assert engine.waiting == [("e/1", 1)]
         assert app.store.session("e/1") is None
-        assert app.state().waiting == 0
+        assert (await app.state()).waiting == 0
         await app.close()
 
     run(work())
@@ -159,7 +159,7 @@ def test_a_handler_that_raises_fails_its_turn_and_is_not_called_again(make: Make
             await asyncio.sleep(1.2)  # longer than a poll
         assert called == ["bad", "good"]
         assert statuses(app, "e/1") == ["failed", "completed"]
-        assert app.state() == EngineState()
+        assert (await app.state()) == EngineState()
 
     run(work())
 
@@ -330,8 +330,8 @@ def test_more_than_may_wait_for_an_app_is_refused(make: Make, monkeypatch):
         with pytest.raises(Overloaded, match="2 wakes wait, and no more than 2 may"):
             await app.send("e/3", 1)
         assert app.store.session("e/3") is None
-        assert app.state().waiting == 2
-        assert app.state().since is not None
+        assert (await app.state()).waiting == 2
+        assert (await app.state()).since is not None
 
     run(work())
 

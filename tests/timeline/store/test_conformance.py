@@ -229,7 +229,7 @@ def test_check_store_says_which_facts_are_untrue():
     with pytest.raises(AssertionError) as failed:
         check_store(NeverDeletes)
     text = str(failed.value)
-    assert text.startswith(f"3 of {len(CHECKS)} facts about stores are untrue of this one:")
+    assert text.startswith(f"4 of {len(CHECKS)} facts about stores are untrue of this one:")
     assert "a_deleted_session_is_gone: Nothing of a deleted session is left" in text
     assert "sessions_are_kept_apart" in text
     assert "positions_count_up_from_one" not in text

@@ -124,7 +124,7 @@ export class Sidebar {
           }),
         ),
       ),
-      h("span", { class: "flags" }, each.over_budget || each.status === "failed" ? h("em", { class: "bad" }, each.over_budget ? "over" : "failed") : cut ? h("em", { class: "warn" }, "cut") : null),
+      h("span", { class: "flags" }, each.over_budget || each.status === "failed" ? h("em", { class: "bad" }, each.over_budget ? "over" : each.reason === "gave_up" ? "gave up" : "failed") : cut ? h("em", { class: "warn" }, "cut") : null),
     );
   }
 }

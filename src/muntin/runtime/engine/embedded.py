@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from muntin.core.checks import check_count
-from muntin.errors import MuntinError, StoreError
+from muntin.errors import InvalidInput, MuntinError, StoreError
 from muntin.runtime.engine.protocol import (
     AT_ONCE,
     POLL_SECONDS,
@@ -51,6 +51,8 @@ class Embedded:
         self._stopping = False
 
     def bind(self, host: Host) -> None:
+        if hasattr(self, "_host"):
+            raise InvalidInput("an engine belongs to one app: make another Embedded()")
         self._host = host
 
     async def ready(self) -> None:
@@ -64,9 +66,6 @@ class Embedded:
     def stored(self, session: str, turn: int) -> None:
         self.start()
         self._offer(session, turn)
-
-    def forget(self, tx: Any, session: str, turn: int) -> None:
-        pass
 
     def _offer(self, session: str, turn: int) -> None:
         """Have the turns of a session run up to this one, when its time comes."""

@@ -35,11 +35,10 @@ _INDEX = """
 CREATE INDEX IF NOT EXISTS muntin_jobs_lock ON procrastinate_jobs (lock, priority DESC, id)
 WHERE status IN ('todo', 'doing')"""
 _NOTIFY = f'SELECT pg_notify(\'{CHANNEL}\', \'{{"type": "job_inserted", "job_id": 0}}\')'
-_WAITING = f"lock = :session AND CAST(args->>'turn' AS BIGINT) = :turn AND task_name = '{TASK}'"
-_DROP = f"DELETE FROM procrastinate_jobs WHERE {_WAITING} AND status = 'todo'"
-_STOP = (
-    f"UPDATE procrastinate_jobs SET abort_requested = true WHERE {_WAITING} AND status = 'doing'"
-)
+_STOP = f"""
+UPDATE procrastinate_jobs SET abort_requested = true
+WHERE lock = :session AND CAST(args->>'turn' AS BIGINT) = :turn AND task_name = '{TASK}'
+    AND status = 'doing' RETURNING id"""
 # What waits for a wake and has no job: one statement sees one moment, so none is on its way.
 _JOBLESS = """
 SELECT s.name, max(t.number) FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
@@ -91,14 +90,9 @@ def notify(database: Database) -> None:
     database.query(_NOTIFY)
 
 
-def drop_waiting(tx: Transaction, session: str, turn: int) -> None:
-    """Remove the job of a turn that has not been begun."""
-    tx.run(_DROP, session=session, turn=turn)
-
-
-def stop_running(tx: Transaction, session: str, turn: int) -> None:
+def stop_running(database: Database, session: str, turn: int) -> None:
     """Have the worker told that runs a turn; procrastinate's own trigger notifies it."""
-    tx.run(_STOP, session=session, turn=turn)
+    database.query(_STOP, session=session, turn=turn)
 
 
 def without_job(database: Database) -> list[tuple[str, int]]:

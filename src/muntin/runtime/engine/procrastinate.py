@@ -103,9 +103,6 @@ class Procrastinate:
         with suppress(StoreError):  # they look for themselves
             await asyncio.to_thread(tables.notify, self._database)
 
-    def forget(self, tx: Any, session: str, turn: int) -> None:
-        tables.drop_waiting(tx, session, turn)
-
     def start(self) -> None:
         pass
 
@@ -165,12 +162,8 @@ class Procrastinate:
         return False
 
     async def cancel(self, session: str, turn: int) -> None:
-        def stop(tx: Any) -> None:
-            tables.drop_waiting(tx, session, turn)
-            tables.stop_running(tx, session, turn)
-
         await self.ready()
-        await asyncio.to_thread(self._database.transact, stop)
+        await asyncio.to_thread(tables.stop_running, self._database, session, turn)
 
     def state(self) -> EngineState:
         return tables.state_of(self._host.store)

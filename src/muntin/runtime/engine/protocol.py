@@ -100,9 +100,6 @@ class Engine(Protocol):
     def stored(self, session: str, turn: int) -> None:
         """The transaction of `waits` has been committed; called in the event loop."""
 
-    def forget(self, tx: Any, session: str, turn: int) -> None:
-        """In a transaction: a turn no longer waits."""
-
     def start(self) -> None:
         """Begin to handle in this event loop, if that is what the engine does without `work`."""
 
@@ -119,7 +116,7 @@ class Engine(Protocol):
         """Wait until a turn may be settled; True is a hint, the store is asked."""
 
     async def cancel(self, session: str, turn: int) -> None:
-        """Have a turn that was cancelled stopped, wherever it runs."""
+        """Have a turn that runs and was cancelled stopped, wherever it runs."""
 
     def state(self) -> EngineState:
         """Return what waits, runs and failed. Reads the store."""

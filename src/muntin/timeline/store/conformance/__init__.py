@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance import archive, contents, leases, reading, writing
+from muntin.timeline.store.conformance import archive, contents, leases, reading, waking, writing
 from muntin.timeline.store.conformance.facts import Check, facts_of
 
 __all__ = ["CHECKS", "check_store"]
 
-CHECKS: tuple[Check, ...] = tuple(
-    check for module in (writing, contents, reading, leases, archive) for check in facts_of(module)
-)
+_MODULES = (writing, contents, reading, leases, waking, archive)
+CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in facts_of(module))
 
 
 def check_store(make: Callable[[], Store]) -> None:
