@@ -338,7 +338,8 @@ async def hurried(seconds: float) -> bool:
 async def to_the_end(work: Awaitable[T]) -> T:
     """Await `work`; a cancellation is heard when it is done, and `work` is told to hurry."""
     if isinstance(work, asyncio.Future) and work.done():
-        return await work
+        done: T = await work
+        return done
     hurry = asyncio.Event()
     token = _hurry.set(hurry)
     try:

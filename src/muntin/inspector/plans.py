@@ -58,6 +58,9 @@ class Kept(Protocol):
     def read(self, session: str) -> list[Item]:
         """Return all items."""
 
+    def gave_up(self, *, limit: int = 100) -> list[tuple[str, int]]:
+        """Return sessions with the turns that were given up."""
+
     def frontier(self, session: str, line: str) -> str | None:
         """Return what is kept for a line of windows."""
 
