@@ -54,10 +54,11 @@ def test_it_shows_the_bar_the_messages_and_the_report(chat):
         "\n"
         "17 of 40 tokens (42%), counted by o200k_base\n"
         "\n"
-        "slot    status  kept  asked  messages  priority  floor  cap  why\n"
-        "------  ------  ----  -----  --------  --------  -----  ---  ---\n"
-        "system  kept       8      8       1/1         0      -    -\n"
-        "user    kept       6      6       1/1         0      -    -\n"
+        "slot      status  kept  asked  messages  priority  floor  cap  why\n"
+        "--------  ------  ----  -----  --------  --------  -----  ---  ---\n"
+        "system    kept       8      8       1/1         0      -    -\n"
+        "user      kept       6      6       1/1         0      -    -\n"
+        "(answer)  kept       3      3         -         -      -    -  -\n"
     )
 
 
