@@ -28,7 +28,7 @@ demo: $(READY) ## Compose a real conversation into a small window and show it
 	@$(BIN)/muntin demo
 
 test: $(READY) browser ## Run all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 pythons: ## Run all tests on every Python found, or on those in PYTHONS
 	@for python in $(PYTHONS); do \
