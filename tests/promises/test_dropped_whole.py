@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin import Group, Stepped, ToolCall, assistant, tool, user
+from muntin import Group, Input, Stepped, ToolCall, assistant, tool, user
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 
 
@@ -88,6 +88,17 @@ def test_of_contexts_of_a_prompt_one_that_fits_with_nothing_goes_first() -> None
     # One that would fit alone stays, and the lowest goes first, as ever.
     adds[1] = slot("large", "l" * 68, role="system", group=parts, priority=50)
     assert texts(compose(100, *adds)) == ["l" * 68 + "--" + "r" * 30]
+
+
+def test_a_floor_kept_for_what_is_dropped_does_not_cost_the_system_text_its_place() -> None:
+    adds = [
+        slot("first", "a", required=True),
+        slot("whole", "bbbb", trim_behavior="slot", max_tokens=10, min_tokens=3),
+        slot("second", "c", required=True),
+        slot("system", "d", priority=1),
+        slot("input", Input("?")),
+    ]
+    assert texts(compose(6, *adds)) == ["a", "c", "d", "?"]
 
 
 @many

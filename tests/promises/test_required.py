@@ -77,6 +77,14 @@ def test_an_input_over_its_ceiling_is_cut_by_its_own_rule() -> None:
     assert [len(text) for text in texts(window)] == [256]
 
 
+def test_a_required_result_without_its_call_is_reported_as_orphaned() -> None:
+    window = compose(1_000, slot("results", [user(""), RESULT], required=True))
+    report = window.report["results"]
+    assert (report.status, report.reason) == ("dropped", "orphaned")
+    window = compose(1_000, slot("results", [user("kept"), RESULT], required=True))
+    assert texts(window) == ["kept"]
+
+
 @many
 @given(scenes(), st.booleans())
 def test_no_required_slot_is_ever_dropped(scene: Scene, narrow: bool) -> None:
@@ -84,4 +92,5 @@ def test_no_required_slot_is_ever_dropped(scene: Scene, narrow: bool) -> None:
     for report in window.report.slots:
         name, content, options = scene.adds[report.index]
         if options.get("required") or name == "input" or isinstance(content, Input):
-            assert report.status != "dropped"
+            # A result whose call is nowhere in the window cannot be sent, required or not.
+            assert report.status != "dropped" or report.reason == "orphaned"

@@ -231,18 +231,21 @@ def _is_stuck(books: Books, reading: Reading) -> bool:
 
 
 def _in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
-    """Return dropped slots that cost others something: together, or the one that goes first."""
-    if gone and not books.calm:
-        new = [each for each in gone if each.slot.priority]
-        rest = [each for each in books.readings if not books.is_empty(each)]
-        calm = not any(each.slot.priority for each in rest if each.units)
-        if new and calm and any(unit.system for each in books.readings for unit in each.units):
-            return new
+    """Return dropped slots that cost others something: the first to go for which room was kept,
+    else all whose priority took the system messages their protection."""
 
     def turn(each: Reading) -> tuple[int, int]:
         return books.order.get(each.slot.index, 0), each.slot.priority
 
-    return [each for each in sorted(gone, key=turn) if _was_kept_room(books, each)][:1]
+    kept_room = [each for each in gone if _was_kept_room(books, each)]
+    if kept_room:
+        return [min(kept_room, key=turn)]
+    if books.calm or not any(unit.system for each in books.readings for unit in each.units):
+        return []
+    rest = [each for each in books.readings if each.units and not books.is_empty(each)]
+    if any(each.slot.priority for each in rest):
+        return []
+    return [each for each in gone if each.slot.priority]
 
 
 def _was_kept_room(books: Books, reading: Reading) -> bool:
