@@ -251,14 +251,14 @@ def _in_vain(
     """Yield slots that were dropped and had cost others something."""
     gone = [n for n in order if window[n].messages and not window[n].size(taken[n])]
     gone = [n for n in gone if all(kept is None for kept in taken[n])]
-    eager = [n for n in order if window[n].messages and window[n].given.priority]
-    spoken = any(m.role == "system" for place in window for m in place.messages)
-    if eager and spoken and all(n in gone for n in eager):
-        yield eager
     for n in gone:
         capped_away = all(kept is None for kept in window[n].capped)
         if window[n].floor and not fallback and not capped_away:
             yield [n]
+    eager = [n for n in order if window[n].messages and window[n].given.priority]
+    spoken = any(m.role == "system" for place in window for m in place.messages)
+    if eager and spoken and all(n in gone for n in eager):
+        yield eager
 
 
 def _need(place: Place, window: list[Place]) -> int:

@@ -174,15 +174,18 @@ def _order(turns: list[Turn]) -> list[Turn]:
 
 
 def _costly(turns: list[Turn], gone: list[Turn], capped_away: list[Turn]) -> list[Turn]:
-    """Return dropped slots that cost others something: the protection of system messages, or a
-    share of what a group had (of those, the one that goes first)."""
+    """Return dropped slots that cost others something: a share of what a group had (of those, the
+    one that goes first), else the protection of system messages."""
+    shared = [t for t in _order(turns) if t in gone and t not in capped_away]
+    for turn in shared:
+        if turn.place.given.group is not None:
+            return [turn]
     left = [turn for turn in turns if turn.place.messages and turn not in gone]
     eager = [turn for turn in gone if turn.place.given.priority]
     spoken = any(m.role == "system" for turn in turns for m in turn.place.messages)
     if eager and spoken and not any(turn.place.given.priority for turn in left):
         return eager
-    shared = [t for t in _order(turns) if t in gone and t not in capped_away]
-    return [turn for turn in shared if turn.place.given.group is not None][:1]
+    return []
 
 
 def _take(turns: list[Turn], budget: int) -> None:
