@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
+from muntin import telemetry
 from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
 from muntin.calls import off_loop
 from muntin.core.checks import check_count, shown
@@ -142,6 +143,7 @@ class Run:
         counter: Counter | None = None,
         failed: Callable[[Exception], Awaitable[None]] | None = None,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        conversation: str | None = None,
     ) -> None:
         for name, number in (("max_steps", max_steps), ("parallel", parallel)):
             check_count(number, name)
@@ -157,6 +159,7 @@ class Run:
         self._counter = counter or counter_for(Profile.of(self._model.name), tokenizer)
         self._failed = failed
         self._inside = inside  # users' functions are called in it
+        self._conversation = conversation  # as telemetry names it
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum(each.role == "assistant" for each in self._messages)
@@ -209,25 +212,31 @@ class Run:
 
     async def _step(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
-        with self._inside():
-            window = await off_loop(self._compose, tuple(self._messages))
-        if not isinstance(window, Window):
-            raise InvalidType(f"compose must return a Window, not {shown(window)}")
-        if window.over_budget:
-            raise self._exceeded(window)
-        if streaming:
-            answer = None
-            async with _closing(self._model.stream(window, settings=self._settings)) as events:
-                async for event in events:
-                    if isinstance(event, Finished):
-                        answer = event.reply
-                    else:
-                        yield event
-            if answer is None:
-                raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
-        else:
+        with telemetry.composing(self._model.name, self._conversation) as composed:
             with self._inside():
-                answer = await self._model.complete(window, settings=self._settings)
+                window = await off_loop(self._compose, tuple(self._messages))
+            if not isinstance(window, Window):
+                raise InvalidType(f"compose must return a Window, not {shown(window)}")
+            composed.made(window)
+            if window.over_budget:
+                raise self._exceeded(window)
+        with telemetry.calling(
+            self._model.name, window, self._conversation, streaming=streaming
+        ) as call:
+            if streaming:
+                answer = None
+                async with _closing(self._model.stream(window, settings=self._settings)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            answer = event.reply
+                        else:
+                            yield event
+                if answer is None:
+                    raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
+            else:
+                with self._inside():
+                    answer = await self._model.complete(window, settings=self._settings)
+            call.answered(answer)
         self.answered = answer.usage
         self._usage += answer.usage
         _enter_usage(window, answer.usage)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.core.checks import shown
 from muntin.core.model_name import ModelName
 from muntin.core.profile import Caching, Profile
+from muntin.core.usage import Usage
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
 
 if TYPE_CHECKING:
@@ -63,14 +64,15 @@ def _named(model: str, *options: Any) -> Model:
 class Facts:
     """What is known of a model: its window in tokens, and what a million tokens cost in US dollars.
 
-    The prices are those of plain input, of what is read from the cache and of what is written to
-    it; of a price that grows with the prompt, that of the shortest prompts.
+    The prices are those of plain input, of what is read from the cache, of what is written to it,
+    and of the output; of a price that grows with the prompt, that of the shortest prompts.
     """
 
     window: int | None
     input: Decimal | None = None
     read: Decimal | None = None
     write: Decimal | None = None
+    output: Decimal | None = None
 
 
 def facts(model: str) -> Facts:
@@ -96,7 +98,7 @@ def facts(model: str) -> Facts:
             "or pass a Budget, for example Budget(128_000)"
         )
     prices = info.get_prices(datetime.now(UTC))
-    kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok")
+    kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
     return Facts(info.context_window, *(_price(prices, kind) for kind in kinds))
 
 
@@ -133,6 +135,24 @@ def prices_of(model: str) -> tuple[float, float] | None:
     if known.input is None:
         return None
     return float(known.input), float(known.input if known.read is None else known.read)
+
+
+def cost_of(model: str, usage: Usage) -> Decimal | None:
+    """Return what a call cost in US dollars; None if a price it needs is not known."""
+    try:
+        known = facts(model)
+    except (MissingExtra, UnknownModel):
+        return None
+    if known.input is None or (known.output is None and usage.output):
+        return None
+    plain = usage.input - usage.cache_read - usage.cache_write
+    priced = (
+        (plain, known.input),
+        (usage.cache_read, known.input if known.read is None else known.read),
+        (usage.cache_write, known.input if known.write is None else known.write),
+        (usage.output, known.output or Decimal(0)),
+    )
+    return sum((tokens * price for tokens, price in priced), Decimal(0)) / 1_000_000
 
 
 def caching_for(model: str) -> Caching | None:

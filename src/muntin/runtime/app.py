@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, cast, overload
 
+from muntin import telemetry
 from muntin.agent.loop import MAX_STEPS
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
@@ -109,6 +110,7 @@ class App:
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
         self._wakes = Wakes(self, as_engine(engine))
+        telemetry.watch(self)
 
     async def __aenter__(self) -> App:
         self._wakes.engine.start()
@@ -165,6 +167,10 @@ class App:
         """Return what waits, runs and failed, and which workers are there."""
         await self._wakes.engine.ready()
         return await asyncio.to_thread(self._wakes.engine.state)
+
+    def wakes_now(self) -> EngineState:
+        """Return what waits and runs, as `state` does, for a thread that may wait for the store."""
+        return self._wakes.engine.state()
 
     def session(
         self,

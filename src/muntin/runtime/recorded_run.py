@@ -116,6 +116,7 @@ def recorded_run(
         settings=settings,
         counter=composer.counter,
         inside=partial(turn.app.queue.inside, turn.open),
+        conversation=turn.session.id,
     )
     return agent.events(streaming=streaming)
 

@@ -16,6 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
 from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
@@ -411,7 +412,9 @@ async def _ask(job: Job, composer: Composer, window: Window, bill: Bill) -> str:
     most = job.summary.max_tokens
     try:
         async with asyncio.timeout(job.summary.timeout) as limit:
-            reply = await job.model.complete(window, settings={"max_tokens": most})
+            with telemetry.calling(job.model.name, window, streaming=False) as call:
+                reply = await job.model.complete(window, settings={"max_tokens": most})
+                call.answered(reply)
     except TimeoutError as error:
         if not limit.expired():
             raise

@@ -1,0 +1,411 @@
+"""Telemetry: spans and metrics of windows and calls, where the application uses OpenTelemetry.
+
+Muntin speaks to OpenTelemetry's API alone, and never imports it first: where the application has
+not imported it, nothing is measured. Every name that is emitted stands in `Names`. Texts of
+messages are put into spans only where OpenTelemetry's own switch for contents asks for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+from muntin.core.message import Message
+from muntin.core.model_name import ModelName
+from muntin.core.planning.window import Window
+from muntin.core.report import Report, SlotReport
+from muntin.core.usage import Usage
+from muntin.errors import MuntinError
+from muntin.providers.model import Reply
+from muntin.providers.names import cost_of
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.trace import Span, Tracer
+
+SCOPE = "muntin"
+# OpenTelemetry's switch for the texts of messages, and the words that say yes.
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_YES = ("true", "1", "span_only", "span_and_event")
+
+
+class Names:
+    """Every name that is emitted. The conventions for generative AI are still in development."""
+
+    # Of the conventions.
+    OPERATION = "gen_ai.operation.name"
+    PROVIDER = "gen_ai.provider.name"
+    REQUEST_MODEL = "gen_ai.request.model"
+    CONVERSATION = "gen_ai.conversation.id"
+    COMPACTED = "gen_ai.conversation.compacted"  # only ever true
+    FINISH_REASONS = "gen_ai.response.finish_reasons"
+    INPUT_TOKENS = "gen_ai.usage.input_tokens"
+    OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+    CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
+    CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"  # was cache_creation
+    INPUT_MESSAGES = "gen_ai.input.messages"
+    OUTPUT_MESSAGES = "gen_ai.output.messages"
+    SYSTEM = "gen_ai.system_instructions"
+    TOKEN_TYPE = "gen_ai.token.type"
+    TOKEN_USAGE = "gen_ai.client.token.usage"
+    DURATION = "gen_ai.client.operation.duration"
+    ERROR = "error.type"
+    # Muntin's own.
+    BUDGET = "muntin.window.budget"
+    TOKENS = "muntin.window.tokens"
+    OVER_BUDGET = "muntin.window.over_budget"
+    INPUT_CUT = "muntin.window.input_cut"
+    TOKENIZER = "muntin.window.tokenizer"
+    SLOTS = "muntin.slots.names"
+    SLOTS_KEPT = "muntin.slots.tokens_kept"
+    SLOTS_ASKED = "muntin.slots.tokens_asked"
+    SLOTS_STATUS = "muntin.slots.status"
+    SLOTS_REASON = "muntin.slots.reason"
+    PREFIX_TOKENS = "muntin.prefix.expected_read"
+    PREFIX_SHARE = "muntin.prefix.share"
+    MOVED_SLOT = "muntin.prefix.moved.slot"
+    MOVED_REASON = "muntin.prefix.moved.reason"
+    MOVED_TOKENS = "muntin.prefix.moved.tokens"
+    LEFT_OUT = "muntin.left_out"  # the event
+    SLOT = "muntin.slot"
+    STATUS = "muntin.status"
+    REASON = "muntin.reason"
+    LEFT_TOKENS = "muntin.tokens_left_out"
+    FATE = "muntin.fate"
+    SLOT_TOKENS = "muntin.slot.tokens"
+    COST = "muntin.cost"
+    WAITING = "muntin.wakes.waiting"
+    RUNNING = "muntin.wakes.running"
+
+
+class Watched(Protocol):
+    """What can say how many wakes wait and run."""
+
+    @property
+    def waiting(self) -> int:
+        """How many wakes wait."""
+
+    @property
+    def running(self) -> int:
+        """How many wakes run."""
+
+
+class composing:  # noqa: N801 - used as a function in `with`
+    """The span of one window while it is composed; `made` puts the window's report into it."""
+
+    def __init__(self, model: str | None, conversation: str | None = None) -> None:
+        self._model, self._conversation = model, conversation
+        self._span: Span | None = None
+        self._current: Any = None
+
+    def __enter__(self) -> composing:
+        tracer = _tracer()
+        if tracer is not None:
+            self._span = tracer.start_span(_named("compose_context", self._model))
+            self._current = _trace().use_span(self._span, end_on_exit=True)
+            self._current.__enter__()
+        return self
+
+    def made(self, window: Window) -> None:
+        """Tell what became of every slot."""
+        meters = _meters()
+        recording = self._span is not None and self._span.is_recording()
+        if meters is None and not recording:
+            return
+        report = window.report
+        if self._span is not None and recording:
+            asked = _asked("compose_context", self._model, self._conversation)
+            self._span.set_attributes({**asked, **_of_report(report)})
+            for slot in report.slots:
+                if slot.status not in ("kept", "empty"):
+                    self._span.add_event(Names.LEFT_OUT, _left_out(slot))
+        if meters is not None:
+            meters.window(self._model, report)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._current is not None:
+            self._current.__exit__(kind, error, trace)
+
+
+class calling:  # noqa: N801 - used as a function in `with`
+    """The span of one call to a model; `answered` puts the reply into it.
+
+    With `streaming` the span is not the current one: between the pieces of a stream the caller's
+    own work goes on.
+    """
+
+    def __init__(
+        self, model: str, window: Window, conversation: str | None = None, *, streaming: bool
+    ) -> None:
+        self._model, self._window, self._conversation = model, window, conversation
+        self._streaming = streaming
+        self._span: Span | None = None
+        self._current: Any = None
+        self._began = 0.0
+        self._usage = Usage()
+
+    def __enter__(self) -> calling:
+        self._began = time.perf_counter()
+        tracer = _tracer()
+        if tracer is None:
+            return self
+        kind = _trace().SpanKind.CLIENT
+        attributes = _asked("chat", self._model, self._conversation)
+        span = tracer.start_span(_named("chat", self._model), kind=kind, attributes=attributes)
+        self._span = span
+        if span.is_recording():
+            if _compacted(self._window.report):
+                span.set_attribute(Names.COMPACTED, True)
+            if _wants_content():
+                span.set_attributes(_input(self._window.messages))
+        if not self._streaming:
+            self._current = _trace().use_span(
+                span, record_exception=False, set_status_on_exception=False
+            )
+            self._current.__enter__()
+        return self
+
+    def answered(self, reply: Reply) -> None:
+        """Tell what the model answered, and what was billed."""
+        self._usage = reply.usage
+        if self._span is None or not self._span.is_recording():
+            return
+        self._span.set_attribute(Names.FINISH_REASONS, [reply.finish_reason])
+        if reply.usage != Usage():
+            self._span.set_attributes(_billed(reply.usage))
+        if _wants_content():
+            told = [{**_told(reply.message), "finish_reason": reply.finish_reason}]
+            self._span.set_attribute(Names.OUTPUT_MESSAGES, _json(told))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._current is not None:
+            self._current.__exit__(None, None, None)
+        failed = error if isinstance(error, Exception) else None
+        if self._span is not None:
+            if failed is not None:
+                self._span.set_attribute(Names.ERROR, type(failed).__qualname__)
+                self._span.set_status(_trace().StatusCode.ERROR, str(failed))
+            self._span.end()
+        meters = _meters()
+        if meters is not None:
+            seconds = time.perf_counter() - self._began
+            meters.call(self._model, self._usage, seconds, failed)
+
+
+# What is asked how many wakes wait, when the metrics are read.
+_watched: WeakSet[Any] = WeakSet()
+
+
+def watch(app: object) -> None:
+    """Let the metrics say how many wakes of an app wait and run; `app` has `wakes_now()`."""
+    _watched.add(app)
+    _meters()
+
+
+class _Meters:
+    """The instruments of one meter provider."""
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        meter = provider.get_meter(SCOPE)
+        self._slots = meter.create_counter(
+            Names.SLOT_TOKENS, unit="{token}", description="Tokens of slots, by what became of them"
+        )
+        self._share = meter.create_histogram(
+            Names.PREFIX_SHARE,
+            unit="1",
+            description="Part of the window shared with the last",
+        )
+        self._cost = meter.create_counter(
+            Names.COST, unit="{USD}", description="What the calls cost, at published prices"
+        )
+        self._usage = meter.create_histogram(
+            Names.TOKEN_USAGE, unit="{token}", description="Tokens billed for one call"
+        )
+        self._duration = meter.create_histogram(
+            Names.DURATION, unit="s", description="How long one call took"
+        )
+        for name, field in ((Names.WAITING, "waiting"), (Names.RUNNING, "running")):
+            meter.create_observable_gauge(name, [_wakes(field)], unit="{wake}")
+
+    def window(self, model: str | None, report: Report) -> None:
+        known = _asked("compose_context", model, None)
+        for slot in report.slots:
+            left = slot.tokens_asked - slot.tokens_kept
+            for fate, tokens in (("kept", slot.tokens_kept), ("left_out", left)):
+                if tokens > 0:
+                    self._slots.add(tokens, {**known, Names.SLOT: slot.name, Names.FATE: fate})
+        if report.prefix is not None:
+            self._share.record(report.prefix.share, known)
+
+    def call(self, model: str, usage: Usage, seconds: float, error: Exception | None) -> None:
+        known = _asked("chat", model, None)
+        wrong = {} if error is None else {Names.ERROR: type(error).__qualname__}
+        self._duration.record(seconds, {**known, **wrong})
+        if usage == Usage():
+            return
+        for kind, tokens in (("input", usage.input), ("output", usage.output)):
+            self._usage.record(tokens, {**known, Names.TOKEN_TYPE: kind})
+        cost = cost_of(model, usage)
+        if cost is not None:
+            self._cost.add(float(cost), known)
+
+
+def _wakes(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(options: CallbackOptions) -> Iterable[Observation]:
+        from opentelemetry.metrics import Observation
+
+        found: list[Watched] = []
+        for app in list(_watched):
+            with suppress(MuntinError):  # the store is away, or closed
+                found.append(app.wakes_now())
+        if found:
+            yield Observation(sum(getattr(each, field) for each in found))
+
+    return read
+
+
+_known: list[_Meters] = []
+
+
+def _meters() -> _Meters | None:
+    """Return the instruments of the application's meter provider; None if it measures nothing."""
+    metrics = sys.modules.get("opentelemetry.metrics")
+    if metrics is None:
+        return None
+    provider = metrics.get_meter_provider()
+    if not _known or _known[-1].provider is not provider:
+        _known[:] = [_Meters(provider)]
+    return _known[-1]
+
+
+def _trace() -> Any:
+    return sys.modules["opentelemetry.trace"]
+
+
+def _tracer() -> Tracer | None:
+    """Return the tracer; None where the application has not imported OpenTelemetry."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    found: Tracer = _trace().get_tracer(SCOPE)
+    return found
+
+
+def _named(operation: str, model: str | None) -> str:
+    return operation if model is None else f"{operation} {ModelName.parse(model).model}"
+
+
+def _asked(operation: str, model: str | None, conversation: str | None) -> dict[str, str]:
+    """Return what every span and metric says: what is done, by which model, for whom."""
+    found = {Names.OPERATION: operation}
+    if model is not None:
+        name = ModelName.parse(model)
+        found[Names.REQUEST_MODEL] = name.model
+        provider = name.provider or name.maker
+        if provider is not None:
+            found[Names.PROVIDER] = provider
+    if conversation is not None:
+        found[Names.CONVERSATION] = conversation
+    return found
+
+
+def _of_report(report: Report) -> dict[str, Any]:
+    slots = report.slots
+    found: dict[str, Any] = {
+        Names.BUDGET: report.budget,
+        Names.TOKENS: report.tokens,
+        Names.OVER_BUDGET: report.over_budget,
+        Names.INPUT_CUT: report.input_cut,
+        Names.TOKENIZER: report.tokenizer,
+        Names.SLOTS: [each.name for each in slots],
+        Names.SLOTS_KEPT: [each.tokens_kept for each in slots],
+        Names.SLOTS_ASKED: [each.tokens_asked for each in slots],
+        Names.SLOTS_STATUS: [each.status for each in slots],
+        Names.SLOTS_REASON: [each.reason or "" for each in slots],
+    }
+    if _compacted(report):
+        found[Names.COMPACTED] = True
+    prefix = report.prefix
+    if prefix is not None:
+        found |= {Names.PREFIX_TOKENS: prefix.tokens, Names.PREFIX_SHARE: prefix.share}
+        if prefix.moved is not None:
+            found |= {
+                Names.MOVED_SLOT: prefix.moved.slot,
+                Names.MOVED_REASON: prefix.moved.reason,
+                Names.MOVED_TOKENS: prefix.moved.tokens,
+            }
+    return found
+
+
+def _left_out(slot: SlotReport) -> dict[str, Any]:
+    return {
+        Names.SLOT: slot.name,
+        Names.STATUS: slot.status,
+        Names.REASON: slot.reason or "",
+        Names.LEFT_TOKENS: slot.tokens_asked - slot.tokens_kept,
+    }
+
+
+def _compacted(report: Report) -> bool:
+    """Say whether the window holds less than the conversation: of a list of messages something is
+    left out, or shorter."""
+    whole = ("kept", "empty", "excluded")
+    return any(each.messages_asked > 1 and each.status not in whole for each in report.slots)
+
+
+def _billed(usage: Usage) -> dict[str, int]:
+    return {
+        Names.INPUT_TOKENS: usage.input,
+        Names.OUTPUT_TOKENS: usage.output,
+        Names.CACHE_READ: usage.cache_read,
+        Names.CACHE_WRITE: usage.cache_write,
+    }
+
+
+def _wants_content() -> bool:
+    return os.environ.get(CONTENT, "").strip().lower() in _YES
+
+
+def _input(messages: Sequence[Message]) -> dict[str, str]:
+    system = [part for each in messages if each.role == "system" for part in _parts(each)]
+    others = [_told(each) for each in messages if each.role != "system"]
+    found = {Names.INPUT_MESSAGES: _json(others)}
+    return {**found, Names.SYSTEM: _json(system)} if system else found
+
+
+def _told(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": _parts(message)}
+
+
+def _parts(message: Message) -> list[Mapping[str, Any]]:
+    """Return a message in the form the conventions have for texts, calls and results."""
+    if message.role == "tool":
+        answer = {"type": "tool_call_response", "id": message.tool_call_id}
+        return [{**answer, "response": message.text}]
+    texts = [{"type": "text", "content": message.text}] if message.text else []
+    calls = [
+        {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments}
+        for each in message.tool_calls
+    ]
+    return [*texts, *calls]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
