@@ -178,6 +178,29 @@ def the_inspector() -> None:
     assert "<script" in page
 
 
+def calls_that_are_told_of() -> None:
+    import opentelemetry.metrics
+    import opentelemetry.trace
+
+    from muntin.testing import MemoryStore, ScriptedModel
+
+    seen: list[str] = []
+
+    class Tracer(opentelemetry.trace.NoOpTracer):
+        def start_span(self, name: str, *args: Any, **options: Any) -> Any:
+            seen.append(name)
+            return super().start_span(name, *args, **options)
+
+    class Provider(opentelemetry.trace.TracerProvider):
+        def get_tracer(self, *args: Any, **options: Any) -> Any:
+            return Tracer()
+
+    opentelemetry.trace.set_tracer_provider(Provider())
+    model = ScriptedModel(["Hello."], name="openai/gpt-4o")
+    asyncio.run(App(MemoryStore()).conversation("c", model=model).send("Hi"))
+    assert seen == ["compose_context gpt-4o", "chat gpt-4o"]
+
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -190,6 +213,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "anthropic": (model_of("messages"),),
     "google": (model_of("generate_content"),),
     "inspector": (the_inspector,),
+    "otel": (calls_that_are_told_of,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
 
