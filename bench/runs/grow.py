@@ -2,7 +2,8 @@
 
     python bench/runs/grow.py POLICY STEPS ...
 
-A program of its own, so that the memory is that of the run alone. Prints the points as JSON.
+A program of its own, so that the memory is that of the run alone. The store is a SQLite file: what
+grows is what the process holds. Prints the points as JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
@@ -25,7 +27,7 @@ from bench.runs.ours import MAX_STEPS, POLICIES, Policy
 from bench.runs.score import MODELS
 from bench.runs.script import calls, script
 from muntin import App, ToolCall, Window
-from muntin.testing import MemoryStore, ScriptedModel
+from muntin.testing import ScriptedModel
 
 WINDOW = 16_000
 # Results of a length that many tools have.
@@ -92,11 +94,12 @@ class Growing:
             ctx.use_agent(system_prompt="You are a clerk.", tools=[look], max_steps=MAX_STEPS)
             await ctx.agent.run()
 
-        app = App(MemoryStore(), model=self._model, budget=WINDOW, **self._policy.options)
-        app.entity("clerk")(handler)
-        self._started = process_time()
-        async with app:
-            await app.ask("clerk/1", "Look everything up, one by one.")
+        with TemporaryDirectory() as folder:
+            url = f"sqlite:///{Path(folder) / 'run.db'}"
+            async with App(url, model=self._model, budget=WINDOW, **self._policy.options) as app:
+                app.entity("clerk")(handler)
+                self._started = process_time()
+                await app.ask("clerk/1", "Look everything up, one by one.")
 
 
 def _peak() -> float:

@@ -14,9 +14,9 @@ from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, opens_turn
+from muntin.core.planning.room import VOLATILE_RATIO
 from muntin.core.planning.shapes import Ladder
 from muntin.core.planning.slot import MessageLike, Trimming
-from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, InvalidType

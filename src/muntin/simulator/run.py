@@ -12,9 +12,9 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.prefix import Pieces, parted
+from muntin.core.planning.room import VOLATILE_RATIO
 from muntin.core.planning.shapes import LADDER, Ladder
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
-from muntin.core.planning.step import VOLATILE_RATIO
 from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile, as_profile
 from muntin.errors import InvalidInput, InvalidType

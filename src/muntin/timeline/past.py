@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
@@ -166,12 +167,31 @@ class TimelineMessages(Sequence[Message]):
             if oldest and oldest.run is not None and start - oldest.run < _LONG_RUN:
                 start = oldest.run
             if begins is not None and begins.at < start:
-                return self._read_from(begins)
+                return self._with_question(self._read_from(begins))
             after = max(self._since, start - 1)
             read = self._read(after)
             if after <= self._since or self._weigh(self._shown(read)) > tokens:
-                return read
+                return self._with_question(read)
             weight *= 2  # what cannot be shown weighed in, or another tokenizer counted
+
+    def _with_question(self, read: Read) -> Read:
+        """Return what was read with what asked for the run that it begins in: what its turn began
+        with."""
+        first = read.items[0] if read.items else None
+        if first is None or (first.run is None and first.kind != "run"):
+            return read
+        found = self._session.opened().read(
+            self._session.id,
+            view="history",
+            after=self._since,
+            before=first.position,
+            first_turn=first.turn,
+            last_turn=first.turn,
+            oldest=_ITEMS,
+        )
+        asked = list(takewhile(lambda each: each.run is None and each.kind != "run", found))
+        live = {*read.live, *self._session.live(asked)} if self._entries else ()
+        return replace(read, items=[*asked, *read.items], live=live)
 
     def _read_from(self, begins: Place) -> Read:
         """Read what stands at a place and behind it; without what its run did before, which no

@@ -236,9 +236,11 @@ def test_the_frontier_never_moves_backward_and_the_budget_holds(turns: Any, budg
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(TURNS)
 def test_the_history_is_always_whole_from_its_frontier_on(turns: Any) -> None:
+    """And the question of a run that it begins in stays in front of it."""
     for window in session(turns, False):
         report = window.report.slots[1]
-        assert report.messages_kept == report.messages_asked - first(window)
+        asks = window.frontier.starts[0].asks
+        assert report.messages_kept == report.messages_asked - first(window) + asks
         assert window.origins.count(1) == report.messages_kept
 
 
@@ -291,7 +293,8 @@ def test_a_long_turn_is_cut_between_its_tool_groups() -> None:
         history += [assistant(tool_calls=[call]), tool(call.id, "r" * 20)]
     window = compose(history)
     assert 0 < kept(window) <= HIGH
-    assert window.messages[1].tool_calls
+    assert window.messages[1] == history[0]  # what was asked for stays
+    assert window.messages[2].tool_calls
     assert first(window) % 2 == 1
 
 

@@ -73,7 +73,7 @@ class Books:
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
         # The newest calls of runs, which are never dropped.
-        newest = [newest_group(each) for each in self.readings if each.slot.run]
+        newest = [newest_group(each) for each in self.readings]
         self.newest = {unit.key for unit in newest if unit is not None}
         self.sizes = {each.slot.index: each.tokens for each in self.readings}
         self.limits = {each.slot.index: each.limits for each in self.readings}
@@ -408,7 +408,8 @@ class Books:
             if each.slot.index in self.steps:
                 self.steps[each.slot.index] = self.steps[each.slot.index].like(step)
                 for unit in each.units:
-                    if not unit.system and unit.indices[0] + offset < step.levels.gone:
+                    first = unit.indices[0] + offset
+                    if not unit.system and first < step.levels.gone and first not in step.asked:
                         self.drop(unit)
 
     def close(self) -> tuple[SlotPlan, ...]:

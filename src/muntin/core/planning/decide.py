@@ -64,13 +64,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from muntin.core.message import role_of
 from muntin.core.planning.books import OVER_CAP, Books, Lessons
 from muntin.core.planning.intake import read_all
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.read import Reading
 from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.run import go_down
-from muntin.core.planning.slot import TIERS, Slot, in_full
+from muntin.core.planning.slot import TIERS, Slot, Stepped, in_full
 from muntin.core.planning.step import Ground, SteppedSlot, find_again
 from muntin.core.planning.takers import in_order
 from muntin.core.planning.trim import least_of, shrink
@@ -93,7 +94,7 @@ def _decide(declared: Declaration) -> Plan:
     tools = counter.tools(declared.tools)
     ground = Ground(tools, profile.caching if profile is not None else None)
     room = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
-    slots = _in_window_order(declared.slots)
+    slots = _asking(_in_window_order(declared.slots))
     steps: Mapping[int, SteppedSlot] = find_again(
         slots, before.starts if before else (), counter.message
     )
@@ -136,6 +137,19 @@ def _in_window_order(slots: Sequence[Slot]) -> list[Slot]:
         return tier, slot.position is None, slot.position or 0, slot.index
 
     return sorted(slots, key=key)
+
+
+def _asking(slots: list[Slot]) -> list[Slot]:
+    """Say of the last history that it holds the question, if no slot is the current input."""
+    if any(slot.is_input and slot.messages for slot in slots):
+        return slots
+    for place in reversed(range(len(slots))):
+        slot = slots[place]
+        if isinstance(slot.trimming, Stepped) and slot.messages:
+            if not slot.run and role_of(slot.messages[-1]) in ("user", "tool"):
+                slots[place] = replace(slot, asks=True)
+            break
+    return slots
 
 
 def apply_ceilings(books: Books) -> None:

@@ -42,7 +42,8 @@ class Start:
     moved (or it was first seen), `requests` windows ago. `surplus` is how many tokens more than
     asked for were kept, all windows since its first step taken together. Results before the message
     `stubs` are one line, before `shorts` short. `item` is the place of the message on a timeline,
-    `recap` the summary in front of the history.
+    `recap` the summary in front of the history. If it begins inside a run, the user asked for that
+    with the `asks` messages from `asked` on; `question` is the digest of the last of them.
     """
 
     slot: str
@@ -57,6 +58,9 @@ class Start:
     shorts: int = 0
     item: int | None = None
     recap: Recap | None = None
+    asked: int = 0
+    asks: int = 0
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ def _start(data: Mapping[str, Any]) -> Start:
     start = Start(**data)
     if start.recap is not None:
         start = replace(start, recap=Recap(**data["recap"]))
-    for name in ("number", "first", "base", "requests", "stubs", "shorts"):
+    for name in ("number", "first", "base", "requests", "stubs", "shorts", "asked", "asks"):
         check_size(getattr(start, name), name)
     if not isinstance(start.surplus, int):
         raise InvalidType(f"surplus must be an int, not {shown(start.surplus)}")

@@ -18,15 +18,10 @@ from muntin.core.planning.ladder import rungs_of
 from muntin.core.planning.limits import Limits, limits
 from muntin.core.planning.past import Past
 from muntin.core.planning.read import LOOK_BACK, Reading, read
+from muntin.core.planning.room import high_levels, room_for
 from muntin.core.planning.shapes import NO_LEVELS, Forms, Levels, Shape
 from muntin.core.planning.slot import INPUT_LEAST, Slot
-from muntin.core.planning.step import (
-    Ground,
-    SteppedSlot,
-    advance,
-    high_levels,
-    room_for,
-)
+from muntin.core.planning.step import Ground, SteppedSlot, advance
 
 
 class Intake(NamedTuple):
@@ -237,6 +232,7 @@ def _read_past(
                 start=levels.gone,
                 limits=_limits(slot, room),
                 shape=shape_of(slot, counter, room, levels),
+                asked=range(step.asked.start - offset, step.asked.stop - offset),
             )
             fits = fits and each.unread.stop <= levels.gone
             if slot is members[0]:

@@ -3,7 +3,8 @@
 A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
 one fixed order: all older groups become short, then stubs; then the newest groups of the run do
 the same; then units leave, the oldest first. The very newest group is never a stub and never
-leaves. So a past at any time is described by three numbers, and the way down is one line of steps.
+leaves, and what asked for a run leaves with the last of its calls. So a past at any time is
+described by three numbers, and the way down is one line of steps.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise, takewhile
 
-from muntin.core.message import Message, opens_turn
+from muntin.core.message import Message, opens_turn, role_of
+from muntin.core.planning.past import NOBODY
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.shapes import Ladder, Level, Levels, Shape
 
@@ -28,7 +31,9 @@ class Rung:
     """One unit of a past, which begins at the message `first` and has so many tokens now.
 
     `fixed` ones never go (system messages, the current input). `in_run` says that it follows the
-    last message of the user, `stays` that it is the newest group of a run.
+    last message of the user, `stays` that it is the newest group of a run. `asked` are the messages
+    that asked for the run it is part of, if calls of that follow; `asks` says that it is one of
+    them. With the last call of a run the `question` tokens of those leave.
     """
 
     first: int
@@ -39,6 +44,9 @@ class Rung:
     fixed: bool = False
     in_run: bool = False
     stays: bool = False
+    asked: range = NOBODY
+    asks: bool = False
+    question: int = 0
     shape: Shape | None = None
     messages: tuple[Message, ...] = ()
     sizes: dict[Level, int] = field(default_factory=dict)
@@ -55,7 +63,8 @@ class Rung:
 
 def newest_group(reading: Reading) -> Unit | None:
     """Return the newest calls of a run, with their results."""
-    if not reading.slot.run:
+    slot = reading.slot
+    if not slot.run and not (slot.asks and role_of(slot.messages[-1]) == "tool"):
         return None
     return next((unit for unit in reversed(reading.units) if is_group(unit)), None)
 
@@ -94,7 +103,45 @@ def rungs_of(
             rung.shape = each.shape
             rung.messages = unit.messages if unit.form is None else unit.form.messages
         rungs.append(rung)
+    users = [unit.messages[0].role == "user" for _, unit, _ in placed]
+    if readings[-1].slot.asks and asked:
+        for number in takewhile(lambda n: users[n], range(asked[-1], -1, -1)):
+            rungs[number].fixed = True
+    _tell_questions(rungs, users)
     return rungs
+
+
+def _tell_questions(rungs: Sequence[Rung], users: Sequence[bool]) -> None:
+    """Tell the units of each turn what asked for it, up to its last calls."""
+    begins = [
+        number
+        for number, (rung, is_user) in enumerate(zip(rungs, users, strict=True))
+        if is_user and (rung.opens_turn or not number or not users[number - 1])
+    ]
+    for begin, end in pairwise([*begins, len(rungs)]):
+        turn = rungs[begin:end]
+        last = next((n for n in reversed(range(len(turn))) if turn[n].messages), None)
+        if last is None:
+            continue
+        asking = list(takewhile(lambda n: users[n], range(begin, end)))
+        asked = range(turn[0].first, rungs[asking[-1]].first + 1)
+        for rung in turn[: last + 1]:
+            rung.asked = asked
+        for number in asking:
+            rungs[number].asks = True
+        turn[last].question = sum([rungs[n].tokens for n in asking if not rungs[n].fixed])
+
+
+def question_of(rungs: Sequence[Rung], gone: int) -> range:
+    """Return what asked for the run in which a past begins that begins at a message."""
+    first = next((rung for rung in rungs if rung.first >= gone), None)
+    return NOBODY if first is None or first.first <= first.asked.start else first.asked
+
+
+def freed(rung: Rung, size: int) -> int:
+    """Return what is freed when a unit of this size leaves: with the last call of a run, the
+    question too, and none with the question itself."""
+    return (0 if rung.asks else size) + rung.question
 
 
 def newest_of(rungs: Sequence[Rung]) -> int:
@@ -176,13 +223,13 @@ def _leave(
     newest = newest_of(rungs)
     may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
     sizes = [rung.size(levels.of(rung.first)) for rung in may]
-    rest = total - sum(sizes)
+    rest = total - sum(map(freed, may, sizes))
     share = _STUBS_STAY if any(rung.is_group for rung in may) else _TEXTS_STAY
     aim = max(target, rest + int(share * (must - rest)))
     for rung, size in zip(may, sizes, strict=True):
         if total <= aim:
             break
-        total -= size
+        total -= freed(rung, size)
         levels = replace(levels, gone=rung.end)
     return aim, levels, total
 
@@ -195,5 +242,5 @@ def _at_turn(rungs: Sequence[Rung], levels: Levels, total: int, aim: int, newest
         if rung.opens_turn:
             return replace(levels, gone=rung.first) if 2 * total >= aim else levels
         if not rung.fixed:
-            total -= rung.size(levels.of(rung.first))
+            total -= freed(rung, rung.size(levels.of(rung.first)))
     return levels

@@ -11,11 +11,13 @@ from itertools import accumulate
 from math import inf
 from typing import Any
 
-from muntin.core.message import Message, MessageLike, as_message, at_of
+from muntin.core.message import Message, MessageLike, as_message, at_of, role_of
 from muntin.core.planning.frontier import Start, digest
 
 # How many messages are looked at for a frontier that is not where it was.
 SEARCH = 1_000
+# No message.
+NOBODY = range(0)
 
 
 class Past(Sequence[MessageLike]):
@@ -69,6 +71,39 @@ def _is_at(item: MessageLike, start: Start) -> bool:
     if start.at is not None and (at_of(item), item_of(item)) != (start.at, start.item):
         return False
     return digest(as_message(item)) == start.digest
+
+
+def ask_again(items: Sequence[MessageLike], start: Start, first: int) -> range:
+    """Find what asked for the run in which a history begins, now at the message `first`.
+
+    It stands where it stood; in a list of which something between was not read, nearer.
+    """
+    if not start.asks:
+        return NOBODY
+    place = start.asked + first - start.first
+    stop = place + start.asks
+    if place >= 0 and stop <= first and _asks(items[stop - 1], start):
+        return range(place, stop)
+    found = question_before(items, first)[-start.asks :]
+    between = [items[n] for n in range(found.stop, first) if role_of(items[n]) == "assistant"]
+    # An answer between them ends the run that was asked for there.
+    return found if all(as_message(each).tool_calls for each in between) else NOBODY
+
+
+def _asks(item: MessageLike, start: Start) -> bool:
+    return role_of(item) == "user" and digest(as_message(item)) == start.question
+
+
+def question_before(items: Sequence[MessageLike], place: int, least: int = 0) -> range:
+    """Return the messages of the user that asked for what stands at a place: the nearest before
+    it, and none before the message `least`."""
+    stop = place
+    while stop > least and role_of(items[stop - 1]) != "user":
+        stop -= 1
+    first = stop
+    while first > least and role_of(items[first - 1]) == "user":
+        first -= 1
+    return range(first, stop)
 
 
 def item_of(message: MessageLike) -> int | None:

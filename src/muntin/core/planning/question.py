@@ -6,6 +6,7 @@ An input keeps its beginning and its end; a line between them says how much is m
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 
 from muntin.core.checks import shown
 from muntin.core.message import Message
@@ -32,6 +33,35 @@ def least_asked(books: Books, reading: Reading) -> int:
             if message.attachments or isinstance(message.content, tuple):
                 files += cost - books.counter.text(_text(message)) - books.counter.overhead
     return min(size, INPUT_LEAST + files)
+
+
+def questions(reading: Reading) -> list[Unit]:
+    """Return what the user asks at the end of a list that holds the question."""
+    if not reading.slot.asks:
+        return []
+    behind = dropwhile(lambda unit: unit.messages[0].role != "user", reversed(reading.units))
+    return list(takewhile(lambda unit: unit.messages[0].role == "user", behind))
+
+
+def least_question(books: Books, reading: Reading) -> int:
+    """Return what of the question of a list is never cut."""
+    found = questions(reading)
+    if not found:
+        return 0
+    return least_asked(books, reading._replace(units=tuple(found)))
+
+
+def cut_question(books: Books, reading: Reading, target: int, over: int | None) -> None:
+    """Cut the question of a list, the longest text first, until the slot fits."""
+    size = books.sizes[reading.slot.index]
+    found = questions(reading)
+    if found and size > target:
+        least = least_question(books, reading)
+        rest = size - sum([books.tokens(unit) for unit in found])
+        over = size - target if over is None else over
+        texts = [(unit, n, m) for unit in found for n, m in enumerate(unit.messages) if _text(m)]
+        for text in sorted(texts, key=lambda each: -len(_text(each[2]))):
+            _cut_text(books, reading, *text, max(target, rest + least), over, stub=True)
 
 
 def ask_less(books: Books, reading: Reading, target: int, over: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Bag
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
@@ -15,6 +16,7 @@ from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.limits import NO_LIMITS, Limits
+from muntin.core.planning.past import NOBODY, question_before
 from muntin.core.planning.shapes import Form, Shape
 from muntin.core.planning.slot import Slot
 from muntin.errors import MuntinError, NeedsConversation, TokenizerError
@@ -95,13 +97,15 @@ def read(
     start: int | None = None,
     limits: Limits = NO_LIMITS,
     shape: Shape | None = None,
+    asked: range | None = None,
 ) -> Reading:
     """Read the slot from its newest message back until what was read exceeds `limit`; a slot that
     keeps its beginning, from its oldest message on.
 
     With `leading`, the system messages that open it are read first: they stay longest. `until` is
-    the index of a message that must be read in any case; before `start` nothing else is. `shape`
-    is how groups are shown.
+    the index of a message that must be read in any case; before `start` nothing else is, but for
+    `asked`, the messages that asked for the run that begins there. `shape` is how groups are
+    shown.
     """
     try:
         if slot.made:  # one message, and something is in it
@@ -113,7 +117,7 @@ def read(
         if slot.trim_behavior == "char" and slot.keep == "head":
             units = reader.from_head(limit, until)
         else:
-            units = reader.from_tail(limit, until, start or 0, leading)
+            units = reader.from_tail(limit, until, start or 0, leading, asked)
     except TokenizerError as error:
         place = _place(slot, error.culprit)
         raise TokenizerError(f"slot {slot.name!r}{place}: {error}") from error
@@ -158,7 +162,7 @@ class _Reader:
         self.waits = False
 
     def from_tail(
-        self, limit: int, until: int | None, start: int, leading: bool
+        self, limit: int, until: int | None, start: int, leading: bool, asked: range | None
     ) -> tuple[Unit, ...]:
         items, counter = self.items, self.counter
         total = first = 0
@@ -180,6 +184,7 @@ class _Reader:
         if index > first:
             self.unread = range(first, index)
             self.look(range(index - 1, max(first, index - LOOK_BACK) - 1, -1))
+            self.take_question(range(max(first, start), index), asked)
         return (*opening, *self.units[::-1])
 
     def from_head(self, limit: int, until: int | None) -> tuple[Unit, ...]:
@@ -203,6 +208,19 @@ class _Reader:
         for index in range(end - 1, -1, -1):
             self.take(index)
         return tuple(self.units[::-1])
+
+    def take_question(self, unread: range, asked: range | None) -> None:
+        """Take what asked for the run that the oldest messages read are part of: known as `asked`,
+        unless more of the history was left unread."""
+        turn = takewhile(lambda unit: unit.messages[0].role != "user", reversed(self.units))
+        if asked is None or not any(m.tool_calls for unit in turn for m in unit.messages):
+            return
+        near = question_before(self.items, unread.stop, unread.start) if unread else NOBODY
+        taken = {index for unit in self.units for index in unit.indices}
+        for index in reversed(near or asked):
+            if index in self.unread and index not in taken:
+                self.take(index)
+        self.units.sort(key=lambda unit: -unit.indices[0])
 
     def found(self, units: Sequence[Unit]) -> _Found:
         """Return what was met beside the units."""

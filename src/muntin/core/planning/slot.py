@@ -133,7 +133,8 @@ class Slot:
     `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends,
     however much of what stands between is cut. `run` is the agent's work in this turn; with
     `recovery` the agent has tools that read what was cut. `recap` is the newest summary of a
-    history: it is shown from the next step on.
+    history: it is shown from the next step on. `asks` says that the question of this turn, and
+    what was done since, are the end of the list.
     """
 
     name: str
@@ -166,6 +167,7 @@ class Slot:
     recovery: bool = False
     run: bool = False
     recap: Recap | None = None
+    asks: bool = False
 
     def __post_init__(self) -> None:
         _check_options(self)

@@ -1,4 +1,4 @@
-"""Stepped trimming: how far a history may grow, how far it is cut, and where it begins.
+"""Stepped trimming: how far a history is cut, and where it begins.
 
 Arithmetic and searching only: which slot gives is decided elsewhere. docs/caching.md has the
 derivation of the low level.
@@ -13,16 +13,13 @@ from typing import NamedTuple, TypeAlias
 
 from muntin.core.message import Message, as_message, at_of
 from muntin.core.planning.frontier import Start, digest
-from muntin.core.planning.ladder import Rung, descend, newest_of
+from muntin.core.planning.ladder import Rung, descend, freed, newest_of, question_of
 from muntin.core.planning.limits import ratio_of
-from muntin.core.planning.past import Past, item_of, locate
-from muntin.core.planning.read import Reading
+from muntin.core.planning.past import NOBODY, Past, ask_again, item_of, locate
 from muntin.core.planning.shapes import NO_LEVELS, Ladder, Levels
 from muntin.core.planning.slot import Recap, Slot, Stepped
 from muntin.core.profile import Caching
 
-# What a volatile slot without a ceiling may take, as a share of the budget.
-VOLATILE_RATIO = 0.25
 # So many full histories may be owed to the average, or be ahead of it.
 _MEMORY = 16
 # A step makes up for the average by this share of the high level, at most.
@@ -33,49 +30,6 @@ _LOWS = (0.0, 0.25, 0.5)
 _DEARER = 1.05
 # A summary takes at most this share of a history.
 _RECAP_RATIO = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What the other slots leave to the histories: `stable` tokens stand before them, and
-    `volatile` are kept free behind."""
-
-    budget: int
-    stable: int
-    volatile: int
-
-    @property
-    def high(self) -> int:
-        """The high level of all histories together."""
-        return max(0, self.budget - self.stable - self.volatile)
-
-
-def room_for(others: Iterable[Reading], budget: int) -> Room:
-    """Divide the budget: lasting content by its size, volatile slots by their ceilings, so that
-    the histories' share does not depend on how large volatile slots happen to be."""
-    stable = ceilings = unbounded = 0
-    for each in others:
-        slot, cap = each.slot, each.limits.cap
-        if slot.lasting and not slot.is_input:
-            stable += each.tokens if cap is None else min(each.tokens, cap)
-        elif cap is not None:
-            ceilings += cap
-        elif slot.excluded is None:
-            unbounded += ratio_of(budget, VOLATILE_RATIO)
-    # Many slots without a ceiling do not crowd out the conversation.
-    unbounded = min(unbounded, max(0, budget - stable - ceilings) // 2)
-    return Room(budget, stable, ceilings + unbounded)
-
-
-def high_levels(caps: Sequence[int | None], high: int) -> list[int]:
-    """Divide the high level among histories: up to a ceiling where there is one, else evenly."""
-    levels = [0 if cap is None else min(cap, high) for cap in caps]
-    free = [place for place, cap in enumerate(caps) if cap is None]
-    if free:
-        share = max(0, high - sum(levels)) // len(free)
-        for place in free:
-            levels[place] = share
-    return levels
 
 
 def growth_of(rungs: Iterable[Rung], tokens: int, before: Start | None) -> float:
@@ -150,7 +104,8 @@ class SteppedSlot:
     have the same `levels`, as indices of all messages of the past; those of this slot begin at
     `offset`. `members` are the slots of the past. `moved` says that its frontier moved in this
     plan, `lost` that the message at the frontier was not found again, `way` how it moved. `told`
-    is the summary in front of the past, `newer` one that waits for the next step.
+    is the summary in front of the past, `newer` one that waits for the next step. `asked` are the
+    messages that asked for the run in which the past begins: they stay in front of it.
     """
 
     rules: Stepped
@@ -165,16 +120,12 @@ class SteppedSlot:
     way: str = ""
     told: Told | None = None
     newer: Told | None = None
+    asked: range = NOBODY
 
     @property
     def told_tokens(self) -> int:
         """What the summary in front costs."""
         return 0 if self.told is None else self.told.tokens
-
-    @property
-    def first(self) -> int:
-        """The first message of this slot that is in the window."""
-        return max(0, self.levels.gone - self.offset)
 
     def below(self, high: int) -> SteppedSlot:
         """Return the history with its high level."""
@@ -204,9 +155,12 @@ class SteppedSlot:
                 stubs=levels.stubs,
                 shorts=levels.shorts,
                 recap=recap,
+                asked=self.asked.start,
+                asks=len(self.asked),
             )
         at = name = item = None
         past = Past([slot.messages for slot in members])
+        question = digest(as_message(past[self.asked[-1]])) if self.asked else None
         # An input may be recorded in other words, or not at all: what follows it is new then. What
         # was shortened must be found again too, even if nothing has left yet.
         begins = bool(levels.gone or levels.shorts) and levels.gone < len(past)
@@ -225,6 +179,9 @@ class SteppedSlot:
             shorts=levels.shorts,
             item=item,
             recap=recap,
+            asked=self.asked.start,
+            asks=len(self.asked),
+            question=question,
         )
 
 
@@ -286,7 +243,8 @@ def _begin(past: Past, head: Slot, number: int, before: Start | None) -> Stepped
     found = locate(past, before)
     if found is None:  # the run of an earlier turn is over
         return SteppedSlot(rules, number, lost=not head.run)
-    return SteppedSlot(rules, number, levels.moved(found - before.first), before)
+    levels = levels.moved(found - before.first)
+    return SteppedSlot(rules, number, levels, before, asked=ask_again(past, before, found))
 
 
 def advance(
@@ -331,10 +289,11 @@ def _advance(
         tokens += step.told.tokens
     gone = max(step.levels.gone, _cut(step, rungs, tokens, high, ground))
     dropped = replace(step.levels, gone=gone)
-    if ladder is None:
-        return replace(step, levels=dropped, moved=True)
-    levels, way = _way_down(step, ladder, rungs, tokens, high, ground, dropped)
-    return replace(step, levels=levels, moved=True, way=way)
+    levels, way = dropped, ""
+    if ladder is not None:
+        levels, way = _way_down(step, ladder, rungs, tokens, high, ground, dropped)
+    asked = question_of(rungs, levels.gone)
+    return replace(step, levels=levels, moved=True, way=way, asked=asked)
 
 
 class Price(NamedTuple):
@@ -395,11 +354,12 @@ def _price(
 ) -> Price:
     """Return what a way down costs. What stands before the first change stays cached."""
     kept, same, seen, changed = tokens, 0, 0, False
+    asked = question_of(rungs, after.gone)
     for rung in rungs:
-        if rung.first < before.gone:
+        if rung.first < before.gone and not rung.asks:
             continue
         was, now = before.of(rung.first), after.of(rung.first)
-        if rung.first < after.gone and not rung.fixed:
+        if rung.first < after.gone and not rung.fixed and rung.first not in asked:
             kept -= rung.size(was)
             changed = True
             continue
@@ -460,7 +420,7 @@ def _ends(levels: Levels, rungs: Sequence[Rung], high: int) -> tuple[list[Place]
     for rung in reversed(rungs):
         if rung.fixed:
             continue
-        left += rung.tokens
+        left += freed(rung, rung.tokens)
         if left > high:
             break
         if rung.first > newest:

@@ -75,11 +75,22 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
         "tools": [_put(named, contents) for named in map(_named, map(dict, declared.tools))],
-        "slots": [_write_slot(slot, budget * _CHARACTERS, contents) for slot in declared.slots],
+        "slots": [
+            _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
+            for slot in declared.slots
+        ],
     }
 
 
-def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, Any]:
+def _questions(plan: Plan, slot: Slot) -> list[int]:
+    """Return which messages of a slot asked for the run in which its past begins."""
+    steps = [each.step for each in plan.slots if each.slot.index == slot.index]
+    return [place - step.offset for step in steps if step is not None for place in step.asked]
+
+
+def _write_slot(
+    slot: Slot, most: int, contents: dict[str, str], asked: Sequence[int] = ()
+) -> dict[str, Any]:
     rules = {
         key: getattr(slot, name)
         for key, name in _RULES.items()
@@ -102,22 +113,24 @@ def _write_slot(slot: Slot, most: int, contents: dict[str, str]) -> dict[str, An
     if marker is not None:
         rules["marker"] = marker
     try:
-        shown = _shown(slot, most)
+        shown = _shown(slot, most, asked)
     except NeedsConversation:
-        shown = _shown(in_full(slot), most)
+        shown = _shown(in_full(slot), most, asked)
     messages = _put_messages([_content(message) for message in shown], contents)
     return {"name": slot.name, "messages": messages, **rules}
 
 
-def _shown(slot: Slot, characters: int) -> list[Message]:
-    """Return the messages of a slot that a window could show; of a long list the newest."""
+def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
+    """Return the messages of a slot that a window could show; of a long list the newest, and what
+    `asked` for the run they are part of."""
     newest: list[Message] = []
     for each in reversed(slot.messages):
         if characters < 0:
             break
         newest.append(each if isinstance(each, Message) else as_message(each))
         characters -= len(newest[-1].text) + 1
-    return newest[::-1]
+    left = len(slot.messages) - len(newest)
+    return [*(as_message(slot.messages[n]) for n in asked if 0 <= n < left), *newest[::-1]]
 
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from muntin.core.planning.books import Books
 from muntin.core.planning.limits import allocate
+from muntin.core.planning.question import cut_question
 from muntin.core.planning.read import Reading
 from muntin.core.planning.run import cut_newest, go_down
 from muntin.core.planning.slot import Group
@@ -77,6 +78,7 @@ class Stepping(OneSlot):
         books.step(self.reading, max(0, room))
         if not books.stepped:
             cut_newest(books, self.reading, room, over)
+            cut_question(books, self.reading, room, over)
 
 
 @dataclass(frozen=True, slots=True)

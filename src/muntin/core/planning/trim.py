@@ -14,7 +14,7 @@ from muntin.core.message import Message, Role, as_message, at_of, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.books import Books
 from muntin.core.planning.cut import Keep, longest, piece
-from muntin.core.planning.question import ask_less, least_asked, write_line
+from muntin.core.planning.question import ask_less, least_asked, least_question, write_line
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.run import cut_newest, least_newest
 from muntin.core.planning.slot import Cut, Slot
@@ -46,7 +46,7 @@ def least_of(books: Books, reading: Reading) -> int:
     slot = reading.slot
     if slot.is_input and not slot.required:
         return least_asked(books, reading)
-    least = least_newest(books, reading)
+    least = least_newest(books, reading) + least_question(books, reading)
     for unit in books.held(reading):
         if unit.key in books.newest and not slot.required:
             continue
