@@ -264,19 +264,26 @@ class ActiveTurn:
             self._leave()
         return added
 
-    async def begin_run(self, run: RunItem, line: str) -> None:
+    async def begin_run(
+        self, run: RunItem, line: str, then: Callable[[], object] | None = None
+    ) -> None:
         """Record that a run begins, before what was staged: what comes later stands behind it.
 
-        What its first window follows is read in the same visit to the store.
+        What its first window follows is read in the same visit to the store. `then` reads the
+        rest there, and shows what was staged before the run.
         """
         draft = Draft("run", payload=run.label, visibility=run.visibility, turn=self.number)
-        write = TurnWrite(self, [draft], first=True)
+        write = TurnWrite(self, [draft] if run.position is None else [], first=then is None)
 
         def begin() -> None:
             if run.position is None:
                 (item,) = write()
                 run.position = item.position
+            elif self._staged or write.in_doubt:
+                write()
             self.receipts.load(line)
+            if then is not None:
+                then()
 
         await self.visit(begin)
 
@@ -327,10 +334,16 @@ class ActiveTurn:
         if self._closed:
             raise TurnEnded(self.session.id, self.number)
 
-    async def flush(self) -> None:
-        """Make durable what was staged."""
-        if self._staged:
-            await self.append()
+    async def flush(self, then: Callable[[], T] | None = None) -> T | None:
+        """Make durable what was staged; `then` is called in the same visit to the store."""
+        write = TurnWrite(self, ())
+
+        def visit() -> T | None:
+            if self._staged or write.in_doubt:
+                write()
+            return None if then is None else then()
+
+        return await self.visit(visit) if self._staged or then is not None else None
 
     async def items(self) -> list[Item]:
         """Return all items of the turn."""

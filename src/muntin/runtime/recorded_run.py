@@ -51,6 +51,7 @@ def recorded_run(
     ends: bool = False,
     projection: Projection | None = None,
     completed: bool = False,
+    reading: Callable[[], object] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Run an agent in a turn, and yield what happens.
 
@@ -58,10 +59,12 @@ def recorded_run(
     windows that follow one another: each is compared with the one before it in its line. With
     `ends` the turn is completed with the answer that calls no tool. `projection` is how items are
     shown, `completed` says that the history has completed turns only: summaries keep to both.
+    `reading` is called in the visit to the store that begins the run, behind what was staged.
     """
     turn.open.check()
     sent: list[Window] = []
     run, resumed = _begin(turn, dict(label or {}), visibility)
+    begun = run.position is not None and reading is None
 
     async def record(messages: tuple[Message, ...]) -> Message:
         answer = messages[-1]
@@ -76,9 +79,11 @@ def recorded_run(
         return _placed(answer, items[-1], run, composer.counter, turn.session.id)
 
     async def window(messages: tuple[Message, ...]) -> Window:
+        nonlocal begun
         turn.check()
-        if run.position is None:
-            await turn.begin_run(run, line)
+        if not begun:
+            await turn.begin_run(run, line, reading)
+            begun = True
         await turn.flush()
         previous = await turn.receipts.previous(line)
         following = composer.after(previous)
