@@ -246,11 +246,12 @@ class ActiveTurn:
         counter: Counter | None = None,
         run: RunItem | None = None,
         ends: Status | None = None,
+        then: Callable[[], object] | None = None,
     ) -> list[Item]:
         """Append to the turn, and return the items when they are durable.
 
         Of a `run` the items are part, and its report is kept with them. `ends` settles the turn
-        with the last item.
+        with the last item. `then` is called in the same visit to the store.
         """
         session = self.session if counter is None else self.session.counted_by(counter)
         given: dict[str, Any] = {"turn": self.number}
@@ -259,7 +260,15 @@ class ActiveTurn:
         drafts = [session.draft(item, **given) for item in items[:-1]]
         drafts += [session.draft(item, **given, ends=ends) for item in items[-1:]]
         step = 0 if run is None else run.step
-        added = await self.visit(TurnWrite(self, drafts, step, ends=ends))
+        write, added = TurnWrite(self, drafts, step, ends=ends), list[Item]()
+
+        def visit() -> None:
+            if not added:  # once, however often `then` is tried
+                added.extend(write())
+            if then is not None:
+                then()
+
+        await self.visit(visit)
         if ends is not None:
             self._leave()
         return added
@@ -334,16 +343,21 @@ class ActiveTurn:
         if self._closed:
             raise TurnEnded(self.session.id, self.number)
 
-    async def flush(self, then: Callable[[], T] | None = None) -> T | None:
-        """Make durable what was staged; `then` is called in the same visit to the store."""
+    async def flush(self, then: Callable[[], T]) -> T:
+        """Make durable what was staged, and call `then` in the same visit to the store."""
         write = TurnWrite(self, ())
 
-        def visit() -> T | None:
+        def visit() -> T:
             if self._staged or write.in_doubt:
                 write()
-            return None if then is None else then()
+            return then()
 
-        return await self.visit(visit) if self._staged or then is not None else None
+        return await self.visit(visit)
+
+    async def flush_staged(self, then: Callable[[], object] = lambda: None) -> None:
+        """Do what `flush` does, if anything was staged."""
+        if self._staged:
+            await self.flush(then)
 
     async def items(self) -> list[Item]:
         """Return all items of the turn."""

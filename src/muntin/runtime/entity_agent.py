@@ -16,7 +16,6 @@ from muntin.core.planning.slot import HISTORY, INPUT_LEAST, RUN, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import keep_input, keep_originals, offering
 from muntin.runtime.run_rules import NO_RULES, RunRules
@@ -40,14 +39,14 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What the steps of a run show beside the run; entries that are not known are read."""
+    """What the steps of a run show beside the run."""
 
     past: Sequence[Message]
     later: Sequence[Message]
     asked: Asked
     loaded: Sequence[Loaded]
     rest: InputRest | None
-    entries: Sequence[ContextEntry] | None
+    entries: Sequence[ContextEntry]
 
 
 class Agent:
@@ -111,10 +110,10 @@ class Agent:
         read: list[_Read] = []
         known: _Known | None = None
 
-        async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
+        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             nonlocal known
             known = known or self._know(read[-1], loaded, resuming)
-            return await self._declare(composer, known, run)
+            return self._declare(composer, known, run)
 
         events = recorded_run(
             turn,
@@ -128,6 +127,7 @@ class Agent:
             ends=ends,
             projection=self._ctx.projections,
             reading=lambda: read.append(self._read()),
+            looking=lambda: None if known is None else self._look(known),
         )
         async for event in events:
             yield event
@@ -136,7 +136,7 @@ class Agent:
         ctx, sources = self._ctx, self._ctx.sources
         if sources is None:
             return []
-        await self._turn.flush()  # a source may look at the entries
+        await self._turn.flush_staged()  # a source may look at the entries
         loaded = await load_sources(sources, ctx.input, ctx)
         ctx.projections.plain = any(each.plain for each in loaded)
         if self._recovers:
@@ -182,17 +182,17 @@ class Agent:
                 rest = keep_input(self._turn, asked, sources, self._composer.counter)
         return _Known(read.past, later, asked, loaded, rest, read.entries)
 
-    async def _declare(self, composer: Composer, known: _Known, run: tuple[Message, ...]) -> Slots:
-        """Declare a step; entries are read again at every one but the first."""
+    def _look(self, known: _Known) -> None:
+        """Read the entries again, for the next step."""
+        if self._ctx.sources is not None:
+            known.entries = self._ctx.session.list_context()
+
+    def _declare(self, composer: Composer, known: _Known, run: tuple[Message, ...]) -> Slots:
         since, sources = (*known.later, *run), self._ctx.sources
         if sources is None:
             return self._whole(composer, known.past, known.asked, since)
-        session, entries = self._ctx.session, known.entries
-        known.entries = None
-        if entries is None:
-            entries = await in_store(session, session.list_context)
         return self._chosen(
-            composer, sources, known.loaded, entries, known.asked, since, known.rest
+            composer, sources, known.loaded, known.entries, known.asked, since, known.rest
         )
 
     def _asked(self, done: Sequence[Message]) -> Asked:
