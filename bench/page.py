@@ -56,9 +56,11 @@ what a piece of a streamed reply costs when the reply is ten times as long.""",
     "runtime": (
         "The runtime",
         """One wake of an entity with a scripted model: send, compose a window of 8 000 tokens
-from a long timeline of recorded conversations, run, record. Against commits of `sqlite3` as it
-comes, with a rollback journal, and against those of a write-ahead log, which the store uses: the
-quicker a disk commits, the more of a wake's own work shows.""",
+from a long timeline of recorded conversations, run, record. Its commits are the message, the taking
+of the turn, the begin of the run, the answer and the end of the turn; where the handler returns its
+agent the last two are one. Against as many bare commits of a write-ahead log, on SQLite and on
+PostgreSQL: the quicker a disk commits, the more of a wake's own work shows. Processor time is that
+of Muntin's process.""",
     ),
     "engine": (
         "Engines",

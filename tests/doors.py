@@ -74,9 +74,9 @@ async def by_timeline(
     await app.conversation("c", strategy=Whole(), model=model, tools=tools).send(text)
 
 
-def _entity(app: App, kind: str, handle: Callable[[Ctx], Awaitable[None]]) -> None:
-    async def handler(ctx: Ctx, wake: Any) -> None:
-        await handle(ctx)
+def _entity(app: App, kind: str, handle: Callable[[Ctx], Awaitable[Any]]) -> None:
+    async def handler(ctx: Ctx, wake: Any) -> Any:
+        return await handle(ctx)
 
     app.entity(kind)(handler)
 
@@ -93,6 +93,19 @@ async def by_entity(
 
     _entity(app, "plain", handle)
     await app.ask("plain/1", text)
+
+
+async def by_returned(
+    app: App, model: ScriptedModel, text: str, tools: Sequence[ToolLike] = ()
+) -> None:
+    """An entity whose handler returns its agent."""
+
+    async def handle(ctx: Ctx) -> Any:
+        ctx.insert_context("tone", name="Tone", content=RULES)
+        return ctx.use_agent(system_prompt=SYSTEM, model=model, tools=tools)
+
+    _entity(app, "returned", handle)
+    await app.ask("returned/1", text)
 
 
 async def by_sources(

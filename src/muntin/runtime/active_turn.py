@@ -246,11 +246,12 @@ class ActiveTurn:
         counter: Counter | None = None,
         run: RunItem | None = None,
         ends: Status | None = None,
+        then: Callable[[], object] | None = None,
     ) -> list[Item]:
         """Append to the turn, and return the items when they are durable.
 
         Of a `run` the items are part, and its report is kept with them. `ends` settles the turn
-        with the last item.
+        with the last item. `then` is called in the same visit to the store.
         """
         session = self.session if counter is None else self.session.counted_by(counter)
         given: dict[str, Any] = {"turn": self.number}
@@ -259,24 +260,39 @@ class ActiveTurn:
         drafts = [session.draft(item, **given) for item in items[:-1]]
         drafts += [session.draft(item, **given, ends=ends) for item in items[-1:]]
         step = 0 if run is None else run.step
-        added = await self.visit(TurnWrite(self, drafts, step, ends=ends))
+        write, added = TurnWrite(self, drafts, step, ends=ends), list[Item]()
+
+        def visit() -> None:
+            if not added:  # once, however often `then` is tried
+                added.extend(write())
+            if then is not None:
+                then()
+
+        await self.visit(visit)
         if ends is not None:
             self._leave()
         return added
 
-    async def begin_run(self, run: RunItem, line: str) -> None:
+    async def begin_run(
+        self, run: RunItem, line: str, then: Callable[[], object] | None = None
+    ) -> None:
         """Record that a run begins, before what was staged: what comes later stands behind it.
 
-        What its first window follows is read in the same visit to the store.
+        What its first window follows is read in the same visit to the store. `then` reads the
+        rest there, and shows what was staged before the run.
         """
         draft = Draft("run", payload=run.label, visibility=run.visibility, turn=self.number)
-        write = TurnWrite(self, [draft], first=True)
+        write = TurnWrite(self, [draft] if run.position is None else [], first=then is None)
 
         def begin() -> None:
             if run.position is None:
                 (item,) = write()
                 run.position = item.position
+            elif self._staged or write.in_doubt:
+                write()
             self.receipts.load(line)
+            if then is not None:
+                then()
 
         await self.visit(begin)
 
@@ -327,10 +343,21 @@ class ActiveTurn:
         if self._closed:
             raise TurnEnded(self.session.id, self.number)
 
-    async def flush(self) -> None:
-        """Make durable what was staged."""
+    async def flush(self, then: Callable[[], T]) -> T:
+        """Make durable what was staged, and call `then` in the same visit to the store."""
+        write = TurnWrite(self, ())
+
+        def visit() -> T:
+            if self._staged or write.in_doubt:
+                write()
+            return then()
+
+        return await self.visit(visit)
+
+    async def flush_staged(self, then: Callable[[], object] = lambda: None) -> None:
+        """Do what `flush` does, if anything was staged."""
         if self._staged:
-            await self.append()
+            await self.flush(then)
 
     async def items(self) -> list[Item]:
         """Return all items of the turn."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from muntin.agent.loop import MAX_STEPS, last_reply
 from muntin.agent.tools import ToolLike, as_tools
@@ -15,7 +16,6 @@ from muntin.core.planning.slot import HISTORY, INPUT_LEAST, RUN, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import keep_input, keep_originals, offering
 from muntin.runtime.run_rules import NO_RULES, RunRules
@@ -27,6 +27,26 @@ from muntin.timeline.entries import ContextEntry
 
 if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
+
+
+class _Read(NamedTuple):
+    """What was read when a run began: the past, what its turn did already, and the entries."""
+
+    past: Sequence[Message]
+    done: list[Message]
+    entries: Sequence[ContextEntry]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the steps of a run show beside the run."""
+
+    past: Sequence[Message]
+    later: Sequence[Message]
+    asked: Asked
+    loaded: Sequence[Loaded]
+    rest: InputRest | None
+    entries: Sequence[ContextEntry]
 
 
 class Agent:
@@ -58,6 +78,7 @@ class Agent:
         )
         self._recovers = rules.over(app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
+        self._ran = False
 
     async def run(self) -> Reply:
         """Ask the model, run its tools, and return its answer; every step is recorded."""
@@ -72,37 +93,30 @@ class Agent:
                 self._turn.replies.append(event.reply)
             yield event
 
-    async def _events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
-        ctx, sources = self._ctx, self._ctx.sources
-        composer, tools = self._offering()
-        loaded: list[Loaded] = []
-        rest: InputRest | None = None
-        self._turn.check()
-        await self._turn.flush()
-        if sources is not None:
-            loaded = await load_sources(sources, ctx.input, ctx)
-            ctx.projections.plain = any(each.plain for each in loaded)
-            if self._recovers:
-                keep_originals(self._turn, loaded)
-        past, done = await in_store(ctx.session, self._read)
-        asked = self._asked(done)
-        # A run that an earlier attempt has begun goes on, and tells of itself.
-        later = [message for message in done if message.at not in self._turn.resuming]
-        if sources is not None:
-            loaded, asked = without_input(loaded, asked, self._turn.resuming)
-            rest = InputRest(())
-            if self._recovers:
-                rest = keep_input(self._turn, asked, sources, self._composer.counter)
+    async def end(self, ctx: Ctx) -> None:
+        """Run, unless it has run already; the turn is completed with the answer."""
+        if ctx is not self._ctx:
+            raise InvalidInput("a handler returns the agent of its own ctx, or none")
+        if not self._ran:
+            self._turn.replies.append(await last_reply(self._events(streaming=False, ends=True)))
 
-        async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
-            since = (*later, *run)
-            if sources is None:
-                return self._whole(composer, past, asked, since)
-            entries = await in_store(ctx.session, ctx.session.list_context)
-            return self._chosen(composer, sources, loaded, entries, asked, since, rest)
+    async def _events(self, *, streaming: bool, ends: bool = False) -> AsyncGenerator[Event, None]:
+        turn, self._ran = self._turn, True
+        composer, tools = self._offering()
+        turn.check()
+        # A run that an earlier attempt has begun goes on, and tells of itself.
+        resuming = turn.resuming
+        loaded = await self._load_sources()
+        read: list[_Read] = []
+        known: _Known | None = None
+
+        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
+            nonlocal known
+            known = known or self._know(read[-1], loaded, resuming)
+            return self._declare(composer, known, run)
 
         events = recorded_run(
-            self._turn,
+            turn,
             composer,
             declare,
             self._model,
@@ -110,10 +124,24 @@ class Agent:
             settings=self._settings,
             max_steps=self._max_steps,
             streaming=streaming,
-            projection=ctx.projections,
+            ends=ends,
+            projection=self._ctx.projections,
+            reading=lambda: read.append(self._read()),
+            looking=lambda: None if known is None else self._look(known),
         )
         async for event in events:
             yield event
+
+    async def _load_sources(self) -> list[Loaded]:
+        ctx, sources = self._ctx, self._ctx.sources
+        if sources is None:
+            return []
+        await self._turn.flush_staged()  # a source may look at the entries
+        loaded = await load_sources(sources, ctx.input, ctx)
+        ctx.projections.plain = any(each.plain for each in loaded)
+        if self._recovers:
+            keep_originals(self._turn, loaded)
+        return loaded
 
     def _offering(self) -> tuple[Composer, tuple[ToolLike, ...]]:
         """Return how windows are made, and all tools: with sources, those that read what was cut
@@ -124,24 +152,48 @@ class Agent:
         own = ctx.tools if ctx.sources is not None else (ctx.load_result,)
         return offering(self._composer, tools, own)
 
-    def _read(self) -> tuple[Sequence[Message], list[Message]]:
-        """Read as much of the past as fits (with sources, none), and what this turn did already.
-
-        What it did in other runs stands behind what it was asked.
-        """
+    def _read(self) -> _Read:
+        """Read as much of the past as fits (with sources, the entries), and what this turn did."""
         ctx, turn = self._ctx, self._turn
         items = ctx.session.store.read(
             ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
         )
-        live = ctx.session.live(items) if ctx.sources is None else ()
         woken = {item.position for item in ctx.events}
-        done = [m for m in ctx.session.project(items, live=live) if m.at not in woken]
-        past: Sequence[Message] = ()
-        if ctx.sources is None:
-            whole = ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
-            ours = {item.position for item in items}
-            past = [message for message in whole if message.at not in ours]
-        return past, done
+
+        def done(live: Collection[int] = ()) -> list[Message]:
+            return [m for m in ctx.session.project(items, live=live) if m.at not in woken]
+
+        if ctx.sources is not None:
+            return _Read((), done(), ctx.session.list_context())
+        whole = ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
+        ours = {item.position for item in items}
+        past = [message for message in whole if message.at not in ours]
+        return _Read(past, done(ctx.session.live(items)), ())
+
+    def _know(self, read: _Read, loaded: list[Loaded], resuming: Collection[int]) -> _Known:
+        """Return what all steps show. What other runs did stands behind what the turn was asked."""
+        sources, asked = self._ctx.sources, self._asked(read.done)
+        later = [message for message in read.done if message.at not in resuming]
+        rest: InputRest | None = None
+        if sources is not None:
+            loaded, asked = without_input(loaded, asked, resuming)
+            rest = InputRest(())
+            if self._recovers:
+                rest = keep_input(self._turn, asked, sources, self._composer.counter)
+        return _Known(read.past, later, asked, loaded, rest, read.entries)
+
+    def _look(self, known: _Known) -> None:
+        """Read the entries again, for the next step."""
+        if self._ctx.sources is not None:
+            known.entries = self._ctx.session.list_context()
+
+    def _declare(self, composer: Composer, known: _Known, run: tuple[Message, ...]) -> Slots:
+        since, sources = (*known.later, *run), self._ctx.sources
+        if sources is None:
+            return self._whole(composer, known.past, known.asked, since)
+        return self._chosen(
+            composer, sources, known.loaded, known.entries, known.asked, since, known.rest
+        )
 
     def _asked(self, done: Sequence[Message]) -> Asked:
         ctx = self._ctx

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.calls import arity, call_async
@@ -25,7 +25,6 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
-from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
@@ -94,13 +93,15 @@ class Flow:
         chosen, valid = self._checked(action, input)
         turn, draft = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
-        await turn.begin(draft)
+        # Made when the turn has begun. What it may look at is read in the visit that takes it.
+        ctx = cache(lambda: self._ctx(turn, draft, valid))
+        is_generator = isinstance(block, Generator)
+        await turn.begin(draft, None if is_generator else lambda: ctx().load())
         async with turn.settled():
             with turn.inside():
                 if isinstance(block, Generator):
                     return await block.run_in(turn, valid)
-                ctx = await self._ctx(turn, valid)
-                return await call_async(block, self._what(action), valid, ctx, timeout=None)
+                return await call_async(block, self._what(action), valid, ctx(), timeout=None)
 
     async def stream(
         self,
@@ -160,17 +161,14 @@ class Flow:
             raise InvalidInput(f"{what} must be a user message, not {shown(messages[0].role)}")
         return messages[0] if messages else None
 
-    async def _ctx(self, turn: ActiveTurn, valid: Any) -> Ctx:
-        items = await turn.items()
-        asked = items[0].message
-        ctx = Ctx(
+    def _ctx(self, turn: ActiveTurn, begun: Draft, valid: Any) -> Ctx:
+        asked = begun.message
+        return Ctx(
             turn,
             door=f"flow {self.kind!r}",
             input=valid,
             message=Input(asked.text, asked.attachments) if asked else None,
         )
-        await in_store(turn.session, ctx.load)
-        return ctx
 
     def _what(self, action: str) -> str:
         return f"action {action!r} of flow {self.kind!r}"

@@ -22,6 +22,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Engine
 from muntin.runtime.engine.schedule import Schedule
 from muntin.runtime.engine.timers import EVERY, NewTimer
+from muntin.runtime.entity_agent import Agent
 from muntin.runtime.in_store import in_store
 from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
 from muntin.timeline.session import Session
@@ -65,10 +66,12 @@ class Registered:
     every: Schedule | None = None
 
     async def call(self, ctx: Ctx) -> None:
-        """Handle a wake."""
+        """Handle a wake; an agent that the handler returns ends it."""
         try:
             async with asyncio.timeout(self.timeout) as limit:
-                await self.handler(ctx, ctx.wake)
+                last = await self.handler(ctx, ctx.wake)
+                if isinstance(last, Agent):
+                    await last.end(ctx)
         except TimeoutError as error:
             if self.timeout is None or not limit.expired():
                 raise

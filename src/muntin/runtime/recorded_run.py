@@ -51,6 +51,8 @@ def recorded_run(
     ends: bool = False,
     projection: Projection | None = None,
     completed: bool = False,
+    reading: Callable[[], object] | None = None,
+    looking: Callable[[], object] = lambda: None,
 ) -> AsyncGenerator[Event, None]:
     """Run an agent in a turn, and yield what happens.
 
@@ -58,17 +60,23 @@ def recorded_run(
     windows that follow one another: each is compared with the one before it in its line. With
     `ends` the turn is completed with the answer that calls no tool. `projection` is how items are
     shown, `completed` says that the history has completed turns only: summaries keep to both.
+    `reading` is called in the visit to the store that begins the run, behind what was staged;
+    `looking` in those that write what the next window may show.
     """
     turn.open.check()
     sent: list[Window] = []
     run, resumed = _begin(turn, dict(label or {}), visibility)
+    begun = run.position is not None and reading is None
 
     async def record(messages: tuple[Message, ...]) -> Message:
         answer = messages[-1]
         last = ends and answer.role == "assistant" and not answer.tool_calls
         status: Status | None = "completed" if last else None
         drafts = [_costed(message, agent.answered) for message in messages]
-        items = await turn.append(*drafts, counter=composer.counter, run=run, ends=status)
+        then = looking if answer.role == "tool" else None
+        items = await turn.append(
+            *drafts, counter=composer.counter, run=run, ends=status, then=then
+        )
         if composer.summary is not None and answer.role == "assistant" and sent:
             turn.app.summaries.consider(
                 turn, line, sent.pop(), composer, answer, projection, completed
@@ -76,10 +84,12 @@ def recorded_run(
         return _placed(answer, items[-1], run, composer.counter, turn.session.id)
 
     async def window(messages: tuple[Message, ...]) -> Window:
+        nonlocal begun
         turn.check()
-        if run.position is None:
-            await turn.begin_run(run, line)
-        await turn.flush()
+        if not begun:
+            await turn.begin_run(run, line, reading)
+            begun = True
+        await turn.flush_staged(looking)
         previous = await turn.receipts.previous(line)
         following = composer.after(previous)
         if composer.summary is not None:

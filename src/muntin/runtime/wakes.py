@@ -63,6 +63,8 @@ class Wakes:
         # The types whose handlers look at the history or the entries: these are read ahead.
         self._looking: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
+        # The entities that are handled here, by event loop, each with what says that it is over.
+        self._here: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Event] = {}
 
     def register(self, kind: str, found: Registered) -> None:
         """Register the handler of a type of entities."""
@@ -90,7 +92,7 @@ class Wakes:
         self._asked.setdefault((entity, turn), []).append(future)
         pause = ASK_SECONDS[0]
         while True:
-            heard = asyncio.ensure_future(self.engine.settled(entity, turn, pause))
+            heard = asyncio.ensure_future(self._settled(entity, turn, pause))
             both: list[asyncio.Future[Any]] = [future, heard]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             heard.cancel()
@@ -111,6 +113,12 @@ class Wakes:
             if status == "failed":
                 raise MuntinError(f"turn {turn} of {entity!r} failed in another process")
             pause = min(2 * pause, ASK_SECONDS[1])
+
+    async def _settled(self, entity: str, turn: int, pause: float) -> None:
+        """Wait until a turn may be over elsewhere; while it is handled here, nobody looks."""
+        await self.engine.settled(entity, turn, pause)
+        while here := self._here.get((asyncio.get_running_loop(), entity)):
+            await here.wait()
 
     # What an engine is given.
 
@@ -136,6 +144,16 @@ class Wakes:
         kind = entity_type(session)
         if kind not in self._handlers:  # another version of the program may know it
             raise Again(f"no entities of type {kind!r} are registered here", UNKNOWN_SECONDS)
+        key = (asyncio.get_running_loop(), session)
+        over = self._here[key] = asyncio.Event()
+        try:
+            return await self._run(session, turn, sure)
+        finally:
+            if self._here.get(key) is over:
+                del self._here[key]
+            over.set()
+
+    async def _run(self, session: str, turn: int, sure: bool) -> int:
         opened = self._session(session)
         last = 0
         while last < turn:

@@ -50,7 +50,8 @@ class Embedded:
         self._began = datetime.now(UTC)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._busy: Counter[str] = Counter()  # by type
-        self._room = asyncio.Event()
+        # Set, and followed by another, when a wake ends.
+        self._end = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
 
@@ -118,7 +119,7 @@ class Embedded:
         self._busy[_kind(session)] -= 1
         found = session in self._found
         self._found.pop(session, None)
-        self._room.set()
+        self._tell()
         if session in self._turns:
             self._push(session)
         elif again is not None and not found and not self._stopping:
@@ -142,7 +143,7 @@ class Embedded:
 
     def _forget_other_loops(self, loop: asyncio.AbstractEventLoop) -> None:
         """Forget what ran in an event loop that has ended; the store still has it."""
-        self._room = asyncio.Event()
+        self._end = asyncio.Event()
         for session, task in list(self._running.items()):
             if task.get_loop() is not loop:
                 del self._running[session]
@@ -163,22 +164,21 @@ class Embedded:
             for session in page:
                 if _kind(session) in self._host.kinds() and "/" in session:
                     found.append(session)
-                    if session not in self._running and session not in self._turns:
+                    if not self._has(session):
                         await self._take_up(session)
             page = await asyncio.to_thread(partial(store.waiting, after=page[-1]))
         return found
 
     async def _take_up(self, session: str) -> None:
         while len(self._running) + len(self._turns) >= self._at_once:
-            self._room.clear()
-            await self._room.wait()
+            await self._end.wait()
         turns = partial(self._host.store.turns, session, newest=1)
         newest = await asyncio.to_thread(partial(turns, status="pending"))
         newest = newest or await asyncio.to_thread(partial(turns, status="open"))
         if not newest:
             return
         left = await asyncio.to_thread(self._is_left, session, newest[0])
-        if session not in self._running and session not in self._turns:
+        if not self._has(session):
             self._found[session] = left
             self._offer(session, newest[0].number)
 
@@ -200,14 +200,25 @@ class Embedded:
     async def resume(self) -> tuple[str, ...]:
         self.start()
         found = await self._sweep()
-        while any(session in self._running or session in self._turns for session in found):
-            self._room.clear()
-            await self._room.wait()
+        while any(map(self._has, found)):
+            await self._end.wait()
         return tuple(found)
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
-        await asyncio.sleep(timeout)
-        return False
+        if not self._has(session):
+            await asyncio.sleep(timeout)
+            return False
+        while self._has(session):  # here: no need to look meanwhile
+            await self._end.wait()
+        return True
+
+    def _has(self, session: str) -> bool:
+        return session in self._running or session in self._turns
+
+    def _tell(self) -> None:
+        """Tell those who wait that a wake has ended."""
+        self._end.set()
+        self._end = asyncio.Event()
 
     async def cancel(self, session: str, turn: int) -> None:
         if session in self._running:
@@ -242,7 +253,7 @@ class Embedded:
         if self._stopping:
             self._turns.clear()
             self._queue.clear()
-            self._room.set()
+            self._tell()
         self._stopping = False
         return stopped
 

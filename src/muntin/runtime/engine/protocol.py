@@ -113,7 +113,10 @@ class Engine(Protocol):
         """See to everything that waits in the store, and return the sessions."""
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
-        """Wait until a turn may be settled; True is a hint, the store is asked."""
+        """Wait until a turn may be settled; True is a hint, the store is asked.
+
+        An engine that has the turn waits for its end, any other for `timeout` seconds.
+        """
 
     async def cancel(self, session: str, turn: int) -> None:
         """Have a turn that runs and was cancelled stopped, wherever it runs."""

@@ -1,0 +1,67 @@
+"""Who asks an entity that is handled in the same process is told; nobody looks at the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muntin import App
+from muntin.runtime.ctx import Ctx
+from tests.runtime.conftest import run
+from tests.runtime.engine.conftest import Make, working
+
+# Longer than the longest pause between two looks.
+SECONDS = 0.5
+
+
+class Looks:
+    """Counts the looks at turns of an app's store."""
+
+    def __init__(self, app: App, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        turn: Callable[..., Any] = app.store.turn
+
+        def looked(*given: Any) -> Any:
+            self.count += 1
+            return turn(*given)
+
+        patch.setattr(app.store, "turn", looked)
+
+
+def slow(app: App, looks: Looks) -> list[int]:
+    """Register a slow handler; return the looks while each of its wakes ran."""
+    seen: list[int] = []
+
+    @app.entity("e")
+    async def handler(ctx: Ctx, wake: Any) -> None:
+        before = looks.count
+        await asyncio.sleep(SECONDS)
+        seen.append(looks.count - before)
+
+    return seen
+
+
+def test_nobody_looks_for_a_turn_that_is_handled_here(make: Make, monkeypatch) -> None:
+    async def work() -> list[int]:
+        app = make()
+        seen = slow(app, Looks(app, monkeypatch))
+        async with working(app):
+            await app.ask("e/1", "hello")
+        return seen
+
+    assert run(work()) == [0]
+
+
+def test_nobody_looks_for_a_turn_that_waits_here_for_its_place(tmp_path, monkeypatch) -> None:
+    async def work() -> tuple[int, list[int]]:
+        app = App(f"sqlite:///{tmp_path / 'store.db'}")
+        looks = Looks(app, monkeypatch)
+        seen = slow(app, looks)
+        async with working(app, concurrency=1):
+            await asyncio.gather(app.ask("e/1", "hello"), app.ask("e/2", "hello"))
+        return looks.count, seen
+
+    assert run(work()) == (0, [0, 0])
