@@ -19,6 +19,8 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -341,13 +343,17 @@ class ActiveTurn:
         """Whether its end is durable."""
         return self._settled
 
-    async def hand_back(self) -> None:
-        """Leave a turn to others, whatever the store says; that does not count as a try."""
+    async def hand_back(self, after: float = 0) -> None:
+        """Leave a turn to others, in some seconds, whatever the store says.
+
+        That does not count as a try. What was staged is not written: it will be staged again.
+        """
         with self._staging:
             self._closed = True
+        leave = partial(self.open.hand_back, timedelta(seconds=after))
         try:
             with suppress(MuntinError):
-                await to_the_end(self.visit(self.open.hand_back))
+                await to_the_end(self.visit(leave))
         finally:
             self._leave()
 
@@ -363,7 +369,8 @@ class ActiveTurn:
         with self._staging:
             self._closed = True
 
-        write = TurnWrite(self, (), ends=status)
+        # A reason is kept by the settling itself.
+        write = TurnWrite(self, (), ends=status if reason is None else None)
 
         def visit() -> T | None:
             if not self._settled:

@@ -1,6 +1,6 @@
 """The one way from async code to a store: in a thread, so that the event loop never waits.
 
-And the one place that waits for a store that is away.
+And the one place that waits for a store that is away, and knows what an error came of.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from typing import TypeVar
 
 from muntin.agent.loop import hurried
-from muntin.errors import StoreError
+from muntin.errors import ProviderError, StoreError
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -47,6 +47,17 @@ async def patiently(session: Session, work: Callable[[], T], until: Callable[[],
 
 def store_away(error: BaseException) -> bool:
     """Say whether an error, or what it came of, is that a store is away."""
+    return any(isinstance(each, StoreError) and each.passing for each in _came_of(error))
+
+
+def provider_busy(error: BaseException) -> ProviderError | None:
+    """Return what an error came of, or is, if that is a provider which has too much to do."""
+    found = (each for each in _came_of(error) if isinstance(each, ProviderError) and each.passing)
+    return next(found, None)
+
+
+def _came_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it came of."""
     seen: set[int] = set()
     errors = [error]
     while errors:
@@ -54,9 +65,7 @@ def store_away(error: BaseException) -> bool:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, StoreError) and each.passing:
-            return True
-        came_of = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-        errors += [] if came_of is None else [came_of]
+        yield each
+        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        errors += [] if cause is None else [cause]
         errors += getattr(each, "exceptions", ())
-    return False
