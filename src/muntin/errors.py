@@ -198,10 +198,12 @@ class StoreError(MuntinError):
     """A store cannot be opened, read or written; the message names it and says what to do.
 
     Where it is `passing`, the same may work later: the server is away, the disk is full. Where it
-    is `in_doubt`, the connection broke during the commit, and what was written may be there.
+    is `away`, the server could not be reached, or dropped the connection. Where it is `in_doubt`,
+    the connection broke during the commit, and what was written may be there.
     """
 
     passing = False
+    away = False
     in_doubt = False
 
 

@@ -33,7 +33,7 @@ from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store, patiently, store_away
+from muntin.runtime.in_store import in_store, patiently, store_away, while_dropped
 from muntin.runtime.reports import Bounds, Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.summaries import Summaries, Summary
@@ -143,14 +143,15 @@ class ActiveTurn:
         self.app.queue.check(self.session.id)
         self._also = also
         try:
-            await to_the_end(in_store(self.session, lambda: self._begin(item)))
+            write = partial(self._begin, item)
+            await to_the_end(patiently(self.session, write, while_dropped()))
         except BaseException as error:
             await self.fail(error)
             raise
         return self
 
     def _begin(self, item: Draft | Message) -> None:
-        (begun,) = self.open.append(item)
+        begun = self.open.begin(item)
         self.first = begun.position
         self.alone = [begun]
         try:
@@ -195,7 +196,7 @@ class ActiveTurn:
     async def visit(self, work: Callable[[], T]) -> T:
         """Do something with the store; while it is away, try again until the lease ends."""
         began = time.monotonic()
-        done = await patiently(self.session, work, lambda: self._holds)
+        done = await patiently(self.session, work, lambda _: self._holds)
         self._holds = max(self._holds, began + LEASE.total_seconds())
         return done
 

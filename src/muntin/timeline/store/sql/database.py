@@ -6,6 +6,7 @@ and the version of the tables.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -25,7 +26,14 @@ from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.clock import monotonic_micros, new_anchor
 from muntin.timeline.store.sql import forks, schema
 from muntin.timeline.store.sql.address import Address, read_address
-from muntin.timeline.store.sql.trouble import DAMAGED, advice, is_drop, no_such_table, passes
+from muntin.timeline.store.sql.trouble import (
+    DAMAGED,
+    advice,
+    is_away,
+    is_drop,
+    no_such_table,
+    passes,
+)
 
 T = TypeVar("T")
 
@@ -33,8 +41,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 _SHORT_WAIT = 0.1
 RETRIES = 20
-# How often in a row a new connection may be dropped in the middle of one transaction.
-DROPS = 5
+# For how long connections may be dropped, one after the other, in the middle of one transaction.
+DROP_SECONDS = 10.0
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -255,20 +263,23 @@ class Database:
             self._look_at_file()
         if not self._ready:
             self._prepare()
-        dropped = 0
-        for number in range(RETRIES):
+        dropped, until = 0, math.inf
+        clashed = 0
+        while clashed < RETRIES:
             try:
                 if self.kind == "postgresql":
                     return attempt()
                 with forks.held_off():
                     return attempt()
             except _Clash:
-                _pause(number)
+                _pause(clashed)
+                clashed += 1
             except _Dropped as error:
-                dropped += 1
-                if dropped == DROPS:
+                until = min(until, time.monotonic() + DROP_SECONDS)
+                if time.monotonic() > until:
                     raise error.told from error.__cause__
-                _pause(0)
+                _pause(dropped)
+                dropped += 1
         failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
         failed.passing = True
         raise failed
@@ -341,7 +352,7 @@ class Database:
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
         told = StoreError(f"{self.name}: {text}: {advice(error)}{doubt}")
-        told.passing, told.in_doubt = passes(error), bool(doubt)
+        told.passing, told.away, told.in_doubt = passes(error), is_away(error), bool(doubt)
         return told
 
     def _connect(self) -> Any:

@@ -43,9 +43,25 @@ _POSTGRES_ADVICE = {
 }
 
 
+# Of a connection that was being made the driver has no more than a text.
+_DROPS = ("administrator command", "closed the connection", "reset by peer", "Broken pipe")
+_WRONG = ("authentication failed", "does not exist", "no password", "pg_hba.conf", "host name")
+
+
+def is_away(error: BaseException) -> bool:
+    """Say whether a server could not be reached, or dropped the connection."""
+    if isinstance(error, sqlite3.Error):
+        return False
+    state = getattr(error, "sqlstate", None)
+    if state:
+        return bool(state.startswith(("08", "57P")))
+    return not any(text in str(error) for text in _WRONG)
+
+
 def is_drop(error: BaseException) -> bool:
     """Say whether somebody ended the connection, also one that was being made."""
-    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
+    state = getattr(error, "sqlstate", None)
+    return state == "57P01" or (is_away(error) and any(text in str(error) for text in _DROPS))
 
 
 # What will not work later either: the file is damaged, or we are wrong.
