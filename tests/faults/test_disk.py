@@ -127,7 +127,7 @@ def test_a_disk_that_cannot_be_written_is_a_clear_error_and_works_when_it_can(di
     async def refused() -> None:
         async with app_on(path, lambda window: "Yes.") as app:
             for call in (app.send("e/1", "no"), app.conversation("c").send("no")):
-                with pytest.raises(StoreError, match=r"store\.db: .*look at its permissions"):
+                with pytest.raises(StoreError, match=r"store\.db: .*may it be written"):
                     await asyncio.wait_for(call, 10)
 
     asyncio.run(works("first"))

@@ -176,7 +176,7 @@ def send_to_a_slow_disk(url: str, name: str, senders: int, messages: int, commit
 
     from muntin.timeline.store.protocols import Backlog
 
-    Database.transact = slow  # type: ignore[assignment, method-assign]
+    Database.transact = slow  # type: ignore[method-assign]
     asyncio.run(run())
 
 
