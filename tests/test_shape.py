@@ -77,6 +77,7 @@ SUBJECTS = {
     "providers/wire/test_streams.py": "*",
     "providers/wire/test_wire.py": "*",
     "runtime/engine/test_conformance.py": "* ../inbox",
+    "runtime/engine/test_overload.py": "embedded worker ../wakes ../../providers/overload",
     "runtime/engine/test_timers.py": (
         "../inbox ../../timeline/timers ../../timeline/store/memory_timers"
         " ../../timeline/store/sql/timers"

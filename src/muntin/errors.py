@@ -198,10 +198,12 @@ class StoreError(MuntinError):
     """A store cannot be opened, read or written; the message names it and says what to do.
 
     Where it is `passing`, the same may work later: the server is away, the disk is full. Where it
-    is `in_doubt`, the connection broke during the commit, and what was written may be there.
+    is `away`, the server could not be reached, or dropped the connection. Where it is `in_doubt`,
+    the connection broke during the commit, and what was written may be there.
     """
 
     passing = False
+    away = False
     in_doubt = False
 
 
@@ -312,23 +314,43 @@ class UnknownAsset(MuntinError, KeyError):
     __str__ = MuntinError.__str__
 
 
+# What a provider answers that has too much to do: nothing was begun.
+OVERLOADED = (429, 503, 529)
+
+
 class ProviderError(MuntinError):
     """A provider did not answer; the SDK's own error is the cause (`__cause__`).
 
     `status` is the HTTP status, None where there was no response. The subclasses say who must
-    act; a status that fits none of them is this class itself.
+    act; a status that fits none of them is this class itself. Where it is `passing`, the provider
+    has too much to do, and the same may work later: after `retry_after` seconds, if it says so.
     """
 
-    def __init__(self, provider: str, model: str, status: int | None, message: str) -> None:
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        status: int | None,
+        message: str,
+        retry_after: float | None = None,
+        passing: bool | None = None,
+    ) -> None:
         self.provider = provider
         self.model = model
         self.status = status
         self.message = message
+        self.retry_after = retry_after
+        self.passing = status in OVERLOADED if passing is None else passing
         code = f" ({status})" if status is not None else ""
-        super().__init__(f"{provider}/{model}{code}: {message}")
+        told = f"{provider}/{model}{code}: {message}"
+        if self.passing:
+            when = "later" if retry_after is None else f"in {retry_after:g} s"
+            told = f"{told.rstrip('.')}; try again {when}"
+        super().__init__(told)
 
     def __reduce__(self) -> tuple[type[ProviderError], tuple[Any, ...]]:
-        return type(self), (self.provider, self.model, self.status, self.message)
+        given = (self.provider, self.model, self.status, self.message)
+        return type(self), (*given, self.retry_after, self.passing)
 
 
 class AuthenticationFailed(ProviderError):
@@ -344,10 +366,7 @@ class ContextTooLong(RequestRefused):
 
 
 class RateLimited(ProviderError):
-    """Too many requests, or no credit left (429).
-
-    `retry_after` is the number of seconds the provider asks to wait, None if it does not say.
-    """
+    """Too many requests (429), or no credit left; that one is not `passing`."""
 
     def __init__(
         self,
@@ -356,12 +375,9 @@ class RateLimited(ProviderError):
         status: int | None,
         message: str,
         retry_after: float | None = None,
+        passing: bool | None = True,
     ) -> None:
-        super().__init__(provider, model, status, message)
-        self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[type[ProviderError], tuple[Any, ...]]:
-        return type(self), (*super().__reduce__()[1], self.retry_after)
+        super().__init__(provider, model, status, message, retry_after, passing)
 
 
 class ProviderUnavailable(ProviderError):

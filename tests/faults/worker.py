@@ -91,5 +91,94 @@ def handle(
     asyncio.run(work())
 
 
+def send_as_nobody(url: str) -> None:
+    """Try to send, through every door, as a user whom permissions bind, which root is not."""
+    from muntin.errors import StoreError
+    from muntin.runtime.app import App
+    from muntin.runtime.ctx import Ctx, Wake
+    from muntin.testing import ScriptedModel
+
+    async def run() -> None:
+        app = App(url, model=ScriptedModel(lambda window: "Yes."))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Wake) -> None:
+            pass
+
+        calls = {
+            "send": lambda: app.conversation("c").send("hello"),
+            "app.send": lambda: app.send("e/1", "hello"),
+            "ask": lambda: app.ask("e/1", "hello"),
+            "wake": lambda: app.wake("e/1", "hello", after=1),
+        }
+        for name, call in calls.items():
+            began = time.monotonic()
+            try:
+                await call()
+                say(name, "went through")
+            except StoreError as error:
+                say(name, f"{time.monotonic() - began < 5}", error)
+        await app.close()
+
+    import tempfile
+
+    if os.geteuid() == 0:
+        with tempfile.TemporaryDirectory() as folder:  # imports what nobody may read
+            warm = App(f"sqlite:///{folder}/s.db", model=ScriptedModel(lambda window: "Yes."))
+            asyncio.run(warm.conversation("c").send("hello"))
+        os.seteuid(65534)
+    asyncio.run(run())
+
+
+def send_to_a_slow_disk(url: str, name: str, senders: int, messages: int, commit: float) -> None:
+    """Send from many tasks at once, and handle it all, to a store whose commits take so long.
+
+    Says how long it took, and how long the slowest call did.
+    """
+    from muntin.runtime.app import App
+    from muntin.runtime.ctx import Ctx, Wake
+    from muntin.timeline.store.sql.database import Database, Transaction
+
+    transact = Database.transact
+
+    def slow(self: Database, work: Any) -> Any:
+        def held(tx: Transaction) -> Any:
+            done = work(tx)
+            time.sleep(commit)
+            return done
+
+        return transact(self, held)
+
+    async def run() -> None:
+        app = App(url)
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Wake) -> None:
+            pass
+
+        slowest = 0.0
+
+        async def sends(entity: str) -> None:
+            nonlocal slowest
+            for number in range(messages):
+                began = time.monotonic()
+                await app.send(entity, number)
+                slowest = max(slowest, time.monotonic() - began)
+
+        say("ready")
+        sys.stdin.readline()
+        began = time.monotonic()
+        await asyncio.gather(*(sends(f"e/{name}-{number}") for number in range(senders)))
+        say(json.dumps([time.monotonic() - began, slowest]))
+        while app.store.backlog() != Backlog():
+            await asyncio.sleep(0.1)
+        await app.close()
+
+    from muntin.timeline.store.protocols import Backlog
+
+    Database.transact = slow  # type: ignore[method-assign]
+    asyncio.run(run())
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](**json.loads(sys.argv[2]))

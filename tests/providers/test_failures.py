@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,7 +56,9 @@ def test_a_status_says_who_must_act(status, kind):
     error = failure(SdkError(status), "openai", "m", [])
     assert type(error) is kind
     assert error.status == status
-    assert str(error) == f"openai/m ({status}): the SDK's text"
+    assert error.passing == (status in (429, 503, 529))
+    later = "; try again later" if error.passing else ""
+    assert str(error) == f"openai/m ({status}): the SDK's text{later}"
 
 
 BODIES = [
@@ -123,15 +127,52 @@ def test_an_error_without_a_status_is_told_by_its_kind(error, kind):
     [
         ({"retry_after": "7"}, 7.0),
         ({"retry_after": "0.5"}, 0.5),
-        ({"retry_after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
+        ({"retry_after": "7", "retry_after_ms": "250"}, 0.25),
+        ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),  # it is over
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": "inf"}, None),
+        ({"retry_after": "-1"}, None),
         ({}, None),
     ],
     ids=str,
 )
-def test_how_long_to_wait_is_told_where_the_provider_says_so(headers, seconds):
-    error = failure(SdkError(429, None, **headers), "p", "m")
-    assert isinstance(error, RateLimited)
+@pytest.mark.parametrize("status", [429, 503])
+def test_how_long_to_wait_is_told_where_the_provider_says_so(status, headers, seconds):
+    error = failure(SdkError(status, None, **headers), "p", "m")
     assert error.retry_after == seconds
+
+
+def test_a_date_to_wait_for_is_as_many_seconds_as_it_is_away():
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    error = failure(SdkError(429, None, retry_after=date), "p", "m")
+    assert error.retry_after is not None
+    assert 60 < error.retry_after <= 90
+
+
+def test_google_says_in_the_body_how_long_to_wait():
+    kind = "type.googleapis.com/google.rpc.RetryInfo"
+    details = [{"@type": kind, "retryDelay": "34.5s"}]
+    error = failure(SdkError(429, {"error": {"details": details}}), "p", "m")
+    assert error.retry_after == 34.5
+
+
+PASSING = [
+    (None, {"error": {"type": "overloaded_error"}}, True),
+    (200, {"error": {"type": "rate_limit_error"}}, True),
+    (429, {"code": "insufficient_quota"}, False),
+    (429, {"error": {"status": "RESOURCE_EXHAUSTED"}}, True),
+    (None, {"code": "insufficient_quota"}, False),
+    (None, {"error": {"type": "api_error"}}, False),
+    (503, {"type": "exceed_context_size_error"}, False),
+    (429, {"error": {"details": [{"reason": "API_KEY_INVALID"}]}}, False),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "passing"), PASSING, ids=str)
+def test_too_much_to_do_passes_and_no_credit_does_not(status, body, passing):
+    error = failure(SdkError(status, body), "p", "m")
+    assert error.passing is passing
+    assert ("try again" in str(error)) is passing
 
 
 WITHIN = [
@@ -194,6 +235,7 @@ def test_a_secret_is_taken_out_of_the_whole_chain():
     [
         ContextTooLong("openai", "m", 400, "too long"),
         RateLimited("openai", "m", 429, "wait", 7.0),
+        RateLimited("openai", "m", 429, "no credit", None, passing=False),
         ProviderUnavailable("openai", "m", None, "gone"),
     ],
     ids=repr,

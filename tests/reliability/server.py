@@ -37,6 +37,11 @@ class Server:
         """Return the address of a database as a user writes it."""
         return f"postgresql://{user}@/{database}?host={self._home}"
 
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return self._home / ".s.PGSQL.5432"
+
     def start(self) -> None:
         """Start, and return when connections are taken."""
         options = f'-h "" -k {self._home}'

@@ -5,8 +5,11 @@ Knows the vendors' statuses and words, and no SDK: errors are told apart by what
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from muntin.errors import (
@@ -53,6 +56,12 @@ _WORDS: dict[str, type[ProviderError]] = {
     "server_error": ProviderUnavailable,
     "timeout_error": ProviderUnavailable,
 }
+# Too much to do, whatever the status; and what looks like it, but does not pass by itself.
+_BUSY = frozenset(
+    {"overloaded_error", "rate_limit_error", "rate_limit_exceeded", "slow_down"}
+    | {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}
+)
+_NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 # Only OpenAI and llama.cpp have a word for a window that is too long; the others, a sentence.
 _TOO_LONG = re.compile(
     r"maximum context length"  # OpenAI, vLLM
@@ -77,9 +86,8 @@ def failure(
     body = getattr(error, "body", None) or getattr(error, "details", None)
     message = _brief(_message(body) or _text(error), secrets)
     kind = _kind(error, status, body, message)
-    if kind is RateLimited:
-        return RateLimited(provider, model, status, message, _retry_after(error))
-    return kind(provider, model, status, message)
+    wait, passing = _retry_after(error, body), _passing(kind, body)
+    return kind(provider, model, status, message, wait, passing)
 
 
 def failure_within(
@@ -101,7 +109,8 @@ def failure_within(
     code = body.get("code")
     status = code if isinstance(code, int) else None
     message = _brief(_message(body) or "the model failed without saying why", secrets())
-    return _kind(None, status, body, message)(provider, model, status, message)
+    what = _kind(None, status, body, message)
+    return what(provider, model, status, message, passing=_passing(what, body))
 
 
 def _kind(
@@ -120,6 +129,14 @@ def _kind(
         return ProviderUnavailable
     readable = not isinstance(error, ValueError | TypeError | LookupError | AttributeError)
     return ProviderError if readable and status is None else BadResponse
+
+
+def _passing(kind: type[ProviderError], body: object) -> bool | None:
+    """Say whether the provider has too much to do; None where only its status can tell."""
+    words = set(_words(body))
+    if kind not in (RateLimited, ProviderUnavailable) or words & _NO_CREDIT:
+        return False
+    return True if words & _BUSY else None
 
 
 def _first(
@@ -176,9 +193,30 @@ def _brief(text: str, secrets: Iterable[str]) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else f"{text[:_MESSAGE_LIMIT]}…"
 
 
-def _retry_after(error: Exception) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None)
+def _retry_after(error: Exception, body: object) -> float | None:
+    """Return how many seconds the provider asks to wait, None if it does not say."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    details = _error_of(body).get("details")
+    for detail in details if isinstance(details, list) else ():  # Google's
+        if isinstance(detail, Mapping) and isinstance(detail.get("retryDelay"), str):
+            headers = {"retry-after": detail["retryDelay"].removesuffix("s"), **headers}
     try:
-        return float(headers["retry-after"]) if headers is not None else None
-    except (KeyError, ValueError):  # absent, or a date
+        if "retry-after-ms" in headers:
+            return _seconds(float(headers["retry-after-ms"]) / 1_000)
+        return _seconds(float(headers["retry-after"]))
+    except KeyError:
         return None
+    except ValueError:  # a date, or nothing that can be read
+        return _until(headers.get("retry-after"))
+
+
+def _until(date: object) -> float | None:
+    try:
+        left = (parsedate_to_datetime(str(date)) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return _seconds(max(0.0, left))
+
+
+def _seconds(value: float) -> float | None:
+    return value if 0 <= value < math.inf else None

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
+from muntin.providers.overload import leave_to_caller, refuse_to_caller
 from muntin.providers.uploads import (
     upload_anthropic,
     upload_chat,
@@ -185,7 +186,12 @@ def _signature(method: Callable[..., Any]) -> frozenset[str]:
 
 
 def _open_openai(sdk: Any, options: Options) -> Any:
-    return sdk.AsyncOpenAI(**options.given())
+    return sdk.AsyncOpenAI(**options.given(), http_client=_http(sdk))
+
+
+def _http(sdk: Any) -> Any:
+    """Return what OpenAI's and Anthropic's SDKs send with, and who tries again told to it."""
+    return sdk.DefaultAsyncHttpxClient(event_hooks={"response": [leave_to_caller]})
 
 
 def _open_openrouter(sdk: Any, options: Options) -> Any:
@@ -195,7 +201,7 @@ def _open_openrouter(sdk: Any, options: Options) -> Any:
         raise ValueError("no key")
     address = options.base_url or os.environ.get("OPENROUTER_BASE_URL")
     address = address or "https://openrouter.ai/api/v1"
-    return sdk.AsyncOpenAI(**replace(options, api_key=key, base_url=address).given())
+    return _open_openai(sdk, replace(options, api_key=key, base_url=address))
 
 
 async def close(opened: Any) -> None:
@@ -272,7 +278,7 @@ def strict_schema(schema: Any) -> Any:
 
 
 def _open_anthropic(sdk: Any, options: Options) -> Any:
-    client = sdk.AsyncAnthropic(**options.given())
+    client = sdk.AsyncAnthropic(**options.given(), http_client=_http(sdk))
     if not (client.api_key or client.auth_token or client.credentials):
         raise ValueError("no key")  # this SDK would say so only when it sends
     return client
@@ -295,7 +301,8 @@ def _output_anthropic(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, 
 
 
 def _open_google(sdk: Any, options: Options) -> Any:
-    http: dict[str, Any] = {"async_client_args": {"event_hooks": {"response": [_remember]}}}
+    hooks = {"response": [refuse_to_caller, _remember]}
+    http: dict[str, Any] = {"async_client_args": {"event_hooks": hooks}}
     if options.base_url is not None:
         http["base_url"] = options.base_url
     if options.timeout is not None:

@@ -19,6 +19,8 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -31,7 +33,7 @@ from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store, patiently, store_away
+from muntin.runtime.in_store import in_store, patiently, store_away, while_dropped
 from muntin.runtime.reports import Bounds, Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.summaries import Summaries, Summary
@@ -141,14 +143,15 @@ class ActiveTurn:
         self.app.queue.check(self.session.id)
         self._also = also
         try:
-            await to_the_end(in_store(self.session, lambda: self._begin(item)))
+            write = partial(self._begin, item)
+            await to_the_end(patiently(self.session, write, while_dropped()))
         except BaseException as error:
             await self.fail(error)
             raise
         return self
 
     def _begin(self, item: Draft | Message) -> None:
-        (begun,) = self.open.append(item)
+        begun = self.open.begin(item)
         self.first = begun.position
         self.alone = [begun]
         try:
@@ -193,7 +196,7 @@ class ActiveTurn:
     async def visit(self, work: Callable[[], T]) -> T:
         """Do something with the store; while it is away, try again until the lease ends."""
         began = time.monotonic()
-        done = await patiently(self.session, work, lambda: self._holds)
+        done = await patiently(self.session, work, lambda _: self._holds)
         self._holds = max(self._holds, began + LEASE.total_seconds())
         return done
 
@@ -368,13 +371,17 @@ class ActiveTurn:
         """Whether its end is durable."""
         return self._settled
 
-    async def hand_back(self) -> None:
-        """Leave a turn to others, whatever the store says; that does not count as a try."""
+    async def hand_back(self, after: float = 0) -> None:
+        """Leave a turn to others, in some seconds, whatever the store says.
+
+        That does not count as a try. What was staged is not written: it will be staged again.
+        """
         with self._staging:
             self._closed = True
+        leave = partial(self.open.hand_back, timedelta(seconds=after))
         try:
             with suppress(MuntinError):
-                await to_the_end(self.visit(self.open.hand_back))
+                await to_the_end(self.visit(leave))
         finally:
             self._leave()
 
@@ -390,7 +397,8 @@ class ActiveTurn:
         with self._staging:
             self._closed = True
 
-        write = TurnWrite(self, (), ends=status)
+        # A reason is kept by the settling itself.
+        write = TurnWrite(self, (), ends=status if reason is None else None)
 
         def visit() -> T | None:
             if not self._settled:

@@ -1,6 +1,6 @@
 """The one way from async code to a store: in a thread, so that the event loop never waits.
 
-And the one place that waits for a store that is away.
+And the one place that waits for a store that is away, and knows what an error came of.
 """
 
 from __future__ import annotations
@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from muntin.agent.loop import hurried
-from muntin.errors import StoreError
-from muntin.timeline.session import Session
+from muntin.errors import ProviderError, StoreError
+from muntin.timeline.session import LEASE, Session
 from muntin.timeline.store.memory import MemoryStore
 
 T = TypeVar("T")
+
+# How long a message is tried to be stored that a server did not take.
+BEGIN_SECONDS = 10.0
 
 
 def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
@@ -29,24 +32,60 @@ def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
     return done
 
 
-async def patiently(session: Session, work: Callable[[], T], until: Callable[[], float]) -> T:
-    """Do something with a session's store; while the store is away, try again.
+Until: TypeAlias = Callable[[StoreError], float]
 
-    The last try is at `until`, by the monotonic clock. Who was cancelled is not kept waiting.
+
+def patiently(session: Session, work: Callable[[], T], until: Until) -> Coroutine[Any, Any, T]:
+    """Do something with a session's store; while the store is away, try again."""
+    return tried_again(lambda: in_store(session, work), until)
+
+
+async def tried_again(work: Callable[[], Awaitable[T]], until: Until) -> T:
+    """Do something; what fails because a store is away is tried again.
+
+    The last try is at what `until` says of an error, by the monotonic clock. Who was cancelled is
+    not kept waiting.
     """
     for attempt in count():
         try:
-            return await in_store(session, work)
+            return await work()
         except StoreError as error:
-            left = until() - time.monotonic()
+            left = until(error) - time.monotonic()
             pause = random.uniform(0.5, 1) * min(2.0, 0.05 * 2 ** min(attempt, 6))
             if not error.passing or left <= 0 or await hurried(min(pause, left)):
                 raise
     raise AssertionError("count() does not end")
 
 
+def while_dropped() -> Until:
+    """Say until when to try again what has not begun: not long, because its caller waits.
+
+    A commit in doubt is looked for as long as its turn would be held. What no waiting helps
+    against, such as a full disk, is not tried again.
+    """
+    began = time.monotonic()
+
+    def until(error: StoreError) -> float:
+        if error.in_doubt:
+            return began + LEASE.total_seconds()
+        return began + BEGIN_SECONDS if error.away else began
+
+    return until
+
+
 def store_away(error: BaseException) -> bool:
     """Say whether an error, or what it came of, is that a store is away."""
+    return any(isinstance(each, StoreError) and each.passing for each in _came_of(error))
+
+
+def provider_busy(error: BaseException) -> ProviderError | None:
+    """Return what an error came of, or is, if that is a provider which has too much to do."""
+    found = (each for each in _came_of(error) if isinstance(each, ProviderError) and each.passing)
+    return next(found, None)
+
+
+def _came_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it came of."""
     seen: set[int] = set()
     errors = [error]
     while errors:
@@ -54,9 +93,7 @@ def store_away(error: BaseException) -> bool:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, StoreError) and each.passing:
-            return True
-        came_of = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-        errors += [] if came_of is None else [came_of]
+        yield each
+        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        errors += [] if cause is None else [cause]
         errors += getattr(each, "exceptions", ())
-    return False

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent.loop import to_the_end
 from muntin.core.checks import shown
-from muntin.errors import InvalidInput, InvalidType, Overloaded, TimedOut
+from muntin.errors import InvalidInput, InvalidType, Overloaded, StoreError, TimedOut
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Engine
 from muntin.runtime.engine.schedule import Schedule
 from muntin.runtime.engine.timers import EVERY, NewTimer
 from muntin.runtime.entity_agent import Agent
-from muntin.runtime.in_store import in_store
+from muntin.runtime.in_store import in_store, patiently, tried_again, while_dropped
 from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
-from muntin.timeline.session import Session
+from muntin.timeline.session import Session, is_of
 from muntin.timeline.timers import Released, Timer
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
 # How many timers are released in one transaction.
 RELEASED = 50
+# How far back is looked for what was sent in doubt.
+LOOKED = 1_000
 # How long it is remembered how much waits.
 LOOK_SECONDS = 0.1
 
@@ -78,6 +80,43 @@ class Registered:
             raise TimedOut(f"the handler of {ctx.session.id!r}", self.timeout) from error
 
 
+class _Sending:
+    """An append to an inbox, made once however often it is tried; `begun` is what it woke."""
+
+    def __init__(
+        self,
+        session: Session,
+        draft: Draft,
+        tell: Callable[[dict[str, int], Any, str, int], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._session, self._draft = session, draft
+        self._tell, self._check = tell, check
+        self._in_doubt = False
+        self.begun: dict[str, int] = {}
+
+    def __call__(self) -> Item:
+        found = self._find() if self._in_doubt else None
+        if found is not None:
+            self.begun = {self._session.id: found.turn}
+            return found
+        self.begun.clear()
+        self._check()
+        session = self._session
+        tell = partial(self._tell, self.begun)
+        try:
+            (item,) = session.store.append(session.id, [self._draft], begun=tell)
+        except StoreError as error:
+            self._in_doubt = error.in_doubt
+            raise
+        return item
+
+    def _find(self) -> Item | None:
+        newest = self._session.store.read(self._session.id, newest=LOOKED)
+        known = (item for item in newest if item.time == self._draft.time)
+        return next((item for item in known if is_of(item, self._draft)), None)
+
+
 class Inbox:
     """What waits for the entities of an app."""
 
@@ -99,23 +138,19 @@ class Inbox:
     async def deliver(self, entity: str, draft: Draft) -> Item:
         """Append something to an entity's inbox, and have the entity handled."""
         check_session_id(entity)
-        await self._engine.ready()
+        until = while_dropped()
+        await tried_again(self._engine.ready, until)
         session = self._session(entity)
-        opening = replace(session.draft(draft), opens="inbox")
-        begun: dict[str, int] = {}
-
-        def write() -> Item:
-            self._refuse_too_much(entity)
-            (item,) = session.store.append(entity, [opening], begun=partial(self._begun, begun))
-            return item
-
+        # By its time it is found again where a commit was in doubt.
+        opening = replace(session.draft(draft), opens="inbox", time=datetime.now(UTC))
+        sending = _Sending(session, opening, self._begun, partial(self._refuse_too_much, entity))
         try:
             # To the end: what a cancelled call sent must not arrive behind what is sent later.
-            item = await to_the_end(in_store(session, write))
+            item = await to_the_end(patiently(session, sending, until))
         except asyncio.CancelledError:
-            self._stored(begun)
+            self._stored(sending.begun)
             raise
-        self._stored(begun)
+        self._stored(sending.begun)
         return item
 
     def _stored(self, begun: Mapping[str, int]) -> None:
@@ -150,10 +185,11 @@ class Inbox:
             raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
 
     async def timer(self, wanted: NewTimer) -> Timer:
-        """Keep a timer."""
-        await self._engine.ready()
+        """Keep a timer; put twice, it is there once."""
+        until = while_dropped()
+        await tried_again(self._engine.ready, until)
         put = partial(self._app.store.timers.put, wanted.timer, after=wanted.after)
-        kept = await asyncio.to_thread(put)
+        kept = await patiently(self._session(wanted.timer.entity), put, until)
         self._engine.start()
         return kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from muntin.core.usage import Usage
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
-from muntin.runtime.in_store import in_store
+from muntin.runtime.in_store import in_store, provider_busy
 from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
 from muntin.timeline.project import Projection, project
 
@@ -109,11 +109,15 @@ def recorded_run(
         return rendered
 
     async def failed(error: Exception) -> None:
+        if run.position is None:
+            return
         draft = Draft("error", payload=error_text(error))
-        if run.position is not None:
-            with suppress(MuntinError):  # what went wrong first is what counts
+        with suppress(MuntinError):  # what went wrong first is what counts
+            if provider_busy(error) is None:
                 await turn.append(draft, run=run)
-                turn.recorded = error
+            else:  # a wake is handed back, and runs again as if this had not been
+                turn.stage(replace(draft, run=run.position, visibility=run.visibility))
+            turn.recorded = error
 
     agent = Run(
         model,

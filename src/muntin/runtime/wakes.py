@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import random
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,13 +25,14 @@ from muntin.errors import (
     TurnLost,
 )
 from muntin.providers.model import Reply
+from muntin.providers.overload import tried_later
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
-from muntin.runtime.in_store import in_store, store_away
+from muntin.runtime.in_store import in_store, provider_busy, store_away
 from muntin.runtime.inbox import Inbox, Registered, entity_type
 from muntin.runtime.recorded_run import error_text
-from muntin.timeline.items import UNSETTLED, Draft, Item
+from muntin.timeline.items import UNSETTLED, Draft, Item, Status
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.session import LEASE, WAKES, OpenTurn, Session
@@ -47,6 +49,9 @@ ASK_SECONDS = (0.02, 0.2)
 BUSY_SECONDS, UNKNOWN_SECONDS, AWAY_SECONDS = 0.2, 5.0, 1.0
 # How often a turn is taken that is never settled, before it is given up.
 MAX_ATTEMPTS = 5
+# How often a turn is taken whose provider has too much to do; how long it waits, twice as long each
+# time; and for how long at most, whatever the provider asks for.
+MAX_BUSY, BACK_OFF_SECONDS, LONGEST_SECONDS, LONGEST_ASKED = 20, 2.0, 300.0, 3_600.0
 
 _log = logging.getLogger(__name__)
 
@@ -206,7 +211,7 @@ class Wakes:
         turn, session = ctx.turn, ctx.session
         try:
             async with turn.held():
-                with turn.inside():
+                with turn.inside(), tried_later():
                     await self.handler(session.id).call(ctx)
                 await turn.finish("completed")
         except TurnLost:
@@ -217,8 +222,10 @@ class Wakes:
         except GeneratorExit:
             raise  # its event loop has ended: nothing can be waited for
         except BaseException as error:
-            if not await self._failed(turn, error):
-                raise Again("the store was away", AWAY_SECONDS) from error
+            again = await self._handed_back(turn, error)
+            if again is not None:
+                raise again from error
+            await self._failed(turn, error)
             if not isinstance(error, Exception | SystemExit):
                 raise  # not ours to keep: the program is being stopped
         else:
@@ -226,26 +233,43 @@ class Wakes:
         if ctx.looked:
             self._looking.add(entity_type(session.id))
 
-    async def _failed(self, turn: ActiveTurn, error: BaseException) -> bool:
-        """End a turn that failed, and tell who asked; False if it is to be handled again.
+    async def _handed_back(self, turn: ActiveTurn, error: BaseException) -> Again | None:
+        """Leave a turn to who comes next, for what is not the handler's fault: when to try again.
 
-        A store that is away is not the handler's fault: the turn is left to who comes next.
+        None if it is. A store that is away is waited for without end, a provider that has too
+        much to do for some hours.
         """
-        if store_away(error) and not turn.is_settled:
-            _log.warning("turn %d of %r is left: %s", turn.number, turn.session.id, error)
-            await turn.hand_back()
-            return False
+        busy = provider_busy(error) if isinstance(error, Exception) else None
+        if turn.is_settled:
+            return None
+        if store_away(error):
+            pause, wait = 0.0, AWAY_SECONDS
+        elif busy is not None and (turn.open.attempt or 0) < MAX_BUSY:
+            pause = wait = _back_off(turn.open.attempt or 1, busy.retry_after)
+        else:
+            return None
+        where = f"turn {turn.number} of {turn.session.id!r}"
+        _log.warning("%s is left, to be handled in %.1f s: %s", where, wait, error)
+        await turn.hand_back(pause)
+        return Again(f"{where} is to be handled later", wait)
+
+    async def _failed(self, turn: ActiveTurn, error: BaseException) -> None:
+        """End a turn that failed, and tell who asked."""
+        text, reason = error_text(error), None
+        if provider_busy(error) is not None and (turn.open.attempt or 0) >= MAX_BUSY:
+            text = f"gave_up: the turn was taken {turn.open.attempt} times, at last: {text}"
+            turn.recorded, reason = None, "gave_up"
         try:
             if turn.recorded is not error and not turn.is_settled:
                 with suppress(MuntinError):
-                    await turn.append(Draft("error", payload=error_text(error)), ends="failed")
-            await turn.finish("failed")
+                    ends: Status | None = "failed" if reason is None else None
+                    await turn.append(Draft("error", payload=text), ends=ends)
+            await turn.finish("failed", reason=reason)
         except MuntinError as another:
             error.add_note(f"and the turn could not be marked failed: {another}")
         finally:
             turn.open.release()
         self._tell(turn.session.id, turn.number, error)
-        return True
 
     def _take(self, session: Session, owner: str, sure: bool) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may look at."""
@@ -294,6 +318,13 @@ class Wakes:
                 )
             else:
                 future.set_result(result)
+
+
+def _back_off(attempt: int, asked: float | None) -> float:
+    """Return how many seconds to wait for a provider: longer each time, not all alike, and as long
+    as it asks for."""
+    pause = min(BACK_OFF_SECONDS * 2.0 ** min(attempt - 1, 20), LONGEST_SECONDS)
+    return max(pause, min(asked or 0.0, LONGEST_ASKED)) * random.uniform(1.0, 1.25)
 
 
 def _last_step(turn: OpenTurn, items: Sequence[Item]) -> int:

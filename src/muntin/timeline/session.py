@@ -346,6 +346,8 @@ class OpenTurn:
         self.attempt = attempt
         # Where the newest item stands that was written here.
         self._last = 0
+        # Whether it may have begun, though nobody said so.
+        self._in_doubt = False
         # A write that has begun ends before the turn does.
         self._writing = Lock()
 
@@ -356,6 +358,24 @@ class OpenTurn:
         drafts = [self.session.draft(item, turn=self.number, **begins) for item in drafts_of[:1]]
         drafts += [self.session.draft(item, turn=self.number) for item in drafts_of[1:]]
         return self.write(drafts)
+
+    def begin(self, item: ItemLike) -> Item:
+        """Append what begins the turn; a second try finds it where the first was in doubt."""
+        if self._in_doubt:
+            store = self.session.store
+            turns = [*store.turns(self.session.id, status="open")]
+            turns += store.turns(self.session.id, status="pending")
+            self.number = next((each.number for each in turns if each.owner == self.owner), None)
+        if self.number is None:
+            self._in_doubt = False
+            try:
+                return self.append(item)[0]
+            except StoreError as error:
+                self._in_doubt = error.in_doubt
+                raise
+        (first, *_) = items = self.items()
+        self._last = items[-1].position
+        return first
 
     def write(self, drafts: list[Draft], beside: Beside | None = None) -> list[Item]:
         """Append drafts that are counted and belong to the turn; the last may end it."""
@@ -379,7 +399,7 @@ class OpenTurn:
         items = read(self.session.id, first_turn=number, last_turn=number, after=self._last)
         for start in range(len(items) - most + 1):
             found = items[start : start + most]
-            if all(map(_is_of, found, drafts)):
+            if all(map(is_of, found, drafts)):
                 self._last = found[-1].position
                 if drafts[-1].ends is not None:
                     self.release()
@@ -457,7 +477,7 @@ class OpenTurn:
         return self.number
 
 
-def _is_of(item: Item, draft: Draft) -> bool:
+def is_of(item: Item, draft: Draft) -> bool:
     """Say whether an item is what became of a draft."""
     kept = (item.kind, item.run, item.message, item.payload)
     return kept == (draft.kind, draft.run, draft.message, draft.payload)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from heapq import heappop, heappush
@@ -32,6 +33,14 @@ from muntin.timeline.items import Turn
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Later:
+    """What offers a session when its time comes, and the newest turn that then is to be run."""
+
+    timer: asyncio.TimerHandle
+    turn: int
+
+
 class Embedded:
     """Handles entities in the process that sends to them, `at_once` of them side by side.
 
@@ -47,6 +56,8 @@ class Embedded:
         # Those that the sweep found, and whether they were left behind rather than just sent: if
         # they are busy, it will find them again.
         self._found: dict[str, bool] = {}
+        # Those that wait for a time, which is longer than the sweep's: they are not looked at.
+        self._later: dict[str, _Later] = {}
         self._began = datetime.now(UTC)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._busy: Counter[str] = Counter()  # by type
@@ -74,11 +85,30 @@ class Embedded:
 
     def _offer(self, session: str, turn: int) -> None:
         """Have the turns of a session run up to this one, when its time comes."""
+        if session in self._later:
+            self._later[session].turn = max(turn, self._later[session].turn)
+            return
         waits = session in self._turns
         self._turns[session] = max(turn, self._turns.get(session, 0))
         if not waits and session not in self._running:
             self._push(session)
         self._fill()
+
+    def _put_off(self, session: str, turn: int, seconds: float) -> None:
+        """Offer a session no sooner than in some seconds."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._no_longer, session)
+        self._later[session] = _Later(timer, max(turn, self._turns.pop(session, 0)))
+
+    def _no_longer(self, session: str) -> None:
+        later = self._later.pop(session)
+        later.timer.cancel()
+        self._offer(session, later.turn)
+
+    def _put_off_no_more(self) -> None:
+        """Forget what waits for its time: the store has it."""
+        for later in self._later.values():
+            later.timer.cancel()
+        self._later.clear()
 
     def _push(self, session: str) -> None:
         priority = self._host.priority(_kind(session))
@@ -120,7 +150,9 @@ class Embedded:
         found = session in self._found
         self._found.pop(session, None)
         self._tell()
-        if session in self._turns:
+        if again is not None and again > POLL_SECONDS and not self._stopping:
+            self._put_off(session, turn, again)
+        elif session in self._turns:
             self._push(session)
         elif again is not None and not found and not self._stopping:
             asyncio.get_running_loop().call_later(again, self._offer, session, turn)
@@ -144,6 +176,7 @@ class Embedded:
     def _forget_other_loops(self, loop: asyncio.AbstractEventLoop) -> None:
         """Forget what ran in an event loop that has ended; the store still has it."""
         self._end = asyncio.Event()
+        self._put_off_no_more()
         for session, task in list(self._running.items()):
             if task.get_loop() is not loop:
                 del self._running[session]
@@ -164,10 +197,14 @@ class Embedded:
             for session in page:
                 if _kind(session) in self._host.kinds() and "/" in session:
                     found.append(session)
-                    if not self._has(session):
+                    if not self._knows(session):
                         await self._take_up(session)
             page = await asyncio.to_thread(partial(store.waiting, after=page[-1]))
         return found
+
+    def _knows(self, session: str) -> bool:
+        """Say whether a session runs, is to be run, or waits for its time."""
+        return any(session in each for each in (self._running, self._turns, self._later))
 
     async def _take_up(self, session: str) -> None:
         while len(self._running) + len(self._turns) >= self._at_once:
@@ -178,7 +215,7 @@ class Embedded:
         if not newest:
             return
         left = await asyncio.to_thread(self._is_left, session, newest[0])
-        if not self._has(session):
+        if not self._knows(session):
             self._found[session] = left
             self._offer(session, newest[0].number)
 
@@ -223,6 +260,8 @@ class Embedded:
     async def cancel(self, session: str, turn: int) -> None:
         if session in self._running:
             self._running[session].cancel()
+        elif session in self._later:  # what comes behind it waits no longer
+            self._no_longer(session)
 
     def state(self) -> EngineState:
         found = self._host.store.backlog()
@@ -232,6 +271,7 @@ class Embedded:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        self._put_off_no_more()
         end = asyncio.get_running_loop().time() + timeout
         while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._running.values(), timeout=left)
@@ -249,6 +289,7 @@ class Embedded:
                 session,
                 " (and would not stop)" if session in self._running else "",
             )
+        self._put_off_no_more()
         self._loops = []  # not before: a wake that ends may send, and would begin others
         if self._stopping:
             self._turns.clear()

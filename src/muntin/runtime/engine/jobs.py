@@ -35,10 +35,12 @@ _INDEX = """
 CREATE INDEX IF NOT EXISTS muntin_jobs_lock ON procrastinate_jobs (lock, priority DESC, id)
 WHERE status IN ('todo', 'doing')"""
 _NOTIFY = f'SELECT pg_notify(\'{CHANNEL}\', \'{{"type": "job_inserted", "job_id": 0}}\')'
+# One that runs is told; one that waits for its time does so no longer, for others wait behind it.
 _STOP = f"""
-UPDATE procrastinate_jobs SET abort_requested = true
+UPDATE procrastinate_jobs SET abort_requested = (status = 'doing'),
+    scheduled_at = CASE WHEN status = 'doing' THEN scheduled_at END
 WHERE lock = :session AND CAST(args->>'turn' AS BIGINT) = :turn AND task_name = '{TASK}'
-    AND status = 'doing' RETURNING id"""
+    AND status IN ('doing', 'todo') RETURNING id"""
 # What waits for a wake and has no job: one statement sees one moment, so none is on its way.
 _JOBLESS = """
 SELECT s.name, max(t.number) FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session

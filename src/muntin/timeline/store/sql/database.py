@@ -6,6 +6,7 @@ and the version of the tables.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -14,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
@@ -23,9 +24,18 @@ from typing import Any, TypeVar
 from muntin.core.checks import shown
 from muntin.errors import MissingExtra, StoreError
 from muntin.timeline.clock import monotonic_micros, new_anchor
-from muntin.timeline.store.sql import forks, schema
+from muntin.timeline.store.sql import forks, schema, waiting
 from muntin.timeline.store.sql.address import Address, read_address
-from muntin.timeline.store.sql.trouble import DAMAGED, advice, is_drop, no_such_table, passes
+from muntin.timeline.store.sql.trouble import (
+    BUSY,
+    DAMAGED,
+    advice,
+    is_away,
+    is_busy,
+    is_drop,
+    no_such_table,
+    passes,
+)
 
 T = TypeVar("T")
 
@@ -33,8 +43,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 _SHORT_WAIT = 0.1
 RETRIES = 20
-# How often in a row a new connection may be dropped in the middle of one transaction.
-DROPS = 5
+# For how long connections may be dropped, one after the other, in the middle of one transaction.
+DROP_SECONDS = 10.0
 # So many connections to a server are kept; those to a file cost nothing.
 KEPT = 5
 # Any number, the same for all: held while tables are made.
@@ -122,6 +132,7 @@ class Database:
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
+        self._queue = waiting.Queue()  # of those who write to a file
         # Which file it is, once it was opened.
         self._inode: tuple[int, int] | None = None
         # By it SQLite's leases are: a server has a clock of its own.
@@ -163,7 +174,19 @@ class Database:
                     raise self._translate(error, committing=True) from error
                 return done
 
-        return self._until_done(write)
+        return self._until_done(
+            write if self.kind == "postgresql" else partial(self._in_turn, write)
+        )
+
+    def _in_turn(self, write: Callable[[], T]) -> T:
+        """Write to a file when the threads of this process have that came before."""
+        try:
+            with self._queue.turn(BUSY_SECONDS):
+                return write()
+        except waiting.TooLong:
+            told = StoreError(f"{self.name}: {BUSY}")
+            told.passing = True
+            raise told from None
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log of a file, which holds what was deleted, unless others read."""
@@ -186,7 +209,7 @@ class Database:
         with self._cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
             cursor.fetchall()
             (busy, _, _) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}").fetchall()
+            cursor.execute("PRAGMA busy_timeout = 0").fetchall()
         return not busy
 
     def _alone(self, statement: str) -> None:
@@ -221,7 +244,7 @@ class Database:
 
     def forget_threads(self) -> None:
         """Begin anew in a process that was forked: no other thread of its parent is here."""
-        self._lock, self._preparing = Lock(), None
+        self._lock, self._preparing, self._queue = Lock(), None, waiting.Queue()
 
     def _find_file(self) -> tuple[int, int] | None:
         """Return which file an SQLite store is; None if there is none."""
@@ -255,20 +278,23 @@ class Database:
             self._look_at_file()
         if not self._ready:
             self._prepare()
-        dropped = 0
-        for number in range(RETRIES):
+        dropped, until = 0, math.inf
+        clashed = 0
+        while clashed < RETRIES:
             try:
                 if self.kind == "postgresql":
                     return attempt()
                 with forks.held_off():
                     return attempt()
             except _Clash:
-                _pause(number)
+                _pause(clashed)
+                clashed += 1
             except _Dropped as error:
-                dropped += 1
-                if dropped == DROPS:
+                until = min(until, time.monotonic() + DROP_SECONDS)
+                if time.monotonic() > until:
                     raise error.told from error.__cause__
-                _pause(0)
+                _pause(dropped)
+                dropped += 1
         failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
         failed.passing = True
         raise failed
@@ -295,7 +321,11 @@ class Database:
         self._keep(connection)
 
     def _start(self, first: str, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Run a first statement on a connection at hand, or on a new one."""
+        """Run a first statement on a connection at hand, or on a new one.
+
+        It is the only one that may have to wait for another process.
+        """
+        began = time.monotonic()
         while True:
             try:
                 connection, new = self._idle.pop(), False
@@ -305,6 +335,10 @@ class Database:
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
+                waited = time.monotonic() - began
+                if is_busy(error) and waited < BUSY_SECONDS:
+                    waiting.wait_to_look(waited)
+                    continue
                 # One that died while it lay idle is replaced: nothing was done on it yet.
                 if new or not self._is_dead(connection):
                     raise
@@ -341,7 +375,7 @@ class Database:
         if committing and self.kind == "postgresql":
             doubt = "; the connection broke during the commit: look whether it was stored"
         told = StoreError(f"{self.name}: {text}: {advice(error)}{doubt}")
-        told.passing, told.in_doubt = passes(error), bool(doubt)
+        told.passing, told.away, told.in_doubt = passes(error), is_away(error), bool(doubt)
         return told
 
     def _connect(self) -> Any:
@@ -356,7 +390,7 @@ class Database:
     def _set_up(self, connection: Any) -> None:
         wait = int(BUSY_SECONDS * 1000)
         if self.kind == "sqlite":
-            connection.execute(f"PRAGMA busy_timeout = {wait}")
+            connection.execute("PRAGMA busy_timeout = 0")  # we wait ourselves
             if self._create:  # a store that is there is in this mode already
                 _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")

@@ -10,13 +10,13 @@ def no_such_table(error: BaseException | None) -> bool:
     return "no such table" in str(error) or getattr(error, "sqlstate", None) == "42P01"
 
 
-_BUSY = "another process held it for too long"
+BUSY = "another process held it for too long"
 DAMAGED = "the file is damaged, or is something else; bring back a copy"
 _READ_ONLY = "it cannot be written; look at its permissions"
 _FULL = "make room; nothing of this was written"
 _SQLITE_ADVICE = {
-    sqlite3.SQLITE_BUSY: _BUSY,
-    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_BUSY: BUSY,
+    sqlite3.SQLITE_LOCKED: BUSY,
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_IOERR: "look at the disk; nothing of this was written",
     sqlite3.SQLITE_READONLY: _READ_ONLY,
@@ -38,14 +38,36 @@ _POSTGRES_ADVICE = {
     "25006": "the server takes no writes",
     "53100": _FULL,
     "53300": "the server takes no more connections; close some, or raise its limit",
-    "55P03": _BUSY,
+    "55P03": BUSY,
     "57014": "the server gave up on it; look at its statement_timeout",
 }
 
 
+def is_busy(error: BaseException) -> bool:
+    """Say whether another process writes to the file."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+
+
+# Of a connection that was being made the driver has no more than a text.
+_DROPS = ("administrator command", "closed the connection", "reset by peer", "Broken pipe")
+_WRONG = ("authentication failed", "does not exist", "no password", "pg_hba.conf", "host name")
+
+
+def is_away(error: BaseException) -> bool:
+    """Say whether a server could not be reached, or dropped the connection."""
+    if isinstance(error, sqlite3.Error):
+        return False
+    state = getattr(error, "sqlstate", None)
+    if state:
+        return bool(state.startswith(("08", "57P")))
+    return not any(text in str(error) for text in _WRONG)
+
+
 def is_drop(error: BaseException) -> bool:
     """Say whether somebody ended the connection, also one that was being made."""
-    return getattr(error, "sqlstate", None) == "57P01" or "administrator command" in str(error)
+    state = getattr(error, "sqlstate", None)
+    return state == "57P01" or (is_away(error) and any(text in str(error) for text in _DROPS))
 
 
 # What will not work later either: the file is damaged, or we are wrong.
