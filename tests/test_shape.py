@@ -97,6 +97,8 @@ SUBJECTS = {
     "timeline/store/test_conformance.py": "* conformance/* sql/*",
     "timeline/store/sql/test_migration.py": "schema",
     "timeline/test_files.py": "lines",
+    "timeline/recall/test_excerpts.py": "passages choose lists",
+    "timeline/recall/test_ranking.py": "words related dates index",
     "timeline/test_counted_once.py": "session past",
     "timeline/test_windows.py": "session views history past",
 }

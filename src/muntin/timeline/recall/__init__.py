@@ -1,0 +1,8 @@
+"""Recall: which messages of a long conversation bear on a question.
+
+Words, index and ranking are pure; `lists` and `stored` recall from a list and from a session.
+"""
+
+from muntin.timeline.recall.excerpts import Excerpt, Recalled
+
+__all__ = ["Excerpt", "Recalled"]
