@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from muntin.prompts import when as when
     from muntin.runtime import Action as Action
     from muntin.runtime import App as App
+    from muntin.runtime import Recall as Recall
     from muntin.runtime import Source as Source
     from muntin.runtime import Summary as Summary
     from muntin.runtime import Wake as Wake
@@ -94,7 +95,7 @@ _HOMES = {
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
-    "muntin.runtime": "Action App Source Summary Wake capability flow generator",
+    "muntin.runtime": "Action App Recall Source Summary Wake capability flow generator",
     "muntin.settings": "config",
     "muntin.timeline": "ContextEntry History Session Tokens Turns",
 }

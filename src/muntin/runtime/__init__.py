@@ -6,6 +6,7 @@ from muntin.runtime.conversation import Conversation
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
+from muntin.runtime.recall import Recall
 from muntin.runtime.sources import Source
 from muntin.runtime.summaries import Summary
 
@@ -14,6 +15,7 @@ __all__ = [
     "App",
     "Conversation",
     "Ctx",
+    "Recall",
     "Source",
     "Summary",
     "Wake",

@@ -41,6 +41,7 @@ from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.engine.timers import new_timer
 from muntin.runtime.inbox import Handler, Registered
+from muntin.runtime.recall import RecallLike
 from muntin.runtime.reports import Bounds
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
@@ -65,7 +66,8 @@ class App:
     all sessions have at most about `report_bytes` together and are no older than `report_age`;
     None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
     results leave a window; None switches them off. Without `recovery` no agent is offered tools
-    that read what was cut. `summary` has what leaves a history summarised, in the background. The
+    that read what was cut. `summary` has what leaves a history summarised, in the background. Of
+    what has left a window, what bears on the input is recalled where `recall` says so. The
     `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
     """
@@ -86,11 +88,12 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
+        recall: RecallLike = False,
         summary: Summary | None = None,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
-        self.rules = RunRules.of("App", results, ladder, recovery)
+        self.rules = RunRules.of("App", results, ladder, recovery, recall)
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -196,6 +199,7 @@ class App:
                 trimming=self.trimming,
                 results=results,
                 ladder=ladder,
+                recall=self.rules.recalls,
             )
             self._composer = (given, made)
         return self._composer[1]
@@ -219,14 +223,15 @@ class App:
         rules: RunRules = NO_RULES,
     ) -> Composer:
         """Return how windows for a model are made; what is not said is as the app says."""
-        results, ladder = rules.over(self.rules).shapes
+        rules = rules.over(self.rules)
+        (results, ladder), recall = rules.shapes, rules.recalls
         if model is self.model and caching:  # of the app's own the counter is made once
             own = self.own_composer()
             if budget is not None or trimming is not None:
                 kept = own.budget if budget is None else as_budget(budget)
                 own = replace(own, budget=kept, trimming=trimming or own.trimming)
-            if (results, ladder) != (own.results, own.ladder):
-                own = replace(own, results=results, ladder=ladder)
+            if (results, ladder, recall) != (own.results, own.ladder, own.recall):
+                own = replace(own, results=results, ladder=ladder, recall=recall)
             return own.offering(tools) if tools else own
         return Composer.of(
             model,
@@ -238,6 +243,7 @@ class App:
             caching=caching,
             results=results,
             ladder=ladder,
+            recall=recall,
         )
 
     def conversation(
@@ -255,13 +261,15 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool | None = None,
+        recall: RecallLike = INHERIT,
         summary: Summary | Literal[False] | None = None,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery` and `summary`
-        are the app's if they are not given; `summary=False` is none.
+        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery`, `recall` and
+        `summary` are the app's if they are not given; `summary=False` is none. With a strategy
+        nothing is recalled but by `ctx.history.relevant`.
         """
         return Conversation(
             self,
@@ -274,7 +282,7 @@ class App:
             trimming=trimming,
             timeout=timeout,
             max_steps=max_steps,
-            rules=RunRules.of("conversation", results, ladder, recovery),
+            rules=RunRules.of("conversation", results, ladder, recovery, recall),
             summary=summary,
         )
 

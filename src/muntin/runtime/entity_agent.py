@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.loop import MAX_STEPS, last_reply
@@ -93,6 +94,9 @@ class Agent:
             rest = InputRest(())
             if self._recovers:
                 rest = keep_input(self._turn, asked, sources, self._composer.counter)
+
+            # The sources are all that is shown: `ctx.relevant` may be one of them.
+            composer = replace(composer, recall=None)
 
         async def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
             since = (*later, *run)

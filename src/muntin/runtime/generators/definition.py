@@ -42,6 +42,7 @@ from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedCon
 from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
+from muntin.runtime.recall import RecallLike
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
@@ -129,7 +130,7 @@ class Generator:
         newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
         number = newest[0].number + 1 if newest else 1
         turn = ActiveTurn(place, _Preview(log, number))
-        return (await Call.begin(self, turn, valid, model)).first_step().render()
+        return await (await Call.begin(self, turn, valid, model)).first_window()
 
     def _turn(
         self,
@@ -201,6 +202,7 @@ def generator(
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: bool | None = None,
+    recall: RecallLike = INHERIT,
     summary: Summary | Literal[False] | None = None,
 ) -> Generator:
     """Define a generator.
@@ -214,8 +216,10 @@ def generator(
     where context stands that functions make anew at every step: in front of the history, where it
     ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; without `recovery` no tool is offered that reads what was
-    cut. `summary` has what leaves the history summarised, False is none. What is not given is as
-    the flow or the app says.
+    cut. What of a history has left the window is recalled where it bears on the input, within the
+    flow's window, unless `recall` is False; with a history of some turns only if it is given.
+    `summary` has what leaves the history summarised, False is none. What is not given is as the
+    flow or the app says.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -252,7 +256,7 @@ def generator(
         trimming=trimming,
         timeout=check_seconds(timeout, f"{what}: timeout"),
         place=place,
-        rules=RunRules.of(what, results, ladder, recovery),
+        rules=RunRules.of(what, results, ladder, recovery, recall),
         summary=check_summary(summary, what),
     )
     check_names(made.uses, what)

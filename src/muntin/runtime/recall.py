@@ -1,0 +1,214 @@
+"""Recall in the doors: how much, and the excerpts of one turn.
+
+Owns when something is recalled (as soon as something has left the window), that it is chosen once
+a turn, and that a failure costs the excerpts only. What is chosen is `timeline.recall`'s; where it
+stands in the window is the Composer's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from muntin.composer import Composer
+from muntin.core.checks import check_count, check_seconds, shown
+from muntin.core.message import as_message
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, InvalidType
+from muntin.runtime.in_store import in_store
+from muntin.timeline.project import Projection
+from muntin.timeline.recall.choose import without
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.stored import Scope, in_window, recall
+
+if TYPE_CHECKING:
+    from muntin.runtime.active_turn import ActiveTurn
+
+# Without `tokens` no more than this is recalled, however large the window: it is never cached.
+MOST_TOKENS = 4_000
+# A window in which less could be recalled is left to the history.
+LEAST_TOKENS = 256
+# How often excerpts that the history shows after all are taken out.
+_ROUNDS = 3
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How much is recalled of what has left the window.
+
+    `tokens` is what the excerpts may have, else `ratio` of the room, 4,000 at most; `limit` how
+    many there may be. What takes longer than `timeout` seconds is given up for this turn.
+    """
+
+    tokens: int | None = None
+    ratio: float = 0.15
+    limit: int | None = field(default=None, kw_only=True)
+    timeout: float = field(default=2.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "limit"):
+            value = getattr(self, name)
+            if value is not None:
+                check_count(value, f"Recall.{name}")
+        ratio = self.ratio
+        if not isinstance(ratio, int | float) or isinstance(ratio, bool):
+            raise InvalidType(f"Recall.ratio must be a number, not {shown(ratio)}")
+        if not (math.isfinite(ratio) and 0 < ratio < 1):
+            raise InvalidInput(f"Recall.ratio must be above 0 and below 1, got {shown(ratio)}")
+        check_seconds(self.timeout, "Recall.timeout")
+
+    def most(self, room: int) -> int:
+        """Return how many tokens the excerpts may have in a window with so much room; 0 if that is
+        too little to be worth it."""
+        if self.tokens is not None:
+            return min(self.tokens, max(0, room))
+        share = min(int(room * self.ratio), MOST_TOKENS)
+        return share if share >= LEAST_TOKENS else 0
+
+
+RecallLike: TypeAlias = Recall | bool | Literal["inherit"]
+
+
+def check_recall(value: Any, what: str) -> Any:
+    """Return how a door recalls: as it says, by the defaults for True, not at all for False."""
+    if value == "inherit" or isinstance(value, Recall):
+        return value
+    if isinstance(value, bool):
+        return Recall() if value else False
+    raise InvalidType(f"{what}: recall must be Recall(...), True or False, not {shown(value)}")
+
+
+class Recalling:
+    """The excerpts of one turn: chosen with its first window, and then fixed."""
+
+    def __init__(
+        self,
+        turn: ActiveTurn,
+        settings: Recall | None,
+        projection: Projection | None,
+        completed: bool,
+    ) -> None:
+        self._turn = turn
+        self._session = turn.session
+        # None: nothing is recalled.
+        self._settings = settings
+        self._projection = projection or None
+        self._completed = completed
+        # None before the first window, and if nothing has left it.
+        self._recalled: Recalled | None = None
+        self._decided = False
+
+    async def compose(self, slots: Slots, composer: Composer) -> Window:
+        """Return the window of slots, with the excerpts of this turn."""
+        settings = self._settings
+        if settings is None:
+            return slots.render()
+        room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
+        most = settings.most(room)
+        query = _asked(slots)
+        if not most or not query.strip():
+            return slots.render()
+        if self._decided:
+            if self._recalled is None:
+                return slots.render()
+            return composer.with_recalled(slots, self._recalled, most).render()
+        self._decided = True
+        return await self._choose(slots, composer, query, most)
+
+    async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
+        whole: Window | None = None
+        try:
+            scope = await in_store(self._session, self._scope)
+            first: float | None = _begins(composer.previous)
+            if first is None or not await self._has_left(scope, first):
+                whole = slots.render()
+                first = self._first_shown(whole)
+                if not await self._has_left(scope, first):
+                    return whole
+            held = composer.with_recalled(slots, composer.filler(most), most).render()
+            scope = _before(scope, self._first_shown(held))
+            find = partial(self._find, query, most, scope, composer)
+            self._recalled = await in_store(self._session, find)
+            return self._once(slots, composer, most)
+        except Exception as error:  # recall costs only itself
+            _log.warning("nothing was recalled in %r: %s", self._session.id, error)
+            self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
+            return composer.with_recalled(slots, self._recalled, most).render()
+
+    def _once(self, slots: Slots, composer: Composer, most: int) -> Window:
+        """Compose the window, and see that nothing stands in it twice."""
+        for _ in range(_ROUNDS):
+            assert self._recalled is not None
+            window = composer.with_recalled(slots, self._recalled, most).render()
+            first = self._first_shown(window)
+            if all(position < first for position in self._recalled.positions):
+                return window
+            self._recalled = without(self._recalled, first, composer.counter)
+        self._recalled = Recalled(trouble="the history shows what would have been recalled")
+        return composer.with_recalled(slots, self._recalled, most).render()
+
+    def _scope(self) -> Scope:
+        session = self._session
+        number = self._turn.open.number
+        turn = None if number is None else session.opened().turn(session.id, number)
+        before = None if turn is None else turn.first
+        return Scope(in_window(session), before, self._projection, self._completed)
+
+    async def _has_left(self, scope: Scope, first: float) -> bool:
+        """Say whether there is something to be shown before a position."""
+        read, id = self._session.store.read, self._session.id
+        before = _before(scope, first).before
+        look = partial(read, id, view="history", after=scope.after, before=before, newest=1)
+        return bool(await in_store(self._session, look))
+
+    def _first_shown(self, window: Window) -> float:
+        """Return the position from which on the window shows the past."""
+        id = self._session.id
+        shown = [
+            each.item[1]
+            for each in window.messages
+            if each.item is not None and each.item[0] == id and each.role != "system"
+        ]
+        return min(shown, default=math.inf)
+
+    def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
+        settings = self._settings
+        assert settings is not None  # or nothing is looked for
+        return recall(
+            self._session,
+            query,
+            most,
+            limit=settings.limit,
+            scope=scope,
+            counter=composer.counter,
+            seconds=settings.timeout,
+        )
+
+
+def _before(scope: Scope, first: float) -> Scope:
+    """Return the scope that ends before a position."""
+    ends = [int(end) for end in (scope.before, first) if end is not None and end != math.inf]
+    return replace(scope, before=min(ends, default=None))
+
+
+def _begins(previous: Window | Frontier | None) -> int | None:
+    """Return where the histories of the window before begin, as far as that is known."""
+    known = previous.lazy_frontier if isinstance(previous, Window) else previous
+    starts = () if known is None else known.starts
+    places = [start.item for start in starts if start.item is not None]
+    return min(places, default=None)
+
+
+def _asked(slots: Slots) -> str:
+    """Return what the turn is asked."""
+    messages: Sequence[Any] = [
+        message for slot in slots.declared if slot.is_input for message in slot.messages
+    ]
+    return "\n".join(as_message(each).text for each in messages)

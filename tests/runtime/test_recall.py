@@ -1,0 +1,347 @@
+"""Recall in the doors: what has left the window comes back when the input needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from muntin import (
+    Action,
+    App,
+    Exact,
+    InvalidInput,
+    Recall,
+    Source,
+    Stepped,
+    ToolCall,
+    Turns,
+    Window,
+    flow,
+    generator,
+    user,
+)
+from muntin.agent.tools import tool_name
+from muntin.runtime import Ctx
+from muntin.runtime.recall import LEAST_TOKENS, MOST_TOKENS
+from muntin.testing import ScriptedModel
+from muntin.timeline.recall import Recalled
+from tests.runtime.conftest import run
+
+NAME = "anthropic/claude-sonnet-4-5"
+NEEDLE = "My locker is number QX7731, in the east hall."
+QUESTION = "Which number has my locker?"
+CHAT = "Tell me of the weather in town {}. " + "It may rain, or snow, or shine. " * 8
+ANSWER = "The sky is what it is. " * 8
+
+
+def awaited(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async test to its end; what hangs fails."""
+
+    @wraps(test)
+    def made(**given: Any) -> None:
+        run(test(**given), within=60)
+
+    return made
+
+
+def model(budget: int = 4_000, name: str = NAME) -> ScriptedModel:
+    return ScriptedModel(lambda window: ANSWER, name=name, budget=budget)
+
+
+async def by_conversation(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+    await app.conversation("s", model=model, **options).send(text)
+
+
+async def by_entity(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+    if not app._wakes.knows("helper"):
+
+        @app.entity("helper")
+        async def helper(ctx: Ctx, wake: Any) -> None:
+            ctx.use_agent(model=model, **options)
+            await ctx.agent.run()
+
+    await app.ask("helper/s", text)
+
+
+async def by_generator(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+    made = generator(name="g", model=model, history=True, user=lambda input: input, **options)
+    await made.run(text, app=app, session="s")
+
+
+async def by_flow(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+    block = generator(name="g", model=model, history=True)
+    action = Action(block, user_message=lambda input: input)
+    made = flow("f", actions={"say": action}, history_window=Turns(500), **options)
+    await made.run("say", text, session="s", app=app)
+
+
+DOORS: dict[str, Any] = {
+    "conversation": by_conversation,
+    "entity": by_entity,
+    "generator": by_generator,
+    "flow": by_flow,
+}
+
+
+async def chat(ask: Any, app: App, model: ScriptedModel, turns: int = 40, **options: Any) -> Window:
+    """Tell where the locker is, talk of something else, and ask; return the last window."""
+    await ask(app, model, NEEDLE, **options)
+    for number in range(turns):
+        await ask(app, model, CHAT.format(number), **options)
+    await ask(app, model, QUESTION, **options)
+    return model.windows[-1]
+
+
+def excerpts(window: Window) -> str:
+    """Return the excerpts of a window."""
+    found = [each.text for each in window.messages if each.text.startswith("<recalled ")]
+    assert len(found) < 2
+    return found[0] if found else ""
+
+
+@pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
+    async with App("memory:", trimming=trimming, recall=True) as app:
+        window = await chat(DOORS[door], app, model())
+    texts = [message.text for message in window.messages]
+    assert NEEDLE not in texts[:-2]
+    assert "QX7731" in texts[-2]
+    assert texts[-2].startswith("<recalled ")
+    assert texts[-1] == QUESTION
+    assert window.tokens <= 4_000
+    told = window.report["recalled"]
+    assert told.detail is not None
+    assert "locker" in told.detail
+    assert told.tokens_kept <= 600
+
+
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door):
+    async with App("memory:", recall=True) as app:
+        made = model(budget=100_000)
+        await chat(DOORS[door], app, made)
+        assert not any(map(excerpts, made.windows))
+        assert all("recalled" not in str(window.report) for window in made.windows)
+    async with App("memory:", recall=True) as app:
+        made = model()
+        await chat(DOORS[door], app, made, recall=False)
+        assert not any(map(excerpts, made.windows))
+    async with App("memory:", recall=False) as app:
+        made = model()
+        await chat(DOORS[door], app, made, recall=Recall(tokens=300))
+        assert "QX7731" in excerpts(made.windows[-1])
+        assert made.windows[-1].report["recalled"].cap == 300
+
+
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_the_window_before_the_excerpts_is_the_same_with_and_without_them(door, monkeypatch):
+    async with App("memory:", recall=True) as app:
+        made = model()
+        await chat(DOORS[door], app, made)
+    nothing = Recalled()
+    monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: nothing)
+    async with App("memory:", recall=True) as app:
+        other = model()
+        await chat(DOORS[door], app, other)
+    assert any(map(excerpts, made.windows))
+    for one, two in zip(made.windows, other.windows, strict=True):
+        assert [m for m in one.messages if not m.text.startswith("<recalled ")] == list(
+            two.messages
+        )
+        if excerpts(one):
+            assert all(mark.after <= len(two.messages) - 1 for mark in one.breakpoints)
+
+
+@pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
+@awaited
+async def test_nothing_stands_in_a_window_twice(trimming):
+    async with App("memory:", trimming=trimming, recall=True) as app:
+        made = model()
+        talk = app.conversation("s", model=made)
+        for number in range(60):
+            await talk.send(f"Note {number}: the weather in town {number % 7}. " + "Rain. " * 40)
+    for window in made.windows:
+        shown = {each.item[1] for each in window.messages if each.item is not None}
+        lines = excerpts(window).splitlines()[1:-1]
+        told = {int(line.split(" ")[0]) for line in lines if line[:1].isdigit()}
+        assert not shown & told
+        assert window.tokens <= 4_000
+
+
+@awaited
+async def test_the_excerpts_are_chosen_once_a_turn_and_stay_during_its_run():
+    calls = [ToolCall(f"c{n}", "look", "{}") for n in range(3)]
+
+    def answer(window: Window) -> Any:
+        if window.messages[-1].text == QUESTION or window.messages[-1].role == "tool":
+            return calls.pop() if calls else ANSWER
+        return ANSWER
+
+    made = ScriptedModel(answer, name=NAME, budget=4_000)
+
+    def look() -> str:
+        """Look."""
+        return "the locker QX7731 is locked"
+
+    async with App("memory:", recall=True) as app:
+        await chat(by_conversation, app, made, tools=[look])
+    last = [excerpts(window) for window in made.windows[-4:]]
+    assert "QX7731" in last[0]
+    assert len(set(last)) == 1
+    for one, two in zip(made.windows[-4:-1], made.windows[-3:], strict=True):
+        assert two.messages[: len(one.messages)] == one.messages
+        # Between the steps of a turn all of it may be cached, the excerpts too.
+        assert two.breakpoints[-1].after == len(two.messages)
+
+
+@awaited
+async def test_windows_with_excerpts_are_valid_on_four_wires():
+    async with App("memory:", recall=True) as app:
+        window = await chat(by_conversation, app, model())
+    assert "QX7731" in excerpts(window)
+    for request in (
+        window.openai(),
+        window.openai(api="responses"),
+        window.anthropic(),
+        window.google(),
+    ):
+        assert "QX7731" in str(request)
+    sent = window.anthropic()["messages"]
+    assert [each["role"] for each in sent[-2:]] == ["assistant", "user"]
+    marked = [
+        part
+        for each in sent
+        for part in each["content"]
+        if isinstance(part, dict) and "cache_control" in part
+    ]
+    assert marked
+    assert not any("<recalled " in str(part) for part in marked)
+
+
+@awaited
+async def test_recall_costs_only_itself(monkeypatch):
+    def fail(*given: Any, **options: Any) -> Any:
+        raise RuntimeError("the index is broken")
+
+    monkeypatch.setattr("muntin.runtime.recall.recall", fail)
+    async with App("memory:", recall=True) as app:
+        window = await chat(by_conversation, app, model())
+    assert excerpts(window) == ""
+    assert window.messages[-1].text == QUESTION
+    assert "the index is broken" in str(window.report)
+
+
+@awaited
+async def test_an_index_in_the_making_is_told_and_used_later():
+    async with App("memory:", recall=Recall(timeout=1e-9)) as app:
+        session = app.session("s")
+        session.append(user(NEEDLE))
+        for number in range(1_500):
+            session.append(user(CHAT.format(number)))
+        made = model()
+        talk = app.conversation("s", model=made)
+        await talk.send(QUESTION)
+        assert "the index is being made" in str(made.windows[-1].report)
+        await talk.send(QUESTION)
+        assert "QX7731" in excerpts(made.windows[-1])
+
+
+@awaited
+async def test_a_small_window_is_left_to_the_history():
+    async with App("memory:", recall=True) as app:
+        made = model(budget=LEAST_TOKENS * 6)
+        await chat(by_conversation, app, made, turns=10)
+        assert not any(map(excerpts, made.windows))
+        assert Recall().most(LEAST_TOKENS * 6) == 0
+        assert Recall().most(1_000_000) == MOST_TOKENS
+        assert Recall(tokens=9_000).most(1_000_000) == 9_000
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"tokens": 0}, "Recall.tokens"),
+        ({"ratio": 1.5}, "Recall.ratio"),
+        ({"ratio": True}, "Recall.ratio"),
+        ({"timeout": 0}, "Recall.timeout"),
+        ({"limit": "x"}, "Recall.limit"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(given, what):
+    with pytest.raises(InvalidInput, match=what):
+        Recall(**given)
+
+
+@awaited
+async def test_a_door_refuses_what_is_no_recall_and_a_strategy_recalls_by_itself():
+    class Strategy:
+        def on_context_build(self, ctx: Ctx) -> Any:
+            ctx.slots.add("recalled", ctx.history.relevant(ctx.message.text, tokens=400))
+            ctx.slots.add("input", ctx.message)
+            return ctx.slots.render()
+
+    async with App("memory:") as app:
+        with pytest.raises(InvalidInput, match="recall must be"):
+            app.conversation("s", model=model(), recall=3)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=r"ctx\.history\.relevant"):
+            app.conversation("s", model=model(), strategy=Strategy(), recall=True)
+        window = await chat(by_conversation, app, model(), strategy=Strategy(), turns=5)
+        assert len(window.messages) == 2
+        assert "QX7731" in excerpts(window)
+
+
+@awaited
+async def test_ctx_relevant_is_a_source():
+    made = model()
+    async with App("memory:", recall=True) as app:
+
+        @app.entity("helper")
+        async def helper(ctx: Ctx, wake: Any) -> None:
+            ctx.use_context(
+                source_budget=1_500,
+                sources={
+                    "recalled": Source(ctx.relevant, max=400),
+                    "timeline": Source(ctx.timeline_messages(), max=800),
+                },
+            )
+            ctx.use_agent(model=made)
+            await ctx.agent.run()
+
+        await app.ask("helper/s", NEEDLE)
+        for number in range(30):
+            await app.ask("helper/s", CHAT.format(number))
+        await app.ask("helper/s", QUESTION)
+    window = made.windows[-1]
+    assert "QX7731" in excerpts(window)
+    assert window.report["recalled"].tokens_kept <= 400
+    assert not any(mark.after == len(window.messages) - 1 for mark in window.breakpoints)
+
+
+@awaited
+async def test_an_agent_searches_what_its_window_does_not_show():
+    found: list[str] = []
+    made = model()
+    async with App("memory:") as app:
+
+        @app.entity("helper")
+        async def helper(ctx: Ctx, wake: Any) -> None:
+            ctx.use_context(source_budget=500, sources={"none": Source("nothing", max=10)})
+            by_name = {tool_name(each): each for each in ctx.tools}
+            search: Any = by_name["search_history"]
+            found.append(await search("locker number"))
+            ctx.use_agent(model=made)
+            await ctx.agent.run()
+
+        await app.ask("helper/s", NEEDLE)
+        await app.ask("helper/s", "Where is it?")
+    assert found[0] == "(nothing was found)"
+    assert "QX7731" in found[1]
+    offered = [str(each) for each in made.windows[-1].tools]
+    assert any("search_history" in each for each in offered)
