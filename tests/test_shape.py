@@ -87,6 +87,7 @@ SUBJECTS = {
     "runtime/test_prefix.py": "reports recorded_run sources generators/call",
     "simulator/test_doors.py": "run requests",
     "runtime/test_many_processes.py": "wakes turn_queue in_store",
+    "runtime/test_recall.py": "../timeline/recall/settings",
     "runtime/test_stepped_doors.py": "reports recorded_run",
     "runtime/test_strategies.py": "conversation app",
     "runtime/test_use_context.py": "sources source_slots entity_agent",

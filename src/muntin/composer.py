@@ -39,9 +39,9 @@ from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
 from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import Recall
 
 if TYPE_CHECKING:
-    from muntin.runtime.recall import Recall
     from muntin.runtime.summaries import State, Summary
 
 # How many of the newest messages of a slot are searched for a copy of the input.

@@ -25,9 +25,9 @@ from muntin import (
 )
 from muntin.agent.tools import tool_name
 from muntin.runtime import Ctx
-from muntin.runtime.recall import LEAST_TOKENS, MOST_TOKENS
 from muntin.testing import ScriptedModel
 from muntin.timeline.recall import Recalled
+from muntin.timeline.recall.settings import LEAST_TOKENS, MOST_TOKENS
 from tests.runtime.conftest import run
 
 NAME = "anthropic/claude-sonnet-4-5"

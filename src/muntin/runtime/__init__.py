@@ -6,9 +6,9 @@ from muntin.runtime.conversation import Conversation
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
-from muntin.runtime.recall import Recall
 from muntin.runtime.sources import Source
 from muntin.runtime.summaries import Summary
+from muntin.timeline.recall import Recall
 
 __all__ = [
     "Action",

@@ -41,7 +41,6 @@ from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.engine.timers import new_timer
 from muntin.runtime.inbox import Handler, Registered
-from muntin.runtime.recall import RecallLike
 from muntin.runtime.reports import Bounds
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
@@ -50,6 +49,7 @@ from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.timers import Timer

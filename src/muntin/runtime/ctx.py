@@ -23,7 +23,6 @@ from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
 from muntin.runtime.in_store import in_store
-from muntin.runtime.recall import MOST_TOKENS, RecallLike
 from muntin.runtime.run_rules import INHERIT, LadderLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
@@ -31,6 +30,7 @@ from muntin.timeline.items import Draft, Item
 from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages, look
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
 from muntin.timeline.recall.stored import Scope, in_window, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore

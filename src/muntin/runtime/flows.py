@@ -26,11 +26,11 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
-from muntin.runtime.recall import RecallLike
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:

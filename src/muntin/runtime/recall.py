@@ -1,4 +1,4 @@
-"""Recall in the doors: how much, and the excerpts of one turn.
+"""Recall in the doors: the excerpts of one turn.
 
 Owns when something is recalled (as soon as something has left the window), that it is chosen once
 a turn, and that a failure costs the excerpts only. What is chosen is `timeline.recall`'s; where it
@@ -10,79 +10,28 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from muntin.composer import Composer
-from muntin.core.checks import check_count, check_seconds, shown
 from muntin.core.message import as_message
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.in_store import in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.choose import without
 from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import Recall
 from muntin.timeline.recall.stored import Scope, in_window, recall
 
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
 
-# Without `tokens` no more than this is recalled, however large the window: it is never cached.
-MOST_TOKENS = 4_000
-# A window in which less could be recalled is left to the history.
-LEAST_TOKENS = 256
 # How often excerpts that the history shows after all are taken out.
 _ROUNDS = 3
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """How much is recalled of what has left the window.
-
-    `tokens` is what the excerpts may have, else `ratio` of the room, 4,000 at most; `limit` how
-    many there may be. What takes longer than `timeout` seconds is given up for this turn.
-    """
-
-    tokens: int | None = None
-    ratio: float = 0.15
-    limit: int | None = field(default=None, kw_only=True)
-    timeout: float = field(default=2.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        for name in ("tokens", "limit"):
-            value = getattr(self, name)
-            if value is not None:
-                check_count(value, f"Recall.{name}")
-        ratio = self.ratio
-        if not isinstance(ratio, int | float) or isinstance(ratio, bool):
-            raise InvalidType(f"Recall.ratio must be a number, not {shown(ratio)}")
-        if not (math.isfinite(ratio) and 0 < ratio < 1):
-            raise InvalidInput(f"Recall.ratio must be above 0 and below 1, got {shown(ratio)}")
-        check_seconds(self.timeout, "Recall.timeout")
-
-    def most(self, room: int) -> int:
-        """Return how many tokens the excerpts may have in a window with so much room; 0 if that is
-        too little to be worth it."""
-        if self.tokens is not None:
-            return min(self.tokens, max(0, room))
-        share = min(int(room * self.ratio), MOST_TOKENS)
-        return share if share >= LEAST_TOKENS else 0
-
-
-RecallLike: TypeAlias = Recall | bool | Literal["inherit"]
-
-
-def check_recall(value: Any, what: str) -> Any:
-    """Return how a door recalls: as it says, by the defaults for True, not at all for False."""
-    if value == "inherit" or isinstance(value, Recall):
-        return value
-    if isinstance(value, bool):
-        return Recall() if value else False
-    raise InvalidType(f"{what}: recall must be Recall(...), True or False, not {shown(value)}")
 
 
 class Recalling:

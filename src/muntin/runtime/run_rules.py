@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from muntin.core.checks import shown
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.errors import InvalidType
-from muntin.runtime.recall import Recall, RecallLike, check_recall
+from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
 
 INHERIT: Literal["inherit"] = "inherit"
 ResultsLike: TypeAlias = Results | Literal["inherit"] | None

@@ -42,12 +42,12 @@ from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedCon
 from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
-from muntin.runtime.recall import RecallLike
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.session import OpenTurn, Session
 
 if TYPE_CHECKING:
