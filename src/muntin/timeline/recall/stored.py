@@ -49,11 +49,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Kept:
-    """The index of one session as far as it is made: up to the position `until`."""
+    """The index of one session as far as it is made: up to the position `until`.
+
+    `stored` of its segments are in the store.
+    """
 
     created: datetime
     index: Index
     until: int = 0
+    stored: int = 0
     # Of so many messages the size was last looked at, and what it was.
     weighed: tuple[int, int] = (0, 0)
     lock: Lock = field(default_factory=Lock)
@@ -146,6 +150,7 @@ def recall(
     scope: Scope | None = None,
     counter: Counter | None = None,
     seconds: float | None = None,
+    keep: bool = True,
 ) -> Recalled:
     """Return what of a session bears on a question, as one text of at most `tokens`.
 
@@ -154,7 +159,7 @@ def recall(
     """
     check_query(query, tokens, limit)
     scope = scope or Scope()
-    found = find(session, query, scope, seconds)
+    found = find(session, query, scope, seconds, keep=keep)
     if isinstance(found, str):
         return Recalled(trouble=found)
     question, hits, positions = found
@@ -162,14 +167,22 @@ def recall(
     return choose(hits, load, question, counter or session.counter, tokens, limit)
 
 
-def search(session: Session, query: str, limit: int) -> list[Excerpt]:
-    """Return the best of what a session has on a question, best first."""
-    most = limit * _SEARCH_TOKENS
-    return list(recall(session, query, most, limit=limit).excerpts)
+def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
+    """Return the best of what a session has on a question, best first.
+
+    Without `keep` nothing is written to the store.
+    """
+    found = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
+    return list(found.excerpts)
 
 
 def find(
-    session: Session, query: str, scope: Scope, seconds: float | None = None
+    session: Session,
+    query: str,
+    scope: Scope,
+    seconds: float | None = None,
+    *,
+    keep: bool = True,
 ) -> tuple[Question, list[Hit], dict[int, int]] | str:
     """Return the best messages on a question with their positions, or why there are none."""
     store = session.opened()
@@ -182,7 +195,10 @@ def find(
     if not kept.lock.acquire(timeout=-1 if seconds is None else seconds):
         return "the index is being made"
     try:
-        if not _extend(session, kept, until):
+        is_whole = _extend(session, kept, until)
+        if keep:
+            _keep(session, kept)
+        if not is_whole:
             return f"the index is being made: {kept.until:,} of {info.items:,} items so far"
         index = kept.index
         question = understand(index, query, table())
@@ -198,12 +214,12 @@ def find(
 
 def _extend(session: Session, kept: Kept, until: float | None) -> bool:
     """Bring an index up to date; False if there was not time enough."""
-    store, index = session.store, kept.index
+    store = session.store
     if not kept.until:
         _read_kept(session, kept)
     while page := store.read(session.id, view="history", after=kept.until, oldest=_PAGE):
         for item in page:
-            _add(session, index, item)
+            _add(kept.index, item)
             kept.until = item.position
         if len(page) < _PAGE:
             break
@@ -212,7 +228,7 @@ def _extend(session: Session, kept: Kept, until: float | None) -> bool:
     return True
 
 
-def _add(session: Session, index: Index, item: Item) -> None:
+def _add(index: Index, item: Item) -> None:
     if item.kind in ("reasoning", "run"):
         return
     messages = default_messages(item)
@@ -221,23 +237,24 @@ def _add(session: Session, index: Index, item: Item) -> None:
         return
     name = messages[0].name or ""
     index.add(text, name=name, day=item.time.date(), position=item.position)
-    if len(index) % index.segment == 0:
-        _keep(session, index)
 
 
 def _line(number: int) -> str:
     return f"recall:{number}"
 
 
-def _keep(session: Session, index: Index) -> None:
-    """Keep the last segment, which is full, beside the timeline."""
-    number = len(index.segments) - 1
-    there = slice(number * index.segment, (number + 1) * index.segment)
-    text = pack(index.segments[number], index.days[there], index.positions[there])
-    try:
-        session.store.put(session.id, Beside(frontiers={_line(number): text}))
-    except StoreError as error:  # it is made again when it is needed
-        _log.info("a segment of the index of %r was not kept: %s", session.id, error)
+def _keep(session: Session, kept: Kept) -> None:
+    """Keep the segments that are full beside the timeline."""
+    index = kept.index
+    while kept.stored < len(index) // index.segment:
+        there = slice(kept.stored * index.segment, (kept.stored + 1) * index.segment)
+        text = pack(index.segments[kept.stored], index.days[there], index.positions[there])
+        try:
+            session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
+        except StoreError as error:  # it is made again when it is needed
+            _log.info("a segment of the index of %r was not kept: %s", session.id, error)
+            return
+        kept.stored += 1
 
 
 def _read_kept(session: Session, kept: Kept) -> None:
@@ -249,6 +266,7 @@ def _read_kept(session: Session, kept: Kept) -> None:
             return
         kept.index.take(*read)
         kept.until = kept.index.positions[-1]
+        kept.stored += 1
 
 
 def _loader(
