@@ -7,6 +7,7 @@ message (`bits` says what for). Texts are not kept.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -25,6 +26,10 @@ SPARSE = 16
 _ENTRY = 150
 # The day of messages before the first that has a date.
 NO_DAY = 1
+
+# A byte with bits that are set, and which those are.
+_SET = re.compile(rb"[^\0]", re.DOTALL)
+_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 # Numbers of two bytes each, or an integer of one bit each.
 Posting: TypeAlias = bytes | int
@@ -150,9 +155,9 @@ def numbers_of(held: Posting) -> array[int]:
     if isinstance(held, bytes):
         return array("H", held)
     numbers, data = array("H"), held.to_bytes(held.bit_length() // 8 + 1, "little")
-    for place, byte in enumerate(data):
-        if byte:
-            numbers.extend(place * 8 + bit for bit in range(8) if byte >> bit & 1)
+    for found in _SET.finditer(data):
+        first = 8 * found.start()
+        numbers.extend([first + bit for bit in _BITS[found[0][0]]])
     return numbers
 
 

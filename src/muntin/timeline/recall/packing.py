@@ -45,7 +45,7 @@ def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str
             _planes(steps),
         )
     )
-    return _MARK + b85encode(zlib.compress(body, 9)).decode("ascii")
+    return _MARK + b85encode(zlib.compress(body, 6)).decode("ascii")
 
 
 def unpack(text: str) -> tuple[Segment, array[int], array[int]] | None:

@@ -172,22 +172,29 @@ def _points(segment: Segment, start: int, question: Question) -> list[int]:
 
 def _word_points(segment: Segment, word: Wanted) -> list[int] | None:
     """Return the points that one word gives: each message has those of its best level."""
-    hits = [0] * LEVELS
+    hits = [0] * (LEVELS + len(segment.classes))
+    masks = [(by, mask) for by, mask in enumerate(segment.classes) if mask]
     for level, names in word.levels.items():
         found = segment.having(names)
         if found:
-            for lower, mask in enumerate(segment.classes[: LEVELS - level], level):
-                hits[lower] |= found & mask
-    if not any(hits):
+            for by, mask in masks:
+                hits[level + by] |= found & mask
+    if not any(hits[:LEVELS]):
         return None
-    every, seen, planes = (1 << segment.size) - 1, 0, [0] * PLANES
+    # What was not given points yet: a message has those of its best level.
+    left, planes = (1 << segment.size) - 1, [0] * PLANES
     for level, bits in enumerate(word.planes):
-        if level >= HOP and hits[level - HOP]:
+        hit = hits[level]
+        if level >= HOP:
             near = hits[level - HOP]
-            hits[level] |= (near << 1 | near >> 1) & every
-        fresh = hits[level] & ~seen
+            if near:
+                hit |= near << 1 | near >> 1
+                hits[level] = hit
+        fresh = hit & left
         if fresh:
-            seen |= fresh
+            left ^= fresh
             for k in bits:
                 planes[k] |= fresh
+            if not left:
+                break
     return planes

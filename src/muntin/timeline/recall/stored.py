@@ -39,7 +39,7 @@ MOST_BYTES = 256_000_000
 # So many items are read at once.
 _PAGE = 1_000
 # So many of the best are looked at.
-_BEST = 2_000
+_BEST = 400
 # The call of a result is looked for so many items before it, its results behind it.
 _NEAR = 16
 # How many tokens an excerpt of a search may have; nobody trims what is found.
