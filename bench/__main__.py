@@ -59,7 +59,7 @@ ENVIRONMENTS = (
     Environment(
         "muntin",
         ("-e", _MUNTIN),
-        ("compose", "prompts", "estimate", "wire", "store", "runtime", "scale"),
+        ("compose", "prompts", "estimate", "wire", "store", "runtime", "scale", "recall"),
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),

@@ -90,6 +90,14 @@ turns and calls. The aim for cost is the cheapest peer whose requests are all va
 always show the newest call. What can be kept inside runs has a limit, because a result that becomes
 a stub is rewritten: see [Prompt caching](caching.md#long-runs-measured).""",
     ),
+    "recall": (
+        "Recall",
+        """How often a small window holds what a question needs. **needles**: a message of a
+recorded tool conversation names an identifier that only an earlier tool result holds, with 200
+turns of other conversations between them. **facts**: the same twelve in four languages, among 400
+turns of small talk. Then what the index costs: a question, an append, and bytes, stored and in
+memory. [Recall](recall.md) says how it works and what it cannot find.""",
+    ),
     "estimate": (
         "The estimate",
         """The mean error of the offline estimate, beside the rule of four characters a token,

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from html import unescape
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 from muntin.core.planning.stored import count_messages
 from muntin.core.planning.window import Window
@@ -24,6 +24,7 @@ from muntin.timeline.files import is_staged
 from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
 from muntin.timeline.recall.stored import search
 from muntin.timeline.session import Session
+from muntin.timeline.store import Store
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
@@ -118,7 +119,8 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
 
 def found(plans: Plans, session: str, query: str) -> dict[str, Any]:
     """Return what a session has on a question, best first, each with the turn it belongs to."""
-    store, id = plans.store, _session(plans, session).id
+    # Of the store only what reads is used: nothing is kept, and no turn is mended.
+    store, id = cast("Store", plans.store), _session(plans, session).id
     told = []
     for each in search(Session(id, store=store, mend=False), query, FOUND, keep=False):
         at = each.positions[0]
