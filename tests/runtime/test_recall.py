@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
@@ -14,6 +16,7 @@ from muntin import (
     Exact,
     InvalidInput,
     Recall,
+    Session,
     Source,
     Stepped,
     ToolCall,
@@ -26,8 +29,12 @@ from muntin import (
 from muntin.agent.tools import tool_name
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
+from muntin.timeline.items import draft_of
 from muntin.timeline.recall import Recalled
 from muntin.timeline.recall.settings import LEAST_TOKENS, MOST_TOKENS
+from muntin.timeline.recall.shelf import add_vectors, without_vector
+from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
+from muntin.timeline.store import open_store
 from tests.runtime.conftest import run
 
 NAME = "anthropic/claude-sonnet-4-5"
@@ -345,3 +352,119 @@ async def test_an_agent_searches_what_its_window_does_not_show():
     assert "QX7731" in found[1]
     offered = [str(each) for each in made.windows[-1].tools]
     assert any("search_history" in each for each in offered)
+
+
+# Embedders.
+
+PARAPHRASE = "The canine swallowed a battery."
+PUZZLE = "Anything about dogs and health?"
+
+
+def meaning(texts: list[str]) -> list[list[float]]:
+    """Embed a text by whether it is about an ailing dog."""
+    return [[1.0, 0.2] if "canine" in t or "dogs" in t else [-1.0, 0.2] for t in texts]
+
+
+async def embedded_chat(app: App, made: ScriptedModel, ask: str = PUZZLE) -> Window:
+    talk = app.conversation("s", model=made)
+    await talk.send(PARAPHRASE)
+    for number in range(40):
+        await talk.send(CHAT.format(number))
+    await talk.send("And now something else.")
+    for _ in range(200):  # the vectors are made in the background
+        if not app.embeddings._tasks:
+            break
+        await asyncio.sleep(0.005)
+    await talk.send(ask)
+    return made.windows[-1]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@awaited
+async def test_an_embedder_finds_what_no_word_does(kind, tmp_path):
+    given: list[int] = []
+
+    def embed(texts: list[str]) -> Any:
+        given.append(len(texts))
+        return meaning(texts)
+
+    async def later(texts: list[str]) -> Any:
+        return embed(texts)
+
+    settings = Recall(tokens=300, limit=2, embed=embed if kind == "sync" else later)
+    async with App(f"sqlite:///{tmp_path / 'a.db'}", recall=settings) as app:
+        window = await embedded_chat(app, model())
+        assert "canine" in excerpts(window)
+        total = sum(given)
+        await app.conversation("s", model=model()).send(PUZZLE)
+        assert sum(given) < total + 10  # each message once
+    async with App("memory:", recall=Recall(tokens=300, limit=2)) as app:
+        assert "canine" not in excerpts(await embedded_chat(app, model()))
+
+
+def _raises(texts: list[str]) -> Any:
+    raise RuntimeError("no quota left")
+
+
+def _hangs(texts: list[str]) -> Any:
+    time.sleep(1)
+
+
+def _changes(texts: list[str]) -> Any:
+    _changes.asked += 1  # type: ignore[attr-defined]
+    return [[1.0] * (2 + _changes.asked % 2) for _ in texts]  # type: ignore[attr-defined]
+
+
+_changes.asked = 0  # type: ignore[attr-defined]
+BROKEN = {
+    "raises": (_raises, "no quota left"),
+    "hangs": (_hangs, "took longer than 0.05"),
+    "changes its dimension": (_changes, "dimensions"),
+    "gives too few": (lambda texts: [], "gave 0 vectors"),
+    "gives no numbers": (lambda texts: ["abc" for _ in texts], "no vector"),
+    "gives nothing finite": (lambda texts: [[float("nan")] for _ in texts], "not finite"),
+    "gives nothing": (lambda texts: None, "gave None vectors"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@awaited
+async def test_a_broken_embedder_costs_only_itself_and_the_report_says_why(how):
+    embed, why = BROKEN[how]
+    settings = Recall(tokens=400, embed=embed, timeout=0.05 if how == "hangs" else 2.0)
+    async with App("memory:", recall=settings) as app:
+        made = model()
+        window = await embedded_chat(app, made, "What did the canine swallow?")
+    assert "canine swallowed a battery" in excerpts(window)
+    told = " ".join(
+        str(each.report["recalled"].detail) for each in made.windows[-30:] if excerpts(each)
+    )
+    assert why in told
+
+
+def test_vectors_are_kept_in_chunks_and_those_of_another_version_are_not_read():
+    one = Vectors()
+    one.add(checked([[n, 1.0, -2.0] for n in range(CHUNK + 3)], CHUNK + 3))
+    again = Vectors()
+    assert again.take(one.pack(0))
+    assert len(again) == CHUNK
+    near = range(CHUNK)
+    assert again.near([1.0, 0.0, 0.0], near) == one.near([1.0, 0.0, 0.0], near)
+    for broken in ("", "x", "muntin-vectors-0:3:abc", "muntin-vectors-1:3:abc", one.pack(0)[:-5]):
+        assert not Vectors().take(broken)
+    with pytest.raises(InvalidInput, match="4 dimensions, and 3 before"):
+        one.add([[1.0, 0.0, 0.0, 0.0]])
+
+
+def test_kept_vectors_are_read_again(tmp_path):
+    with open_store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        session = Session("s", store=store)
+        session.append(*[draft_of(user(f"word{n}"), opens="turn") for n in range(CHUNK + 10)])
+        first, texts = without_vector(session, "e", 1_000)
+        assert (first, len(texts)) == (0, CHUNK + 10)
+        add_vectors(session, "e", 0, checked([[1.0, n] for n in range(len(texts))], len(texts)))
+        assert without_vector(session, "e", 10) == (CHUNK + 10, [])
+    with open_store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        first, texts = without_vector(Session("s", store=store), "e", 1_000)
+        assert (first, texts[0]) == (CHUNK, f"word{CHUNK}")
+        assert without_vector(Session("s", store=store), "other", 5)[0] == 0

@@ -36,6 +36,7 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.embedding import Embeddings
 from muntin.runtime.engine import Engine, EngineState, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
@@ -108,6 +109,7 @@ class App:
         self.queue = TurnQueue()
         self.summary: Summary | None = check_summary(summary, "App") or None
         self.summaries = Summaries()
+        self.embeddings = Embeddings()
         # The Composer of the app's own model, and what it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
@@ -133,6 +135,7 @@ class App:
         """
         left = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
         await self.summaries.close(timeout)
+        await self.embeddings.close()
         if self._owned:
             await asyncio.to_thread(self.store.close)
         return left

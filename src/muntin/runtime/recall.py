@@ -19,12 +19,13 @@ from muntin.core.message import as_message
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.choose import without
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
-from muntin.timeline.recall.stored import Scope, in_window, recall
+from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
 
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
@@ -83,8 +84,7 @@ class Recalling:
                     return whole
             held = composer.with_recalled(slots, composer.filler(most), most).render()
             scope = _before(scope, self._first_shown(held))
-            find = partial(self._find, query, most, scope, composer)
-            self._recalled = await in_store(self._session, find)
+            self._recalled = await self._find(query, most, scope, composer)
             return self._once(slots, composer, most)
         except Exception as error:  # recall costs only itself
             _log.warning("nothing was recalled in %r: %s", self._session.id, error)
@@ -127,10 +127,12 @@ class Recalling:
         ]
         return min(shown, default=math.inf)
 
-    def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
-        settings = self._settings
+    async def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
+        settings, embeddings = self._settings, self._turn.app.embeddings
         assert settings is not None  # or nothing is looked for
-        return recall(
+        asked = await embeddings.ask(query, settings)
+        find = partial(
+            recall,
             self._session,
             query,
             most,
@@ -139,6 +141,17 @@ class Recalling:
             counter=composer.counter,
             seconds=settings.timeout,
         )
+        trouble = asked if isinstance(asked, str) else None
+        if isinstance(asked, Asked):
+            try:
+                found = await in_store(self._session, partial(find, asked=asked))
+                embeddings.follow(self._session, settings)
+                return found
+            except InvalidInput as error:  # of another dimension: the words alone
+                trouble = str(error)
+        found = await in_store(self._session, find)
+        found.trouble = found.trouble or trouble
+        return found
 
 
 def _before(scope: Scope, first: float) -> Scope:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from muntin import InvalidInput, Message, Session, Tokens, ToolCall, Turns, assistant, tool, user
 from muntin.timeline import Draft, Visibility
 from muntin.timeline.items import Beside, draft_of
-from muntin.timeline.recall import stored
-from muntin.timeline.recall.stored import Scope, Shelf, recall, shelf_of
+from muntin.timeline.recall import shelf as shelves
+from muntin.timeline.recall.shelf import Shelf, shelf_of
+from muntin.timeline.recall.stored import Scope, recall
 from muntin.timeline.store import Store, open_store
 from tests.timeline.recall.corpus import SAID
 
@@ -91,7 +92,7 @@ def test_an_index_of_another_version_is_made_again(store, damage):
     before = session.items.relevant("cello", tokens=300)
     kept = store.frontier("a", "recall:1")
     store.put("a", Beside(frontiers={"recall:1": damage}))
-    stored._shelves.pop(store)
+    shelves._shelves.pop(store)
     shelf_of(store).segment = 16
     assert session.items.relevant("cello", tokens=300) == before
     assert store.frontier("a", "recall:1") == kept

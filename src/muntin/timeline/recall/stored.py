@@ -1,4 +1,4 @@
-"""Recalling from a session: its index, kept in memory and beside its timeline.
+"""Recalling from a session: by its index, and as its history is shown.
 
 The index only proposes positions. What is shown of them is read from the store and projected as a
 history is: what a projection, a visibility or a failed turn hides there is hidden here.
@@ -6,113 +6,40 @@ history is: what a projection, a visibility or a failed turn hides there is hidd
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from muntin.core.counting.counter import Counter
-from muntin.errors import StoreError
 from muntin.timeline.history import Turns
-from muntin.timeline.items import Beside, Item
-from muntin.timeline.project import Projection, default_messages, lasting
+from muntin.timeline.items import Item
+from muntin.timeline.project import Projection, lasting
 from muntin.timeline.recall.choose import check_query, choose
 from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, group_of
-from muntin.timeline.recall.index import SEGMENT, Index
-from muntin.timeline.recall.lists import indexed_text
-from muntin.timeline.recall.packing import pack, unpack
 from muntin.timeline.recall.ranking import Hit, Question, rank, understand
 from muntin.timeline.recall.related import table
-from muntin.timeline.store import Store
+from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
+from muntin.timeline.recall.vectors import blend
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
-# The indexes of one store that are kept in memory have about so many bytes together.
-MOST_BYTES = 256_000_000
-# So many items are read at once.
-_PAGE = 1_000
 # So many of the best are looked at.
 _BEST = 400
 # The call of a result is looked for so many items before it, its results behind it.
 _NEAR = 16
 # How many tokens an excerpt of a search may have; nobody trims what is found.
 _SEARCH_TOKENS = 2_000
-_log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Kept:
-    """The index of one session as far as it is made: up to the position `until`.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as an embedder has it: its vector, by the name of the embedder."""
 
-    `stored` of its segments are in the store.
-    """
-
-    created: datetime
-    index: Index
-    until: int = 0
-    stored: int = 0
-    # Of so many messages the size was last looked at, and what it was.
-    weighed: tuple[int, int] = (0, 0)
-    lock: Lock = field(default_factory=Lock)
-
-    @property
-    def bytes(self) -> int:
-        """About how many bytes the index takes; looked at now and then."""
-        count, _ = self.weighed
-        if len(self.index) > count + count // 8:
-            self.weighed = len(self.index), self.index.bytes
-        return self.weighed[1]
-
-
-class Shelf:
-    """The indexes of one store, those used last; about `most` bytes of them.
-
-    Their segments have `segment` messages.
-    """
-
-    def __init__(self, most: int = MOST_BYTES, segment: int = SEGMENT) -> None:
-        self.most = most
-        self.segment = segment
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, session: str, created: datetime, items: int) -> Kept:
-        """Return the index of a session, empty if it is not here, or was of another session of
-        that name."""
-        with self._lock:
-            kept = self._kept.pop(session, None)
-            if kept is None or kept.created != created or kept.until > items:
-                kept = Kept(created, Index(self.segment))
-            self._kept[session] = kept
-            return kept
-
-    def tidy(self) -> None:
-        """Forget the indexes that were not used for longest, beyond the bound."""
-        with self._lock:
-            size = sum(kept.bytes for kept in self._kept.values())
-            while size > self.most and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                size -= gone.bytes
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-
-_shelves: WeakKeyDictionary[Store, Shelf] = WeakKeyDictionary()
-_shelves_lock = Lock()
-
-
-def shelf_of(store: Store) -> Shelf:
-    """Return the indexes of a store."""
-    with _shelves_lock:
-        return _shelves.setdefault(store, Shelf())
+    embedder: str
+    vector: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +78,16 @@ def recall(
     counter: Counter | None = None,
     seconds: float | None = None,
     keep: bool = True,
+    asked: Asked | None = None,
 ) -> Recalled:
     """Return what of a session bears on a question, as one text of at most `tokens`.
 
     If the index cannot be made in so many seconds, nothing is recalled; the next question goes on
-    making it.
+    making it. Where the question is `asked` of an embedder too, what is near its vector counts.
     """
     check_query(query, tokens, limit)
     scope = scope or Scope()
-    found = find(session, query, scope, seconds, keep=keep)
+    found = find(session, query, scope, seconds, keep=keep, asked=asked)
     if isinstance(found, str):
         return Recalled(trouble=found)
     question, hits, positions = found
@@ -183,6 +111,7 @@ def find(
     seconds: float | None = None,
     *,
     keep: bool = True,
+    asked: Asked | None = None,
 ) -> tuple[Question, list[Hit], dict[int, int]] | str:
     """Return the best messages on a question with their positions, or why there are none."""
     store = session.opened()
@@ -195,9 +124,9 @@ def find(
     if not kept.lock.acquire(timeout=-1 if seconds is None else seconds):
         return "the index is being made"
     try:
-        is_whole = _extend(session, kept, until)
+        is_whole = extend(session, kept, until)
         if keep:
-            _keep(session, kept)
+            keep_segments(session, kept)
         if not is_whole:
             return f"the index is being made: {kept.until:,} of {info.items:,} items so far"
         index = kept.index
@@ -205,68 +134,14 @@ def find(
         end = info.items + 1 if scope.before is None else scope.before
         within = index.between(max(1, scope.after + 1), max(1, end))
         hits = list(islice(rank(index, question, within), _BEST))
+        if asked is not None:
+            near = vectors_of(session, kept, asked.embedder).near(asked.vector, within)
+            hits = blend(hits, question, near)[:_BEST]
         positions = {hit.number: index.positions[hit.number] for hit in hits}
     finally:
         kept.lock.release()
     shelf.tidy()
     return question, hits, positions
-
-
-def _extend(session: Session, kept: Kept, until: float | None) -> bool:
-    """Bring an index up to date; False if there was not time enough."""
-    store = session.store
-    if not kept.until:
-        _read_kept(session, kept)
-    while page := store.read(session.id, view="history", after=kept.until, oldest=_PAGE):
-        for item in page:
-            _add(kept.index, item)
-            kept.until = item.position
-        if len(page) < _PAGE:
-            break
-        if until is not None and time.monotonic() > until:
-            return False
-    return True
-
-
-def _add(index: Index, item: Item) -> None:
-    if item.kind in ("reasoning", "run"):
-        return
-    messages = default_messages(item)
-    text = "\n".join(indexed_text(message) for message in messages)
-    if not text.strip():
-        return
-    name = messages[0].name or ""
-    index.add(text, name=name, day=item.time.date(), position=item.position)
-
-
-def _line(number: int) -> str:
-    return f"recall:{number}"
-
-
-def _keep(session: Session, kept: Kept) -> None:
-    """Keep the segments that are full beside the timeline."""
-    index = kept.index
-    while kept.stored < len(index) // index.segment:
-        there = slice(kept.stored * index.segment, (kept.stored + 1) * index.segment)
-        text = pack(index.segments[kept.stored], index.days[there], index.positions[there])
-        try:
-            session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
-        except StoreError as error:  # it is made again when it is needed
-            _log.info("a segment of the index of %r was not kept: %s", session.id, error)
-            return
-        kept.stored += 1
-
-
-def _read_kept(session: Session, kept: Kept) -> None:
-    """Read the segments that are kept, up to the first of another version or size."""
-    while True:
-        text = session.store.frontier(session.id, _line(len(kept.index.segments)))
-        read = None if text is None else unpack(text)
-        if read is None or read[0].size != kept.index.segment:
-            return
-        kept.index.take(*read)
-        kept.until = kept.index.positions[-1]
-        kept.stored += 1
 
 
 def _loader(
