@@ -468,3 +468,68 @@ def test_kept_vectors_are_read_again(tmp_path):
         first, texts = without_vector(Session("s", store=store), "e", 1_000)
         assert (first, texts[0]) == (CHUNK, f"word{CHUNK}")
         assert without_vector(Session("s", store=store), "other", 5)[0] == 0
+
+
+# Stores, restarts, projections.
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
+@awaited
+async def test_after_a_restart_the_same_is_recalled(store_url):
+    windows = []
+    for turns in (40, 0):
+        async with App(store_url, recall=True) as app:
+            made = model()
+            talk = app.conversation("s", model=made)
+            if turns:
+                await chat(by_conversation, app, made, turns)
+            else:
+                await talk.send(QUESTION)
+            windows.append(made.windows[-1])
+    assert "QX7731" in excerpts(windows[0])
+    assert excerpts(windows[0]).splitlines()[1] == excerpts(windows[1]).splitlines()[1]
+
+
+@awaited
+async def test_what_a_projection_hides_is_hidden_from_sources_and_tools():
+    found: list[str] = []
+    made = model()
+
+    def hide(item: Any) -> Any:
+        text = item.message.text if item.message is not None else ""
+        return [user("My locker is [removed].")] if "QX7731" in text else None
+
+    async with App("memory:") as app:
+
+        @app.entity("helper")
+        async def helper(ctx: Ctx, wake: Any) -> None:
+            sources = {
+                "timeline": Source(ctx.timeline_messages(projection=hide), max=300),
+                "recalled": Source(ctx.relevant, max=400),
+            }
+            ctx.use_context(source_budget=1_200, sources=sources)
+            search: Any = {tool_name(each): each for each in ctx.tools}["search_history"]
+            found.append(await search("locker QX7731"))
+            ctx.use_agent(model=made)
+            await ctx.agent.run()
+
+        await app.ask("helper/s", NEEDLE)
+        for number in range(8):
+            await app.ask("helper/s", CHAT.format(number))
+        await app.ask("helper/s", "Where is my locker, QX7731 or so?")
+    assert "My locker is [removed]." in found[-1]
+    assert not any("QX7731" in each for each in found)
+    window = made.windows[-1]
+    assert "My locker is [removed]." in excerpts(window)
+    assert "QX7731" not in "".join(message.text for message in window.messages[:-1])
+
+
+@awaited
+async def test_while_all_is_shown_the_store_is_not_asked_for_more():
+    async with App("memory:", recall=True) as app:
+        made, asked = model(), []
+        inner = app.store.turn
+        app.store.turn = lambda *given: asked.append(given) or inner(*given)  # type: ignore[method-assign, func-returns-value]
+        for number in range(3):
+            await by_conversation(app, made, CHAT.format(number))
+        assert len(asked) == 0

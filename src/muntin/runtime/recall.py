@@ -74,14 +74,16 @@ class Recalling:
 
     async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
+        first = _begins(composer.previous)
+        if first <= 1:  # as far as is known, all of the past is shown
+            whole = slots.render()
+            first = self._first_shown(whole)
+            if first <= 1 or self._turn.first == 1:
+                return whole
         try:
-            scope = await in_store(self._session, self._scope)
-            first: float | None = _begins(composer.previous)
-            if first is None or not await self._has_left(scope, first):
-                whole = slots.render()
-                first = self._first_shown(whole)
-                if not await self._has_left(scope, first):
-                    return whole
+            scope = await in_store(self._session, partial(self._scope, first))
+            if scope is None:
+                return whole or slots.render()
             held = composer.with_recalled(slots, composer.filler(most), most).render()
             scope = _before(scope, self._first_shown(held))
             self._recalled = await self._find(query, most, scope, composer)
@@ -103,19 +105,16 @@ class Recalling:
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
 
-    def _scope(self) -> Scope:
-        session = self._session
-        number = self._turn.open.number
-        turn = None if number is None else session.opened().turn(session.id, number)
+    def _scope(self, first: float) -> Scope | None:
+        """Return what may be recalled; None if nothing is to be shown before a position."""
+        session, number = self._session, self._turn.open.number
+        store = session.opened()
+        turn = None if number is None else store.turn(session.id, number)
         before = None if turn is None else turn.first
-        return Scope(in_window(session), before, self._projection, self._completed)
-
-    async def _has_left(self, scope: Scope, first: float) -> bool:
-        """Say whether there is something to be shown before a position."""
-        read, id = self._session.store.read, self._session.id
-        before = _before(scope, first).before
-        look = partial(read, id, view="history", after=scope.after, before=before, newest=1)
-        return bool(await in_store(self._session, look))
+        scope = Scope(in_window(session), before, self._projection, self._completed)
+        end = _before(scope, first).before
+        older = store.read(session.id, view="history", after=scope.after, before=end, newest=1)
+        return scope if older else None
 
     def _first_shown(self, window: Window) -> float:
         """Return the position from which on the window shows the past."""
@@ -160,12 +159,11 @@ def _before(scope: Scope, first: float) -> Scope:
     return replace(scope, before=min(ends, default=None))
 
 
-def _begins(previous: Window | Frontier | None) -> int | None:
+def _begins(previous: Window | Frontier | None) -> float:
     """Return where the histories of the window before begin, as far as that is known."""
     known = previous.lazy_frontier if isinstance(previous, Window) else previous
     starts = () if known is None else known.starts
-    places = [start.item for start in starts if start.item is not None]
-    return min(places, default=None)
+    return min((start.item for start in starts if start.item is not None), default=0)
 
 
 def _asked(slots: Slots) -> str:
