@@ -524,12 +524,13 @@ async def test_what_a_projection_hides_is_hidden_from_sources_and_tools():
     assert "QX7731" not in "".join(message.text for message in window.messages[:-1])
 
 
+@pytest.mark.parametrize("door", DOORS)
 @awaited
-async def test_while_all_is_shown_the_store_is_not_asked_for_more():
+async def test_while_all_is_shown_the_store_is_not_asked_for_more(door):
     async with App("memory:", recall=True) as app:
-        made, asked = model(), []
+        made, asked = model(), list[Any]()
         inner = app.store.turn
         app.store.turn = lambda *given: asked.append(given) or inner(*given)  # type: ignore[method-assign, func-returns-value]
         for number in range(3):
-            await by_conversation(app, made, CHAT.format(number))
+            await DOORS[door](app, made, CHAT.format(number))
         assert len(asked) == 0

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # How often excerpts that the history shows after all are taken out.
 _ROUNDS = 3
+# A history that begins here is whole: the first item of a session may be one that nobody is shown.
+_START = 2
 _log = logging.getLogger(__name__)
 
 
@@ -75,10 +77,10 @@ class Recalling:
     async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
         first = _begins(composer.previous)
-        if first <= 1:  # as far as is known, all of the past is shown
+        if first <= _START:  # as far as is known, all of the past is shown
             whole = slots.render()
             first = self._first_shown(whole)
-            if first <= 1 or self._turn.first == 1:
+            if first <= _START or self._turn.open.number == 1:
                 return whole
         try:
             scope = await in_store(self._session, partial(self._scope, first))
