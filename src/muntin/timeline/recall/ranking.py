@@ -178,7 +178,9 @@ def _word_points(segment: Segment, word: Wanted) -> list[int] | None:
         found = segment.having(names)
         if found:
             for by, mask in masks:
-                hits[level + by] |= found & mask
+                of_class = found & mask
+                if of_class:
+                    hits[level + by] |= of_class
     if not any(hits[:LEVELS]):
         return None
     # What was not given points yet: a message has those of its best level.
