@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from muntin.timeline import Session as Session
     from muntin.timeline import Tokens as Tokens
     from muntin.timeline import Turns as Turns
+    from muntin.timeline.recall import Recalled as Recalled
 
 __version__ = "0.1.0"
 
@@ -110,6 +111,7 @@ _MORE = {
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",
+    "muntin.timeline.recall": "Recalled",
 }
 _HOME = {
     name: module

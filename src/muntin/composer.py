@@ -281,7 +281,8 @@ class Composer:
 
     def filler(self, most: int) -> str:
         """Return a text of about so many tokens as a message, and no more."""
-        count = max(0, most - self.counter.overhead)
+        each = self.counter.text("a " * 1_000) or 1
+        count = most * 1_000 // each
         while count > 0:
             text = "a " * count
             size = self.counter.message(Message("user", text))

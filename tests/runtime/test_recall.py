@@ -9,12 +9,15 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muntin import (
     Action,
     App,
     Exact,
     InvalidInput,
+    Message,
     Recall,
     Session,
     Source,
@@ -22,11 +25,14 @@ from muntin import (
     ToolCall,
     Turns,
     Window,
+    assistant,
     flow,
     generator,
+    tool,
     user,
 )
 from muntin.agent.tools import tool_name
+from muntin.composer import Composer
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import draft_of
@@ -534,3 +540,61 @@ async def test_while_all_is_shown_the_store_is_not_asked_for_more(door):
         for number in range(3):
             await DOORS[door](app, made, CHAT.format(number))
         assert len(asked) == 0
+
+
+# Windows with excerpts, whatever they hold.
+
+MODELS = (NAME, "openai/gpt-4o", "google/gemini-2.5-pro", "scripted")
+
+
+@st.composite
+def talks(draw: Any) -> list[Message]:
+    """Draw a conversation, with tool groups."""
+    messages: list[Message] = []
+    for number, size in enumerate(draw(st.lists(st.integers(1, 60), min_size=1, max_size=60))):
+        messages.append(user(f"Question {number}. " + "word " * size))
+        if draw(st.booleans()):
+            call = ToolCall(f"c{number}", "look", "{}")
+            messages += [assistant(tool_calls=[call]), tool(call.id, "result " * size)]
+        messages.append(assistant("Answer. " * (size % 20 + 1)))
+    return messages
+
+
+@given(
+    talks(),
+    st.sampled_from(MODELS),
+    st.integers(400, 3_000),
+    st.sampled_from([Stepped(), Exact()]),
+    st.integers(0, 400),
+)
+def test_excerpts_of_any_size_leave_windows_valid_and_the_history_before_them_as_it_is(
+    messages, name, budget, trimming, words
+):
+    composer = Composer.of(name, budget=budget, tokenizer="estimate", trimming=trimming)
+    slots, most = composer.slots(), budget // 5
+    slots.add("history", messages, trimming=trimming)
+    slots.add("input", "What now?")
+    texts = ["", composer.filler(most), "<recalled>" + "word " * words + "</recalled>"]
+    windows = [composer.with_recalled(slots, text, most).render() for text in texts]
+    pasts = [
+        [m for m, origin in zip(w.messages, w.origins, strict=True) if origin == 0] for w in windows
+    ]
+    for window in windows:
+        assert window.tokens <= budget
+        assert window.report["recalled"].tokens_kept <= most
+        assert window.messages[-1].text == "What now?"
+        for request in (window.openai, window.anthropic, window.google):
+            assert request()
+        assert window.openai(api="responses")
+    if isinstance(trimming, Stepped):
+        assert pasts[0] == pasts[1] == pasts[2]
+
+
+@awaited
+async def test_nothing_is_recalled_from_another_conversation():
+    async with App("memory:", recall=True) as app:
+        made, other = model(), model()
+        await app.conversation("tenant-2/s", model=other).send(NEEDLE.replace("QX7731", "ZZ9999"))
+        window = await chat(by_conversation, app, made)
+        assert "QX7731" in excerpts(window)
+        assert not any("ZZ9999" in excerpts(each) for each in made.windows)
