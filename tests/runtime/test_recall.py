@@ -22,6 +22,7 @@ from muntin import (
     Session,
     Source,
     Stepped,
+    Summary,
     ToolCall,
     Turns,
     Window,
@@ -598,3 +599,37 @@ async def test_nothing_is_recalled_from_another_conversation():
         window = await chat(by_conversation, app, made)
         assert "QX7731" in excerpts(window)
         assert not any("ZZ9999" in excerpts(each) for each in made.windows)
+
+
+@awaited
+async def test_a_summary_stands_in_front_and_the_excerpts_behind():
+    writer = ScriptedModel(lambda window: "They spoke of the weather.")
+    summary = Summary(writer, max_tokens=100)
+    async with App("memory:", recall=True, summary=summary) as app:
+        made = model()
+        talk = app.conversation("s", model=made)
+        await talk.send(NEEDLE)
+        for number in range(40):
+            await talk.send(CHAT.format(number))
+            await asyncio.sleep(0.01)
+        await talk.send(QUESTION)
+    texts = [message.text for message in made.windows[-1].messages]
+    assert texts[0].startswith("<summary ")
+    assert "QX7731" in texts[-2]
+    assert made.windows[-1].tokens <= 4_000
+
+
+@awaited
+async def test_every_ctx_recalls_what_its_turn_was_asked():
+    found: list[str] = []
+
+    async def note(input: Any, ctx: Ctx) -> None:
+        found.append(ctx.relevant(tokens=200))
+
+    async with App("memory:") as app:
+        action = Action(note, user_message=lambda input: input)
+        made = flow("f", actions={"say": action})
+        for text in (NEEDLE, QUESTION):
+            await made.run("say", text, session="s", app=app)
+    assert found[0] == ""
+    assert "QX7731" in found[1]

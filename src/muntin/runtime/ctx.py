@@ -183,7 +183,9 @@ class Ctx:
             elif source.content == self.relevant:
                 most = source.max or most
         if query is None:
-            query = "\n".join(each.text for each in session.project(self._asked))
+            said = self.get("message")
+            asked = session.project(self._asked) or ([] if said is None else [said])
+            query = "\n".join(each.text for each in asked)
         scope = Scope(in_window(session), before, self.projections or None)
         return recall(session, query, tokens or most, limit=limit, scope=scope)
 
