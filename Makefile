@@ -28,7 +28,7 @@ demo: $(READY) ## Compose a real conversation into a small window and show it
 	@$(BIN)/muntin demo
 
 test: $(READY) browser ## Run all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 pythons: ## Run all tests on every Python found, or on those in PYTHONS
 	@for python in $(PYTHONS); do \
@@ -71,7 +71,8 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py
 	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
-	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults
+	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
+	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write docs/benchmarks.md

@@ -193,10 +193,11 @@ def fetch(server: Server, database: str, waiting: int) -> float:
 def measure(short: bool) -> Iterator[Figure]:
     """Measure both engines on one server."""
     with running_server() as server:
-        yield from _latency(server, 20 if short else 60)
-        yield from _throughput(server, 100 if short else 1_000)
-        yield from _scaling(server, 80 if short else 400)
-        yield from _idle(server, 5_000 if short else 100_000)
+        yield from _latency(server, 10 if short else 60)
+        yield from _throughput(server, (1,) if short else (1, 2, 4), 50 if short else 1_000)
+        if not short:
+            yield from _scaling(server, 400)
+        yield from _idle(server, 1_000 if short else 100_000, 2 if short else 8)
 
 
 def _latency(server: Server, rounds: int) -> Iterator[Figure]:
@@ -215,8 +216,8 @@ def _latency(server: Server, rounds: int) -> Iterator[Figure]:
     )
 
 
-def _throughput(server: Server, wakes: int) -> Iterator[Figure]:
-    for number in (1, 2, 4):
+def _throughput(server: Server, sizes: tuple[int, ...], wakes: int) -> Iterator[Figure]:
+    for number in sizes:
         rates = {
             engine: backlog(server.url(server.new_database()), engine, 0.0, number, wakes)
             for engine in ("procrastinate", "embedded")
@@ -247,7 +248,7 @@ def _scaling(server: Server, wakes: int) -> Iterator[Figure]:
         )
 
 
-def _idle(server: Server, number: int) -> Iterator[Figure]:
+def _idle(server: Server, number: int, seconds: float) -> Iterator[Figure]:
     for engine in ("procrastinate", "embedded"):
         few, many = server.new_database(), server.new_database()
         for database in (few, many):
@@ -256,8 +257,8 @@ def _idle(server: Server, number: int) -> Iterator[Figure]:
         yield Figure(
             work=f"transactions of an idle worker, {engine}, {number:,} idle entities",
             peer="none",
-            ours=idle_cost(server, many, engine, 8),
-            theirs=idle_cost(server, few, engine, 8),
+            ours=idle_cost(server, many, engine, seconds),
+            theirs=idle_cost(server, few, engine, seconds),
             unit="a second",
             at_most=1.5,
         )

@@ -60,6 +60,12 @@ from a long timeline of recorded conversations, run, record. Against commits of 
 comes, with a rollback journal, and against those of a write-ahead log, which the store uses: the
 quicker a disk commits, the more of a wake's own work shows.""",
     ),
+    "engine": (
+        "Engines",
+        """Wakes in workers (procrastinate) beside the embedded engine, on one PostgreSQL:
+how soon a wake begins that another process sent, how many empty ones a second, how that grows with
+workers, and what idle entities and waiting jobs cost.""",
+    ),
     "caching": (
         "Prompt caches",
         """Sessions are replayed against the providers' published caching rules, every policy with

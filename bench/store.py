@@ -89,7 +89,9 @@ def appending(folder: Path, rounds: int) -> Iterator[Figure]:
             connection,
             {
                 "muntin_sessions": [(1, "s", start + 4, number, 0, 0, 0)],
-                "muntin_turns": [(1, number, "completed", start, None, None, False)],
+                "muntin_turns": [
+                    (1, number, "completed", start, None, None, False, 0, 0, None, None)
+                ],
                 "muntin_items": [
                     (1, start + n, number, *row[3:]) for n, row in enumerate(rows["muntin_items"])
                 ],

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from muntin import App, Message, Stepped, ToolCall, Window
+from muntin.core.counting.counter import COUNTING
 from muntin.core.counting.exact import openai_tokenizer
 from muntin.core.parts import compact_json
 from muntin.runtime import Ctx
@@ -71,7 +72,7 @@ def test_every_door_stores_counts_of_the_counter_that_composes(door: Door) -> No
     spoken = [item for item in store.read(info.id) if item.message is not None]
     assert len(spoken) == 4
     for item in spoken:
-        assert set(item.tokens) == {f"o200k_base+{OVERHEAD}"}
+        assert set(item.tokens) == {f"o200k_base+{OVERHEAD}#{COUNTING}"}
 
 
 @doors

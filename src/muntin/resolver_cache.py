@@ -91,12 +91,22 @@ class _Flight:
     """A text in the making, and those that its maker waits for meanwhile."""
 
     source: str
+    cache: ResolverCache
     text: Future[str] = field(default_factory=Future)
     waits_for: list[_Flight] = field(default_factory=list)
 
 
 # What is in the making around here, outermost first: tasks and threads inherit it.
 _around: ContextVar[tuple[_Flight, ...]] = own(ContextVar("muntin_in_the_making", default=()))
+
+
+def cache_around() -> ResolverCache | None:
+    """Return the cache that a text is made for around here: what its maker needs stands there too,
+    whatever the caller's own is."""
+    around = _around.get()
+    return around[-1].cache if around else None
+
+
 # One lock for all caches: who waits for whom may lead through several.
 _waits = Lock()
 
@@ -157,7 +167,7 @@ class ResolverCache:
                 waiting = self._making.get(key)
                 if waiting is None:
                     self.misses += 1
-                    mine = self._making[key] = _Flight(source)
+                    mine = self._making[key] = _Flight(source, self)
                     mine.text.set_running_or_notify_cancel()  # a waiting task cannot cancel it
             if waiting is None:
                 return await self._make(key, ttl, make, mine)

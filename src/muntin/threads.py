@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
@@ -93,12 +93,35 @@ async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
     for variable in _own:
         context.run(variable.set, variable.get())
 
-    async def inside() -> T:
-        value = fn()
-        return await value if inspect.isawaitable(value) else value
+    value = context.run(fn)
+    if not inspect.isawaitable(value):
+        return value
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return await _Stepped(value, context)
 
-    # A task, because only a task can await in another context.
+    async def inside() -> T:
+        return await value
+
+    # A task, because only a task can be cancelled in another context.
     return await asyncio.create_task(inside(), context=context)
+
+
+class _Stepped(Awaitable[T]):
+    """Awaits something in a context, where there is no event loop that could."""
+
+    def __init__(self, work: Awaitable[T], context: Context) -> None:
+        self._work = work
+        self._context = context
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        try:
+            while True:
+                yield self._context.run(next, steps)
+        except StopIteration as end:
+            return cast("T", end.value)
 
 
 # Does something, and returns the function that tells the result.

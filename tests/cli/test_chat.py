@@ -46,7 +46,7 @@ def test_answers_are_the_output_and_the_bars_are_not():
     with serving(HELLO) as server:
         ended = run(*to(server, "--system", "Be brief."), input="Hi\n\n  \nAgain\n")
     assert (ended.returncode, ended.stdout) == (0, "Hello, world\nHello, world\n")
-    assert "system 7   input 5   · free 127,988" in ended.stderr
+    assert "system 7   input 5   · free 127,985" in ended.stderr
     assert re.search(r"^shi·+$", ended.stderr, re.MULTILINE)
     assert ended.stderr.count("billed: 11 in, 3 out") == 2
     assert [roles(request) for request in server.received] == [
@@ -219,7 +219,7 @@ def test_a_conversation_on_a_terminal(here):
         assert "\x1b[38;5;" in answer
         assert "input 5" in answer
         terminal.type("/report\n")
-        assert "5 of 128,000 tokens (0%), counted by o200k_base" in terminal.wait_for("\n> ")
+        assert "8 of 128,000 tokens (0%), counted by o200k_base" in terminal.wait_for("\n> ")
         terminal.type("/help\n")
         assert "/quit    leave" in terminal.wait_for("\n> ")
         terminal.type("\x04")

@@ -30,7 +30,7 @@ def test_texts_and_chats_with_a_total(here):
     recorded = recording()
     counter = Counter("openai/gpt-4o")
     chat = sum(counter.message(each) for each in recorded.messages)
-    chat += counter.text(recorded.policy) + counter.overhead
+    chat += counter.text(recorded.policy) + counter.overhead + counter.answer
     assert lines[0].split() == ["tokens", "file", "as"]
     assert lines[1].split() == [f"{tokens}", "a.md", "text"]
     assert lines[2].split()[0] == f"{chat:,}"

@@ -43,8 +43,8 @@ def test_it_shows_the_bar_the_messages_and_the_report(chat):
     result = run("render", chat, "--input", "message=Hi!", "--budget", "40")
     assert result.returncode == 0
     assert result.stdout == (
-        "ssssssssssssssssuuuuuuuuuuuu" + "·" * 52 + "\n"
-        "system 8   user 6   · free 26\n"
+        "sssssssssssssssssuuuuuuuuuuuuu" + "·" * 50 + "\n"
+        "system 8   user 6   · free 23\n"
         "\n"
         "--- system\n"
         "You help people.\n"
@@ -52,12 +52,13 @@ def test_it_shows_the_bar_the_messages_and_the_report(chat):
         "--- user\n"
         "Hi!\n"
         "\n"
-        "14 of 40 tokens (35%), counted by o200k_base\n"
+        "17 of 40 tokens (42%), counted by o200k_base\n"
         "\n"
-        "slot    status  kept  asked  messages  priority  floor  cap  why\n"
-        "------  ------  ----  -----  --------  --------  -----  ---  ---\n"
-        "system  kept       8      8       1/1         0      -    -\n"
-        "user    kept       6      6       1/1         0      -    -\n"
+        "slot      status  kept  asked  messages  priority  floor  cap  why\n"
+        "--------  ------  ----  -----  --------  --------  -----  ---  ---\n"
+        "system    kept       8      8       1/1         0      -    -\n"
+        "user      kept       6      6       1/1         0      -    -\n"
+        "(answer)  kept       3      3         -         -      -    -  -\n"
     )
 
 
@@ -69,8 +70,8 @@ def test_json_is_one_object(chat):
         {"role": "system", "content": "You help people."},
         {"role": "user", "content": "Hi!"},
     ]
-    assert (data["tokens"], data["over_budget"]) == (14, False)
-    assert data["report"]["tokens"] == 14
+    assert (data["tokens"], data["over_budget"]) == (17, False)
+    assert data["report"]["tokens"] == 17
     assert data["report"]["budget"] == 40
 
 

@@ -82,8 +82,17 @@ class Crew:
 
     def kill(self, name: str) -> None:
         process = self.alive.pop(name)
+        if not self._apart:
+            # Others may take over before the kill is noted: noted while the process stands still.
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            self._note(name)
         process.kill()
         process.wait(10)
+        if self._apart:
+            self._note(name)
+
+    def _note(self, name: str) -> None:
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"killed {time.time()} {name}\n")
 

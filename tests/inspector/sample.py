@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from muntin import Message
+from muntin import Exact, Message
 from muntin.core.message import as_message
 from muntin.core.planning.slot import Group
 from muntin.runtime.app import App
@@ -52,7 +52,10 @@ class Agent:
         else:
             ctx.slots.add("vouchers", "A voucher is worth 50 dollars.", role="system", priority=5)
         found = f"Search results for {ctx.message.text[:60]!r}: " + self.policy[asked * 3 :][:6_000]
-        ctx.slots.add("history", ctx.timeline_messages(), max_ratio=0.55, min_tokens=300)
+        # A larger budget would bring back what left: Exact() begins where it must.
+        ctx.slots.add(
+            "history", ctx.timeline_messages(), max_ratio=0.55, min_tokens=300, trimming=Exact()
+        )
         ctx.slots.add(
             "search", found, priority=3, max_ratio=0.12, trim_behavior="char", keep="head"
         )

@@ -32,6 +32,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "survival": {**WHICH, "slot": 1},
     "difference": {**WHICH, "other_turn": 4},
     "shares": {"session": LONG},
+    "usage": {"session": LONG},
 }
 QUESTIONED = [f"/api/{name}?{urlencode(query)}" for name, query in QUESTIONS.items()]
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get")
@@ -238,7 +239,17 @@ class OnlyReading:
     """A store that has nothing but what the inspector may ask."""
 
     def __init__(self, store: Kept) -> None:
-        for name in ("sessions", "session", "turns", "reports", "content"):
+        names = (
+            "sessions",
+            "session",
+            "turns",
+            "reports",
+            "content",
+            "read",
+            "frontier",
+            "gave_up",
+        )
+        for name in names:
             setattr(self, name, getattr(store, name))
         self.name = store.name
 

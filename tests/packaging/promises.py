@@ -6,6 +6,7 @@ the standard library and Muntin, and nothing here may leave this machine.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from muntin import Budget, Session, Slots, Window, user
+from muntin import App, Budget, Session, Slots, Window, user
 from muntin.agent.tools import tool_schema
 from muntin.core.counting.exact import hf_tokenizer, openai_tokenizer
 from muntin.errors import MissingExtra, StoreError
@@ -117,6 +118,16 @@ def sessions_on_a_server() -> None:
     assert "127.0.0.1:1" in refused, refused
 
 
+def wakes_in_workers() -> None:
+    app = App("postgresql://nobody@127.0.0.1:1/nothing", engine="procrastinate")
+    refused = ""
+    try:
+        asyncio.run(app.resume())
+    except StoreError as error:
+        refused = str(error)
+    assert "127.0.0.1:1" in refused, refused
+
+
 def model_of(name: str) -> Callable[[], None]:
     """Return the promise that a model answers which speaks one of the protocols."""
 
@@ -174,6 +185,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "hf": (counts_from_a_file,),
     "tokens": (exact_counts,),
     "postgres": (sessions_on_a_server,),
+    "engine": (wakes_in_workers,),
     "openai": (model_of("chat"), model_of("responses")),
     "anthropic": (model_of("messages"),),
     "google": (model_of("generate_content"),),

@@ -123,7 +123,8 @@ def test_what_is_sent_is_what_was_counted() -> None:
     (turn,) = window.anthropic()["messages"]
     hint, document = turn["content"]
     assert document["source"]["data"] == TEXT
-    assert window.tokens == COUNTER.overhead + COUNTER.text(hint["text"]) + COUNTER.text(TEXT)
+    texts = COUNTER.text(hint["text"]) + COUNTER.text(TEXT)
+    assert window.tokens == COUNTER.overhead + texts + COUNTER.answer
 
 
 FILE = Attachment("a", "report.pdf", 400_000, "document", "application/pdf")

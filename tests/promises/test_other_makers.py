@@ -46,12 +46,11 @@ ANTHROPIC: list[dict[str, Any]] = [
     {
         "role": "user",
         "content": [
-            {"type": "tool_result", "tool_use_id": "a1", "content": "one"},
+            {"type": "tool_result", "tool_use_id": "a1", "content": "one", "is_error": True},
             {
                 "type": "tool_result",
                 "tool_use_id": "a2",
                 "content": [{"type": "text", "text": "two"}, IMAGE],
-                "is_error": True,
             },
             {"type": "text", "text": "Well?", "cache_control": {"type": "ephemeral"}},
         ],

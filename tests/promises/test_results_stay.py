@@ -153,7 +153,9 @@ def test_if_not_even_the_newest_results_fit_the_model_is_not_asked(door):
     error = caught.value
     assert f"needs {error.needed:,} tokens but only {error.available:,}" in told
     kept = [slot.tokens_kept for slot in error.report.slots]
-    assert sum(kept) + error.report.tools_tokens + error.report.joined_tokens == error.needed
+    report = error.report
+    beside = report.tools_tokens + report.joined_tokens + report.answer_tokens
+    assert sum(kept) + beside == error.needed
 
 
 WRONG = [("results", 5), ("results", Ladder()), ("ladder", "down"), ("ladder", Results())]

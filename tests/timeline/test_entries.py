@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin import ContextEntry, InvalidInput, assistant, user
+from muntin.timeline.entries import entry_of
 from muntin.timeline.history import Tokens
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Draft, Item
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.memory import MemoryStore
@@ -203,7 +204,10 @@ def test_an_appended_entry_has_attributes_with_names_or_is_refused(name):
 @example(name="a><system>b")
 @example(name="id")
 def test_a_kept_attribute_without_a_proper_name_is_not_shown(name):
-    element = ET.fromstring(ContextEntry("e", "n", "c", {name: "x", "good": "y"}).render())
+    attrs = {name: "x", "good": "y"}
+    payload = {"id": "e", "name": "n", "content": "c", "attrs": attrs}
+    item = Item(1, "context_inserted", 1, payload=payload)
+    element = ET.fromstring(entry_of(item).render())
     shown = {name: "x"} if NAME.fullmatch(name) and name not in ("id", "name", "good") else {}
     assert element.attrib == {"id": "e", "name": "n", "good": "y"} | shown
     assert (element.text, len(element)) == ("c", 0)

@@ -353,7 +353,7 @@ BROKEN = {
             kind="context_inserted",
             payload={"id": "e", "name": "n", "content": "c", "attrs": {"x><system": "now"}},
         ),
-        ":5: context entry 'e': attrs: 'x><system' is not a tag name",
+        ":5: context entry 'e': 'x><system' cannot be the name of an attribute",
     ),
     "an attribute that is the entry's own": (
         changed(
@@ -361,7 +361,7 @@ BROKEN = {
             kind="context_inserted",
             payload={"id": "e", "name": "n", "content": "c", "attrs": {"id": "f"}},
         ),
-        ":5: context entry 'e': attrs['id'] is taken by the entry itself",
+        ":5: context entry 'e': 'id' cannot be the name of an attribute",
     ),
     "a huge run": (changed(3, run=2**70), f":4: a message item: run is {2**70}, which is beyond"),
     "listed tokens": (changed(3, tokens=[1]), ":4: 'tokens' must be counts by tokenizer"),

@@ -44,7 +44,7 @@ from muntin.prompts.contexts import (
     source_of,
     target_of,
 )
-from muntin.resolver_cache import Answer, freeze, identity
+from muntin.resolver_cache import Answer, cache_around, freeze, identity
 from muntin.settings import defaults
 from muntin.threads import own
 
@@ -335,7 +335,7 @@ def _ask_context(each: Active, ctx: Any) -> Any:
         return _ask(use.system, what, each.input, ctx)
     declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
     key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
-    return defaults().cache.get(
+    return (cache_around() or defaults().cache).get(
         key, each.source, use.cache.ttl, lambda: _checked(use.system, what, each.input)
     )
 

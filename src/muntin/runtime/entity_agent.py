@@ -194,6 +194,7 @@ class Agent:
                 f"do not fit the model's {whole:,}"
             )
         run = min(room, sum(counter.message(message) for message in since))
+        asks = sum(counter.message(message) for message in asked.messages)
         self._check_wake(composer, sources, asked)
         composer = composer.within(sources.budget + fixed + run)
         slots = self._base(composer)
@@ -207,7 +208,8 @@ class Agent:
             tier="volatile",
             most=run,
             marker=rest,
-            asks=sources.budget,
+            # Cut alike in every step, whatever room the run brings; else it needs no ceiling.
+            asks=sources.budget if asks > sources.budget else None,
         )
 
     def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:

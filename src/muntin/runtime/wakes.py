@@ -131,19 +131,22 @@ class Wakes:
         """Return the priority of a type."""
         return self._handlers[kind].priority if kind in self._handlers else 0
 
-    async def run(self, session: str, turn: int, *, sure: bool = False) -> None:
+    async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
         """Handle the turns of an entity up to and with this one: the one way to take a turn."""
         kind = entity_type(session)
         if kind not in self._handlers:  # another version of the program may know it
             raise Again(f"no entities of type {kind!r} are registered here", UNKNOWN_SECONDS)
         opened = self._session(session)
-        done: int | None = 0
-        while done is not None and done < turn:
-            done = await self._handle_next(opened, sure)
-        if done is None:
-            found = await in_store(opened, partial(opened.store.turn, session, turn))
-            if found is not None and found.status in UNSETTLED:
-                raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
+        last = 0
+        while last < turn:
+            handled = await self._handle_next(opened, sure)
+            if handled is None:
+                found = await in_store(opened, partial(opened.store.turn, session, turn))
+                if found is not None and found.status in UNSETTLED:
+                    raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
+                break
+            last = handled
+        return last
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 
+from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.errors import InvalidInput, MuntinError, StoreError
@@ -40,7 +41,6 @@ from muntin.timeline.lines import (
     read_header,
     read_item,
     read_turn,
-    short,
 )
 from muntin.timeline.owner import Owner, done, is_gone, new_owner
 from muntin.timeline.project import default_messages
@@ -236,7 +236,7 @@ def _name(value: object, other: str) -> str | None:
     if isinstance(value, list):
         return other
     if not isinstance(value, dict):
-        raise InvalidInput(f"an object was expected, not {short(value)}")
+        raise InvalidInput(f"an object was expected, not {shown(value)}")
     if _is_header(value):
         return check_session_id(value.get("id"))
     if "messages" not in value:
@@ -272,7 +272,7 @@ class _Writer:
         stands before it belongs to it.
         """
         if not isinstance(messages, list) or not messages:
-            raise InvalidInput(f"a list of messages was expected, not {short(messages)}")
+            raise InvalidInput(f"a list of messages was expected, not {shown(messages)}")
         asked = ever = False
         for each in messages_from(messages):
             draft = draft_of(each)

@@ -127,7 +127,7 @@ class Lines:
 def read_header(value: dict[str, Any]) -> int:
     """Check the line that begins a session, and return how many items follow."""
     if value["format"] != FORMAT:
-        raise InvalidInput(f"unknown format {short(value['format'])}; {FORMAT!r} is read")
+        raise InvalidInput(f"unknown format {shown(value['format'])}; {FORMAT!r} is read")
     version = _count(value, "version")
     if version > VERSION:
         raise InvalidInput(
@@ -144,7 +144,7 @@ def read_turn(value: dict[str, Any]) -> tuple[int, Status]:
     _check_keys(value, _TURN, _TURN)
     number, status = _count(value, "turn"), value["status"]
     if status not in STATUSES:
-        raise InvalidInput(f"unknown status {short(status)}; use {', '.join(STATUSES)}")
+        raise InvalidInput(f"unknown status {shown(status)}; use {', '.join(STATUSES)}")
     return number, status
 
 
@@ -152,14 +152,14 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
     """Return the draft of an item's line."""
     _check_keys(value, _REQUIRED, _ITEM)
     if value["position"] != position or type(value["position"]) is not int:
-        raise InvalidInput(f"position {short(value['position'])} where {position} is due")
+        raise InvalidInput(f"position {shown(value['position'])} where {position} is due")
     if ("message" in value) == ("payload" in value):
         raise InvalidInput("an item has either a 'message' or a 'payload'")
     if type(value["turn"]) is not int:
-        raise InvalidInput(f"'turn' must be a number, not {short(value['turn'])}")
+        raise InvalidInput(f"'turn' must be a number, not {shown(value['turn'])}")
     for name, wanted, words in _TYPES:
         if type(value.get(name, wanted())) is not wanted:
-            raise InvalidInput(f"{name!r} must be {words}, not {short(value[name])}")
+            raise InvalidInput(f"{name!r} must be {words}, not {shown(value[name])}")
     draft = Draft(
         value["kind"],
         Message.from_dict(value["message"]) if "message" in value else None,
@@ -180,7 +180,7 @@ def read_item(value: dict[str, Any], position: int) -> Draft:
 def _count(value: dict[str, Any], key: str) -> int:
     number = value.get(key)
     if type(number) is not int or number < 1:
-        raise InvalidInput(f"{key!r} must be a number from 1, not {short(number)}")
+        raise InvalidInput(f"{key!r} must be a number from 1, not {shown(number)}")
     return number
 
 
@@ -193,7 +193,7 @@ def _read_time(value: object) -> datetime:
             return time.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise InvalidInput(f"{short(value)} is no time in ISO 8601 with a time zone")
+    raise InvalidInput(f"{shown(value)} is no time in ISO 8601 with a time zone")
 
 
 def _read_visibility(value: object) -> Visibility:
@@ -203,7 +203,7 @@ def _read_visibility(value: object) -> Visibility:
         client, history = value["client"], value["history"]
         if type(client) is bool and type(history) is bool:
             return Visibility(client, history)
-    raise InvalidInput(f"'visibility' must be true or false for client and history: {short(value)}")
+    raise InvalidInput(f"'visibility' must be true or false for client and history: {shown(value)}")
 
 
 def _check_keys(value: dict[str, Any], required: Collection[str], known: Set[str]) -> None:
@@ -212,9 +212,3 @@ def _check_keys(value: dict[str, Any], required: Collection[str], known: Set[str
     for key in required:
         if key not in value:
             raise InvalidInput(f"{key!r} is missing")
-
-
-def short(value: object) -> str:
-    """Return a value as an error shows it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

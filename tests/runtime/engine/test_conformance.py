@@ -431,6 +431,10 @@ def test_an_engine_is_named_or_given():
         App("memory:", engine="procrastinate")
     with pytest.raises(InvalidInput, match="at_once must be at least 1"):
         Embedded(at_once=0)
+    engine = Embedded()
+    App("memory:", engine=engine)
+    with pytest.raises(InvalidInput, match="an engine belongs to one app"):
+        App("memory:", engine=engine)
 
 
 # Words.

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -26,6 +27,7 @@ from muntin.runtime.engine.protocol import (
     Host,
 )
 from muntin.runtime.engine.timers import release_timers
+from muntin.timeline.items import Turn
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +44,10 @@ class Embedded:
         self._turns: dict[str, int] = {}
         self._queue: list[tuple[int, int, str]] = []
         self._order = count()
-        # Those that the sweep found: if they are busy, it will find them again.
-        self._found: set[str] = set()
+        # Those that the sweep found, and whether they were left behind rather than just sent: if
+        # they are busy, it will find them again.
+        self._found: dict[str, bool] = {}
+        self._began = datetime.now(UTC)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._busy: Counter[str] = Counter()  # by type
         self._room = asyncio.Event()
@@ -99,8 +103,7 @@ class Embedded:
     async def _run(self, session: str, turn: int) -> None:
         again: float | None = None
         try:
-            await self._host.run(session, turn)
-            if session in self._found:
+            if await self._host.run(session, turn) == turn and self._found.get(session):
                 _log.warning("took up unfinished work: turn %d of %r", turn, session)
         except Again as busy:
             again = busy.after
@@ -114,7 +117,7 @@ class Embedded:
         del self._running[session]
         self._busy[_kind(session)] -= 1
         found = session in self._found
-        self._found.discard(session)
+        self._found.pop(session, None)
         self._room.set()
         if session in self._turns:
             self._push(session)
@@ -172,9 +175,18 @@ class Embedded:
         turns = partial(self._host.store.turns, session, newest=1)
         newest = await asyncio.to_thread(partial(turns, status="pending"))
         newest = newest or await asyncio.to_thread(partial(turns, status="open"))
-        if newest and session not in self._running and session not in self._turns:
-            self._found.add(session)
+        if not newest:
+            return
+        left = await asyncio.to_thread(self._is_left, session, newest[0])
+        if session not in self._running and session not in self._turns:
+            self._found[session] = left
             self._offer(session, newest[0].number)
+
+    def _is_left(self, session: str, turn: Turn) -> bool:
+        """Say whether a turn was begun by another, or was there before this process worked."""
+        at = turn.first
+        items = self._host.store.read(session, after=at - 1, before=at + 1)
+        return turn.status == "open" or any(item.time < self._began for item in items)
 
     # For an app.
 

@@ -48,13 +48,13 @@ class Host(Protocol):
     def priority(self, kind: str) -> int:
         """Return the priority of a type; those with a higher one come first."""
 
-    async def run(self, session: str, turn: int, *, sure: bool = False) -> None:
+    async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
         """Handle the turns of a session up to and with this one, each once it can be taken.
 
-        Returns when there is nothing left to do. `Again` says that it cannot be done yet, a
-        `StoreError` that the store was not there; both leave the turn as it is, and so does being
-        cancelled. With `sure` the engine knows that no other runs the session: what a dead
-        worker had taken is taken from it at once.
+        Returns the last that it handled, 0 if there was nothing left to do. `Again` says that it
+        cannot be done yet, a `StoreError` that the store was not there; both leave the turn as it
+        is, and so does being cancelled. With `sure` the engine knows that no other runs the
+        session: what a dead worker had taken is taken from it at once.
         """
 
     async def release(self) -> float:

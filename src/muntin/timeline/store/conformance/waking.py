@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from muntin.errors import MuntinError
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Claim, Draft
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import ALIKE, at_once, fact, said, same, statuses
 from muntin.timeline.timers import Released, Timer
@@ -45,6 +45,20 @@ def what_begun_raises_undoes_the_append(store: Store) -> None:
     else:
         raise AssertionError("what begun raised was swallowed")
     same((store.session("s"), statuses(store)), (None, []))
+
+
+@fact
+def who_is_sure_takes_a_wake_from_a_living_owner(store: Store) -> None:
+    """A wake's turn is taken at once by who is sure; what cannot be resumed stays its owner's."""
+    hour = timedelta(hours=1)
+    store.append("s", said("a", opens="inbox"))
+    store.take("s", "elsewhere", hour, resumable=True)
+    same(store.take("s", "me", hour, resumable=True), None, "not sure")
+    taken = store.take("s", "me", hour, resumable=True, sure=True)
+    same(taken and (taken.number, taken.attempt, taken.owner), (1, 2, "me"))
+    store.append("t", said("a", opens="turn"), claim=Claim("elsewhere", lease=hour))
+    store.append("t", said("b", opens="inbox"))
+    same(store.take("t", "me", hour, resumable=True, sure=True), None, "a conversation's")
 
 
 @fact

@@ -7,6 +7,7 @@ lost the turn changes nothing.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -34,7 +35,7 @@ def check(session: str) -> str:
     return _checked(session) if session.__class__ is str else check_session_id(session)
 
 
-class SqlLeases:
+class SqlLeases(ABC):
     """The leases of an SQL store; `Leases` says what its methods promise."""
 
     def __init__(self, database: Database) -> None:
@@ -45,9 +46,9 @@ class SqlLeases:
         check(session)
         return self.database.query(statement, session=session, **values)
 
+    @abstractmethod
     def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
         """Put something beside a session in a transaction that is under way."""
-        raise NotImplementedError
 
     def settle(
         self,
