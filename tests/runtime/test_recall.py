@@ -173,6 +173,12 @@ async def test_the_window_before_the_excerpts_is_the_same_with_and_without_them(
             assert all(mark.after <= len(two.messages) - 1 for mark in one.breakpoints)
 
 
+@awaited
+async def test_recall_is_on_by_default():
+    async with App("memory:") as app:
+        assert "QX7731" in excerpts(await chat(by_conversation, app, model()))
+
+
 @pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
 @awaited
 async def test_nothing_stands_in_a_window_twice(trimming):

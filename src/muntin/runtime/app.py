@@ -68,7 +68,7 @@ class App:
     None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
     results leave a window; None switches them off. Without `recovery` no agent is offered tools
     that read what was cut. `summary` has what leaves a history summarised, in the background. Of
-    what has left a window, what bears on the input is recalled where `recall` says so. The
+    what has left a window, what bears on the input is recalled, unless `recall` is False. The
     `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
     """
@@ -89,7 +89,7 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
-        recall: RecallLike = False,
+        recall: RecallLike = True,
         summary: Summary | None = None,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
