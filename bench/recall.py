@@ -267,12 +267,12 @@ def _grown(work: str, points: Sequence[tuple[int, float]], most: float, unit: st
 
 def _sizes(index: Index, chatter: Chatter, count: int) -> Iterator[Figure]:
     """Measure the bytes of a message, stored and in memory."""
-    first = index.segments[0]
-    text = pack(first, index.days[: first.size], index.positions[: first.size])
+    segment, days, positions = index.part(0)
+    text = pack(segment, days, positions)
     yield Figure(
         work="bytes of a message, stored",
         peer="the aim",
-        ours=len(text) / first.size,
+        ours=len(text) / segment.size,
         theirs=60,
         unit="bytes each",
         at_most=1.0,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.timeline.recall.bits import add, best, bits_of
+from muntin.timeline.recall.bits import add, beside, best, between
+from muntin.timeline.recall.index import lanes_of
 
 SCORES = st.lists(st.integers(0, 500), max_size=60)
 
@@ -31,6 +32,15 @@ def test_the_best_come_first_and_the_newer_of_equals(scores, start):
     assert list(best(planes_of(scores), start)) == wanted
 
 
-@given(st.integers(0, 10_000))
-def test_the_bits_of_a_number_make_it_up(number):
-    assert sum(1 << k for k in bits_of(number)) == number
+NUMBERS = st.sets(st.integers(0, 90))
+
+
+@given(NUMBERS)
+def test_neighbours_are_one_message_off(numbers):
+    wanted = {each + step for each in numbers for step in (-1, 1)} - {-1}
+    assert beside(lanes_of(sorted(numbers))) == lanes_of(sorted(wanted))
+
+
+@given(st.integers(0, 90), st.integers(0, 90))
+def test_a_range_has_a_bit_for_each_number(first, end):
+    assert between(first, end) == lanes_of(range(first, end))

@@ -57,8 +57,8 @@ CASES: list[tuple[str, list[tuple[int, int]]]] = [
 ]
 
 
-def indexed(segment: int = 16_384) -> Index:
-    index = Index(segment)
+def indexed(segment: int = 16_384, together: int = 8) -> Index:
+    index = Index(segment, together)
     for name, day, text in SAID:
         index.add(text, name=name, day=day)
     return index
@@ -71,8 +71,8 @@ def test_a_question_finds_what_bears_on_it(question, found):
     assert [(hit.number, round(hit.score * SCALE)) for hit in hits] == found
 
 
-def test_nothing_is_counted_across_the_border_of_a_segment():
-    index = indexed(segment=17)  # the last of its segment is the message about HAT023
+def test_nothing_is_counted_across_the_border_of_a_block():
+    index = indexed(segment=17, together=1)  # the last of its block is the message about HAT023
     numbers = {hit.number for hit in rank(index, understand(index, "HAT023"))}
     assert 16 in numbers
     assert 15 in numbers
@@ -81,7 +81,7 @@ def test_nothing_is_counted_across_the_border_of_a_segment():
 
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(CASES))
 def test_only_what_is_within_is_found_in_the_same_order(first, end, case):
-    index = indexed(segment=7)
+    index = indexed(segment=7, together=2)
     question = understand(index, case[0], table())
     every = [hit for hit in rank(index, question) if first <= hit.number < end]
     assert list(rank(index, question, range(first, end))) == every

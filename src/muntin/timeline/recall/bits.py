@@ -11,10 +11,13 @@ is bit `k` of the score of message `m`. A list of planes holds all scores at onc
 
 - The set of messages that have a word (a posting) is an integer too, with a bit for each message.
   "All of these have 5 points" is the posting in plane 0 and in plane 2, and nothing in plane 1.
-- Two lists of scores are added as on paper, plane by plane with a carry (`add`). With 16 384
-  messages to a segment and 12 planes that is some sixty operations on integers of 2 KB each, which
-  Python does at the speed of memory, however many messages match.
-- "A neighbour counts a little less" is a shift of the posting by one message to either side.
+- Two lists of scores are added as on paper, plane by plane with a carry (`add`). With 12 planes
+  that is some sixty operations on integers, which Python does at the speed of memory, however many
+  messages match.
+- "A neighbour counts a little less" moves a posting by one message to either side. To shift a large
+  integer takes ten times as long as to add a plane, so the messages are dealt to four *lanes*, as
+  cards to players: message `m` is bit `m // 4` of lane `m % 4`. The message behind it is the same
+  bit of the next lane, and only from the last lane to the first something is shifted (`beside`).
 - The best messages are found from the highest plane down (`best`): those with that bit set come
   before those without, and each half is divided again by the plane below. Nothing is sorted, and
   what nobody asks for is never looked at.
@@ -29,6 +32,9 @@ from functools import reduce
 from itertools import zip_longest
 from operator import or_
 
+# Over so many integers the messages of a block are dealt.
+LANES = 4
+
 
 def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     """Return the sums of two lists of planes."""
@@ -42,27 +48,41 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     return sums
 
 
-def best(planes: Sequence[int], start: int = 0) -> Iterator[tuple[int, int]]:
+def beside(lanes: Sequence[int]) -> list[int]:
+    """Return the messages that stand beside one of these, in front of it or behind it."""
+    before = (lanes[-1] << 1, *lanes[:-1])
+    behind = (*lanes[1:], lanes[0] >> 1)
+    return list(map(or_, before, behind))
+
+
+def between(first: int, end: int) -> list[int]:
+    """Return the messages from one number to before another, in lanes."""
+    ends = ((_before(first, lane), _before(end, lane)) for lane in range(LANES))
+    return [max(0, (1 << high) - (1 << low)) for low, high in ends]
+
+
+def _before(number: int, lane: int) -> int:
+    """Return how many messages of a lane stand before a number."""
+    return max(0, (number - lane + LANES - 1) // LANES)
+
+
+def best(planes: Sequence[int], start: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
     """Yield (-score, -number) of all messages with a score, best first, newest first among equals.
 
-    Numbers begin at `start`. Both are negative, so that the smaller pair is the better one.
+    Numbers begin at `start` and go up by `step`. Both are negative, so that the smaller pair is the
+    better one.
     """
     stack = [(reduce(or_, planes, 0), len(planes), 0)]
     while stack:
         mask, level, score = stack.pop()
-        if not mask:
-            continue
-        if level:
-            high = mask & planes[level - 1]
-            stack.append((mask ^ high, level - 1, score))
-            stack.append((high, level - 1, score | 1 << (level - 1)))
-            continue
+        while level and mask:
+            level -= 1
+            high = mask & planes[level]
+            if high:
+                if high != mask:
+                    stack.append((mask ^ high, level, score))
+                mask, score = high, score | 1 << level
         while mask:
             newest = mask.bit_length() - 1
             mask ^= 1 << newest
-            yield -score, -start - newest
-
-
-def bits_of(number: int) -> tuple[int, ...]:
-    """Return which bits of a number are set."""
-    return tuple(k for k in range(number.bit_length()) if number >> k & 1)
+            yield -score, -start - step * newest

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
 
-from muntin.timeline.recall.index import CLASSES, Posting, Segment, numbers_of, posting_of
+from muntin.timeline.recall.index import CLASSES, Segment
 
 # Rises when segments, or the words that texts are read as, are made in another way.
 VERSION = 1
@@ -24,10 +24,9 @@ _HEAD = Struct("<IIIIII")
 def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str:
     """Return a segment as text that a store can keep."""
     terms, speakers = sorted(segment.terms), sorted(segment.speakers)
-    held: list[Posting] = [segment.terms[term] for term in terms]
-    held += [segment.speakers[name] for name in speakers]
-    held += segment.classes
-    lists = [numbers_of(each) for each in held]
+    lists = [segment.terms[term] for term in terms]
+    lists += [segment.speakers[name] for name in speakers]
+    lists += segment.classes
     counts = array("H", map(len, lists))
     steps = array("H")
     for numbers in lists:
@@ -70,13 +69,13 @@ def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
     counts = reader.numbers("H", of_terms + of_speakers + len(CLASSES) + 1)
     every = reader.numbers("H", steps)
     ends = [0, *accumulate(counts)]
-    lists = [accumulate(every[first:end]) for first, end in pairwise(ends)]
+    lists = [array("H", accumulate(every[first:end])) for first, end in pairwise(ends)]
     behind = of_terms + of_speakers
     segment = Segment(
         size,
-        [_bits(numbers) for numbers in lists[behind:]],
-        dict(zip(terms, map(posting_of, lists[:of_terms]), strict=True)),
-        dict(zip(speakers, map(_bits, lists[of_terms:behind]), strict=True)),
+        lists[behind:],
+        dict(zip(terms, lists[:of_terms], strict=True)),
+        dict(zip(speakers, lists[of_terms:behind], strict=True)),
     )
     return segment, days, positions
 
@@ -123,10 +122,3 @@ def _steps(numbers: Sequence[int]) -> Iterable[int]:
     if not numbers:
         return ()
     return (numbers[0], *(b - a for a, b in pairwise(numbers)))
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    held = posting_of(numbers)
-    if isinstance(held, int):
-        return held
-    return sum(1 << number for number in numbers_of(held))

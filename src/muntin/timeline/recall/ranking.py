@@ -6,7 +6,7 @@ lost by long messages, and by standing beside a match: a message counts what is 
 each word the best of its neighbours, three levels (0.7) a message away. A rare word weighs more, an
 identifier three times as much. Dates that the question names prefer the messages of those days and
 of the two weeks after; a speaker's name prefers what that speaker said by one half. The points are
-whole numbers, added for all messages of a segment at once (`bits`).
+whole numbers, added for all messages of a block at once (`bits`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache, reduce
 from itertools import islice
-from typing import NamedTuple
+from operator import and_, or_, xor
+from typing import NamedTuple, TypeAlias
 
-from muntin.timeline.recall.bits import add, best, bits_of
+from muntin.timeline.recall.bits import LANES, add, beside, best, between
 from muntin.timeline.recall.dates import dates_in
-from muntin.timeline.recall.index import NO_DAY, Index, Segment
+from muntin.timeline.recall.index import NO_DAY, Block, Index, Lanes, either
 from muntin.timeline.recall.related import Related
 from muntin.timeline.recall.words import is_identifier, stem, words
 
 # A level is worth STEP of the one before; a neighbour is HOP levels off; beyond LEVELS is nothing.
 HOP, LEVELS = 3, 24
 STEP = 0.7 ** (1 / HOP)
+SHARES = [STEP**level for level in range(LEVELS)]
 # How many points a nat of rarity has; more planes than PLANES no word needs.
 SCALE, PLANES = 16, 12
 IDENTIFIER = 3
@@ -41,6 +44,9 @@ MOST_WORDS, MOST_RELATED = 64, 24
 # Of a longer text, the beginning and the end are the question.
 MOST_CHARACTERS = 10_000
 
+# The points of messages: for each lane its planes.
+Planes: TypeAlias = list[list[int]]
+
 
 class Hit(NamedTuple):
     """A message that bears on a question: its number, and its score in nats."""
@@ -51,7 +57,8 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A word of the question: its weight, its terms by level, and the planes of each level."""
+    """A word of the question: its weight, its terms by level, and for each plane the levels whose
+    points have it."""
 
     term: str
     weight: float
@@ -115,9 +122,18 @@ def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted
         if level < LEVELS:
             groups.setdefault(level, []).append(each)
     weight = rarity * (IDENTIFIER if is_identifier(word) else 1)
-    values = [round(SCALE * weight * STEP**level) for level in range(LEVELS)]
-    most = (1 << PLANES) - 1
-    return Wanted(term, weight, groups, [bits_of(min(value, most)) for value in values])
+    values = tuple([round(SCALE * weight * share) for share in SHARES])
+    return Wanted(term, weight, groups, _planes(values))
+
+
+@lru_cache(1_024)
+def _planes(values: tuple[int, ...]) -> list[list[int]]:
+    """Return for each bit of some values which of them have it."""
+    kept = [min(value, (1 << PLANES) - 1) for value in values]
+    planes = [[at for at, value in enumerate(kept) if value >> k & 1] for k in range(PLANES)]
+    while planes and not planes[-1]:
+        planes.pop()
+    return planes
 
 
 def _spans(index: Index, text: str) -> Iterator[tuple[int, int, int]]:
@@ -139,64 +155,78 @@ def rank(index: Index, question: Question, within: range | None = None) -> Itera
     """
     within = range(len(index)) if within is None else within
     found = []
-    for number, segment in enumerate(index.segments):
-        start = number * index.segment
-        first, end = max(0, within.start - start), min(segment.size, within.stop - start)
+    for number, block in enumerate(index.blocks):
+        start = number * index.block
+        first, end = max(0, within.start - start), min(block.size, within.stop - start)
         if first >= end:
             continue
-        allowed = (1 << end) - (1 << first)
-        planes = [plane & allowed for plane in _points(segment, start, question)]
-        found.append(best(planes, start))
+        allowed = between(first, end)
+        for lane, planes in enumerate(_points(block, start, question)):
+            kept = [plane & allowed[lane] for plane in planes]
+            found.append(best(kept, start + lane, LANES))
     for score, message in heapq.merge(*found):
         yield Hit(-message, -score / SCALE)
 
 
-def _points(segment: Segment, start: int, question: Question) -> list[int]:
-    """Return the points of one segment's messages, as planes."""
-    total: list[int] = []
+def _points(block: Block, start: int, question: Question) -> Planes:
+    """Return the points of one block's messages."""
+    total: Planes = [[] for _ in range(LANES)]
     for word in question.words:
-        planes = _word_points(segment, word)
-        if planes:
-            total = add(total, planes)
-    dated = 0
-    for first, end, value in question.spans:
-        low, high = (min(max(0, at - start), segment.size) for at in (first, end))
-        if low < high:
-            fresh = ((1 << high) - (1 << low)) & ~dated
-            dated |= fresh
-            total = add(total, [fresh if value >> k & 1 else 0 for k in range(value.bit_length())])
-    theirs = segment.speakers.get(question.speaker, 0) if question.speaker else 0
-    # One half more: the planes from the second on are the points divided by two.
-    return add(total, [plane & theirs for plane in total[1:]]) if theirs else total
-
-
-def _word_points(segment: Segment, word: Wanted) -> list[int] | None:
-    """Return the points that one word gives: each message has those of its best level."""
-    hits = [0] * (LEVELS + len(segment.classes))
-    masks = [(by, mask) for by, mask in enumerate(segment.classes) if mask]
-    for level, names in word.levels.items():
-        found = segment.having(names)
+        found = _word_points(block, word)
         if found:
-            for by, mask in masks:
-                of_class = found & mask
-                if of_class:
-                    hits[level + by] |= of_class
-    if not any(hits[:LEVELS]):
+            total = list(map(add, total, found))
+    dated = [0] * LANES
+    for first, end, value in question.spans:
+        low, high = (min(max(0, at - start), block.size) for at in (first, end))
+        if low < high:
+            days = between(low, high)
+            for lane, bits in enumerate(days):
+                fresh = bits & ~dated[lane]
+                given = [fresh if value >> k & 1 else 0 for k in range(value.bit_length())]
+                total[lane] = add(total[lane], given)
+            dated = either(dated, days)
+    theirs = block.speakers.get(question.speaker) if question.speaker else None
+    if theirs is None:
+        return total
+    # One half more: the planes from the second on are the points divided by two.
+    return [
+        add(planes, [plane & said for plane in planes[1:]])
+        for planes, said in zip(total, theirs, strict=True)
+    ]
+
+
+def _word_points(block: Block, word: Wanted) -> Planes | None:
+    """Return the points that one word gives: each message has those of its best level."""
+    hits = _hits(block, word)
+    if not any(hits):
         return None
     # What was not given points yet: a message has those of its best level.
-    left, planes = (1 << segment.size) - 1, [0] * PLANES
-    for level, bits in enumerate(word.planes):
-        hit = hits[level]
-        if level >= HOP:
-            near = hits[level - HOP]
-            if near:
-                hit |= near << 1 | near >> 1
-                hits[level] = hit
-        fresh = hit & left
-        if fresh:
-            left ^= fresh
-            for k in bits:
-                planes[k] |= fresh
-            if not left:
-                break
-    return planes
+    left, none = between(0, block.size), [0] * LANES
+    fresh: list[Lanes] = []
+    for level, here in enumerate(hits):
+        near = fresh[level - HOP] if level >= HOP else none
+        if any(near):
+            here = beside(near) if here is None else either(here, beside(near))
+        if here is None:
+            fresh.append(none)
+            continue
+        fresh.append(list(map(and_, here, left)))
+        left = list(map(xor, left, fresh[-1]))
+    return [
+        [reduce(or_, map(levels.__getitem__, having), 0) for having in word.planes]
+        for levels in zip(*fresh, strict=True)
+    ]
+
+
+def _hits(block: Block, word: Wanted) -> list[Lanes | None]:
+    """Return which messages have a word, by level; None where there are none."""
+    hits: list[Lanes | None] = [None] * LEVELS
+    for level, names in word.levels.items():
+        found = block.having(names)
+        if found is None:
+            continue
+        for at, long in enumerate(block.classes[: LEVELS - level], level):
+            of_class = list(map(and_, found, long))
+            before = hits[at]
+            hits[at] = of_class if before is None else either(before, of_class)
+    return hits

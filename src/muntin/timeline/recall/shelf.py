@@ -147,8 +147,7 @@ def keep_segments(session: Session, kept: Kept) -> None:
     """Keep the segments that are full beside the timeline."""
     index = kept.index
     while kept.stored < len(index) // index.segment:
-        there = slice(kept.stored * index.segment, (kept.stored + 1) * index.segment)
-        text = pack(index.segments[kept.stored], index.days[there], index.positions[there])
+        text = pack(*index.part(kept.stored))
         try:
             session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
         except StoreError as error:  # it is made again when it is needed
@@ -227,7 +226,7 @@ def _whole(session: Session) -> Iterator[Kept | None]:
 def _read_kept(session: Session, kept: Kept) -> None:
     """Read the segments that are kept, up to the first of another version or size."""
     while True:
-        text = session.store.frontier(session.id, _line(len(kept.index.segments)))
+        text = session.store.frontier(session.id, _line(kept.stored))
         read = None if text is None else unpack(text)
         if read is None or read[0].size != kept.index.segment:
             return
