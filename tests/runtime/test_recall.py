@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 import pytest
@@ -34,6 +36,8 @@ from muntin import (
 )
 from muntin.agent.tools import tool_name
 from muntin.composer import Composer
+from muntin.providers.wire import anthropic
+from muntin.providers.wire import chat as wire_chat
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import draft_of
@@ -42,7 +46,9 @@ from muntin.timeline.recall.settings import LEAST_TOKENS, MOST_TOKENS
 from muntin.timeline.recall.shelf import add_vectors, without_vector
 from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
 from muntin.timeline.store import open_store
+from tests.doors import DURABLE
 from tests.runtime.conftest import run
+from tests.runtime.test_summaries import encoded
 
 NAME = "anthropic/claude-sonnet-4-5"
 NEEDLE = "My locker is number QX7731, in the east hall."
@@ -171,6 +177,34 @@ async def test_the_window_before_the_excerpts_is_the_same_with_and_without_them(
         )
         if excerpts(one):
             assert all(mark.after <= len(two.messages) - 1 for mark in one.breakpoints)
+
+
+def shared(one: str, other: str) -> int:
+    """Return how much of a request the next one begins with."""
+    return sum(takewhile(bool, map(eq, one, other)))
+
+
+@pytest.mark.parametrize("wire", [anthropic, wire_chat], ids=["anthropic", "chat"])
+@pytest.mark.parametrize("door", DURABLE)
+@awaited
+async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(
+    door, wire, tmp_path, monkeypatch
+):
+    async def talk(name: str) -> list[Window]:
+        made = model(6_000)
+        for number in range(40):
+            async with App(f"sqlite:///{tmp_path / name}") as app:  # each has its own handlers
+                await DURABLE[door](app, made, CHAT.format(number), ())
+        return made.windows
+
+    windows = await talk("a.db")
+    monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: Recalled())
+    others = await talk("b.db")
+    assert any(map(excerpts, windows)) == (door in ("conversation", "entity"))
+    told, plain = ([encoded(each, wire) for each in made] for made in (windows, others))
+    for n in range(1, len(told)):
+        ends = len(encoded(windows[n - 1], wire, "<recalled "))
+        assert shared(told[n - 1], told[n]) >= min(shared(plain[n - 1], plain[n]), ends)
 
 
 @awaited

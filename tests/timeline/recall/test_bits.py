@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.timeline.recall.bits import add, beside, best, between
+from muntin.timeline.recall.bits import add, beside, best, between, count
 from muntin.timeline.recall.index import lanes_of
 
 SCORES = st.lists(st.integers(0, 500), max_size=60)
+NUMBERS = st.sets(st.integers(0, 90))
 
 
 def planes_of(scores: list[int]) -> list[int]:
@@ -26,13 +27,17 @@ def test_planes_are_added_as_numbers_are(one, other):
     assert [sum((plane >> m & 1) << k for k, plane in enumerate(made)) for m in range(size)] == sums
 
 
+@given(st.lists(NUMBERS, max_size=20))
+def test_sets_are_counted_by_message(sets):
+    made = count(sum(1 << each for each in one) for one in sets)
+    told = [sum((plane >> m & 1) << k for k, plane in enumerate(made)) for m in range(91)]
+    assert told == [sum(m in one for one in sets) for m in range(91)]
+
+
 @given(SCORES, st.integers(0, 100))
 def test_the_best_come_first_and_the_newer_of_equals(scores, start):
     wanted = sorted((-each, -start - m) for m, each in enumerate(scores) if each)
     assert list(best(planes_of(scores), start)) == wanted
-
-
-NUMBERS = st.sets(st.integers(0, 90))
 
 
 @given(NUMBERS)

@@ -27,7 +27,7 @@ Pure, and knows nothing of words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import zip_longest
 from operator import or_
@@ -46,6 +46,22 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     if carry:
         sums.append(carry)
     return sums
+
+
+def count(sets: Iterable[int]) -> list[int]:
+    """Return of each message in how many of the sets it is, as planes: three of a plane become one
+    of it and one of the next, until one is left."""
+    planes, same = [], list(sets)
+    while same:
+        carried = []
+        while len(same) > 1:
+            x, y, z = same.pop(), same.pop(), same.pop() if same else 0
+            either = x ^ y
+            same.append(either ^ z)
+            carried.append(x & y | z & either)
+        planes += same
+        same = carried
+    return planes
 
 
 def beside(lanes: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
-from muntin.timeline.recall.bits import add, best
+from muntin.timeline.recall.bits import best, count
 from muntin.timeline.recall.words import stem
 
 _HEADER = struct.Struct("<4sIII")
@@ -44,13 +44,11 @@ class Related:
         return () if at is None else self._near(at)
 
     def _look(self, at: int) -> tuple[tuple[float, str], ...]:
-        every = (1 << len(self._names)) - 1
-        # In which words each bit is as it is in this one; then how often, added up in pairs.
-        sums = [[plane if plane >> at & 1 else plane ^ every] for plane in self._planes]
-        while len(sums) > 1:
-            sums = [add(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+        every, this = (1 << len(self._names)) - 1, 1 << at
+        # In which words each bit is as it is in this one; then how often.
+        agreed = count(plane if plane & this else plane ^ every for plane in self._planes)
         found = []
-        for agree, number in islice(best(sums[0]), _MOST):
+        for agree, number in islice(best(agreed), _MOST):
             alike = -2 * agree / len(self._planes) - 1
             if alike > _LEAST:
                 found.append(((alike - _LEAST) / (1 - _LEAST), stem(self._names[-number])))
