@@ -57,6 +57,7 @@ SUBJECTS = {
     "core/planning/test_worked_cases.py": "decide givers trim render explain window",
     "inspector/test_browser.py": "server data changes",
     "inspector/test_long_runs.py": "data server",
+    "inspector/test_search.py": "data",
     "inspector/test_security.py": "server plans",
     "prompts/test_adapt.py": "definition ../settings",
     "prompts/test_budget.py": "definition texts",

@@ -178,15 +178,14 @@ def recalled() -> str:
     messages = [user(each) for each in said]
     place, (_, question) = facts[2]
     parts = [text(20, 34, f"A window of 2,000 tokens on {TURNS} turns: “{question}”", "strong")]
-    found = History(messages).relevant(question, tokens=300)
     left, wide = 130, 2.4
-    for row, (label, budget, shown) in enumerate(
-        (("the newest", 2_000, ()), ("with recall", 1_700, found.positions))
-    ):
+    for row, (label, tokens) in enumerate((("the newest", 0), ("with recall", 300))):
         top = 56 + row * 54
-        slots = Slots(budget)
+        slots = Slots(2_000 - tokens)
         slots.add("history", messages)
         first = TURNS - len(slots.render().messages)
+        past = History(messages[:first])  # what has left the window
+        shown = past.relevant(question, tokens=tokens).positions if tokens else ()
         parts.append(text(left - 12, top + 20, label, "end"))
         parts.append(
             f'<rect class="box" x="{left}" y="{top}" width="{TURNS * wide:g}" height="30"/>'
