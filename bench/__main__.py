@@ -63,6 +63,11 @@ ENVIRONMENTS = (
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),
+    Environment(
+        "recall",
+        ("-e", _MUNTIN, "langchain-core>=1.0,<2", "rank-bm25>=0.2.2,<0.3", "scikit-learn>=1.5,<2"),
+        ("recall",),
+    ),
     # A PostgreSQL of its own, from a wheel.
     Environment(
         "engine",

@@ -98,6 +98,18 @@ turns and calls. The aim for cost is the cheapest peer whose requests are all va
 always show the newest call. What can be kept inside runs has a limit, because a result that becomes
 a stub is rewritten: see [Prompt caching](caching.md#long-runs-measured).""",
     ),
+    "recall": (
+        "Recall",
+        """How often a small window holds what a question needs. **needles**: a message of a
+recorded tool conversation names an identifier that only an earlier tool result holds, with 200
+turns of other conversations between them. **facts**: the same twelve in four languages, among 400
+turns of small talk. Beside it stand the newest messages that fit, LangChain's `trim_messages`, BM25
+with recall's words and with those of `rank_bm25`, and LangChain's vector store with hashed words,
+weighed by how rare they are: an embedding model would have to be downloaded. All fill the same
+tokens with whole messages, best first. Then what the index costs in processor time: a question, an
+append, and bytes, stored and in memory. [Recall](recall.md) says how it works and what it cannot
+find.""",
+    ),
     "estimate": (
         "The estimate",
         """The mean error of the offline estimate, beside the rule of four characters a token,
@@ -184,6 +196,8 @@ def versions(environments: Mapping[str, Any]) -> str:
         "litellm",
         "prompt-poet",
         "agent-framework-core",
+        "rank-bm25",
+        "scikit-learn",
     )
     found: dict[str, list[str]] = {}
     for name in wanted:
@@ -205,6 +219,10 @@ def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
 
+def _grows(figure: Figure) -> bool:
+    return bool(figure.points)
+
+
 def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], docs: Path) -> None:
     """Write the page and its plots."""
     every = [figure for figures in measured.values() for figure in figures]
@@ -221,7 +239,7 @@ def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], 
             summary=summary(every),
         )
     ]
-    grown = measured.get("scale")
+    grown = [*measured.get("scale", ()), *filter(_grows, measured.get("recall", ()))]
     if grown:
         images.joinpath("bench-growth.svg").write_text(plot.growth(grown), encoding="utf-8")
         parts += [_GROWTH, growths(grown) + "\n"]

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
-from muntin import Budget, Exact, Input, Message, Slots, Stepped, Window
+from bench.talks import ENGLISH
+from muntin import Budget, Exact, History, Input, Message, Slots, Stepped, Window, user
 from tools.layered import arrange
 from tools.tree import ROOT, File, layers, links, read, reduced
 
@@ -22,6 +23,7 @@ IMAGES = ROOT / "docs" / "images"
 RECORDED = ROOT / "src" / "muntin" / "cli" / "data" / "airline.json"
 BUDGETS = (6_000, 3_000, 2_000, 1_200, 600)
 FOUND = "Seats can be changed for free up to 24 hours before departure. " * 20
+TURNS = 300  # of the conversation that is recalled from
 REPEATS = 4  # one conversation is too short to be trimmed often
 MODEL = "anthropic/claude-sonnet-4-5"
 # Of the picture of the imports: how high a box is, the room between two rows, the head of an arrow.
@@ -167,6 +169,45 @@ def frontier() -> str:
     return svg(868, top + high + 40, "The frontier over requests, exact and stepped", parts)
 
 
+def recalled() -> str:
+    """Draw which turns of a long conversation a window shows, without and with recall."""
+    facts = list(zip(range(14, TURNS, 24), ENGLISH.facts, strict=False))
+    said = [ENGLISH.small[n % len(ENGLISH.small)].format(n) for n in range(TURNS)]
+    for place, (fact, _) in facts:
+        said[place] = fact
+    messages = [user(each) for each in said]
+    place, (_, question) = facts[2]
+    parts = [text(20, 34, f"A window of 2,000 tokens on {TURNS} turns: “{question}”", "strong")]
+    left, wide = 130, 2.4
+    for row, (label, tokens) in enumerate((("the newest", 0), ("with recall", 300))):
+        top = 56 + row * 54
+        slots = Slots(2_000 - tokens)
+        slots.add("history", messages)
+        first = TURNS - len(slots.render().messages)
+        past = History(messages[:first])  # what has left the window
+        shown = past.relevant(question, tokens=tokens).positions if tokens else ()
+        parts.append(text(left - 12, top + 20, label, "end"))
+        parts.append(
+            f'<rect class="box" x="{left}" y="{top}" width="{TURNS * wide:g}" height="30"/>'
+        )
+        drawn = [("history", first, TURNS - first), *(("found", each, 1) for each in shown)]
+        for kind, at, count in drawn:
+            x, width = left + at * wide, max(count * wide, 3)
+            parts.append(
+                f'<rect class="{kind}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="30"/>'
+            )
+    edge = left + (place + 0.5) * wide
+    parts.append(f'<path class="budget" d="M{edge:.1f} 48 v100"/>')
+    legend = {"history": "the newest turns", "found": "recalled"}
+    for number, (kind, label) in enumerate(legend.items()):
+        x = left + number * 150
+        parts.append(f'<rect class="{kind}" x="{x}" y="165" width="13" height="13"/>')
+        parts.append(text(x + 20, 176, label, "small"))
+    parts.append(f'<path class="budget" d="M{left + 300} 163 v16"/>')
+    parts.append(text(left + 308, 176, "where the answer was given", "small"))
+    return svg(868, 196, "Which turns a window shows, without and with recall", parts)
+
+
 def imports() -> str:
     """Draw which package imports which; an arrow that follows from others is left out."""
     files = read(ROOT / "src" / "muntin")
@@ -294,7 +335,13 @@ def svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
     )
 
 
-PICTURES = {"data-path": data_path, "trimmed": trimmed, "frontier": frontier, "imports": imports}
+PICTURES = {
+    "data-path": data_path,
+    "trimmed": trimmed,
+    "frontier": frontier,
+    "recall": recalled,
+    "imports": imports,
+}
 
 if __name__ == "__main__":
     main()

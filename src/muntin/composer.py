@@ -21,6 +21,7 @@ from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import (
     EXACT,
+    HISTORY,
     Exact,
     Marker,
     MessageLike,
@@ -37,6 +38,8 @@ from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import TimelineMessages
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import Recall
 
 if TYPE_CHECKING:
     from muntin.runtime.summaries import State, Summary
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 _NEAR = 100
 # What stands in the place of an input that a projection hides.
 HIDDEN = "(this message is not shown)"
+# The slot of recalled excerpts. When room is short, the history gives before they do.
+RECALLED = "recalled"
+_RECALLED_PRIORITY = HISTORY + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Composer:
     the window before this one, or its frontier. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; with `recovery` the agent has tools that read what was
     cut. `summary` says how the history is summarised, `recap` is the newest summary, `trouble` why
-    there is none.
+    there is none. `recall` says how much is recalled of what has left.
     """
 
     model: str | None
@@ -71,6 +77,7 @@ class Composer:
     summary: Summary | None = None
     recap: Recap | None = None
     trouble: str | None = None
+    recall: Recall | None = None
 
     @classmethod
     def of(
@@ -85,6 +92,7 @@ class Composer:
         caching: bool = True,
         results: Results | None = RESULTS,
         ladder: Ladder | None = LADDER,
+        recall: Recall | None = None,
     ) -> Composer:
         """Return the Composer for a model, by its name or as an object that answers.
 
@@ -107,6 +115,7 @@ class Composer:
             tuple(tool_schema(tool) for tool in tools),
             results=results,
             ladder=ladder,
+            recall=recall,
         )
 
     @property
@@ -239,6 +248,48 @@ class Composer:
                 run=True,
             )
         return slots
+
+    def with_recalled(self, slots: Slots, recalled: str, most: int) -> Slots:
+        """Return slots with excerpts right before the input, behind all that may be cached.
+
+        They may have `most` tokens, which the history keeps free however many they have.
+        """
+        made, placed = self.slots(), False
+        for slot in slots.declared:
+            if not placed and (slot.is_input or slot.run):
+                self._recall(made, recalled, most)
+                placed = True
+            made.take(slot)
+        if not placed:
+            self._recall(made, recalled, most)
+        return made
+
+    def _recall(self, slots: Slots, recalled: str, most: int) -> None:
+        why = recalled.why if isinstance(recalled, Recalled) else None
+        slots.add(
+            RECALLED,
+            str(recalled),
+            role="user",
+            priority=_RECALLED_PRIORITY,
+            trim_behavior="slot",
+            max_tokens=most,
+            changes=True,
+            detail=why,
+        )
+        if isinstance(recalled, Recalled) and recalled.trouble is not None:
+            slots.exclude(RECALLED, reason="failed", detail=recalled.trouble)
+
+    def filler(self, most: int) -> str:
+        """Return a text of about so many tokens as a message, and no more."""
+        each = self.counter.text("a " * 1_000) or 1
+        count = most * 1_000 // each
+        while count > 0:
+            text = "a " * count
+            size = self.counter.message(Message("user", text))
+            if size <= most:
+                return text
+            count = min(count - 1, count * most // size)
+        return ""
 
     def _taken_out(self, declared: Sequence[Slot], asked: Asked) -> tuple[list[Slot], Asked]:
         """Return the slots without the input, and the input in the words in which it is shown.

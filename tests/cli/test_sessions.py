@@ -422,3 +422,25 @@ def test_old_reports_are_forgotten_and_what_was_said_stays(here):
 def test_prune_says_what_it_needs(here):
     open_store().close()
     assert "say what to forget: --days or --megabytes" in fails("prune")
+
+
+# Searching.
+
+
+def test_a_session_is_searched_for_what_a_question_needs_and_nothing_is_written(here):
+    with open_store("sqlite:///muntin.db") as store:
+        session = Session("ada", store=store)
+        session.append(user("My locker is QX7731 <in> the hall\x1b[31m."), assistant("Noted."))
+        for number in range(20):
+            session.append(user(f"What about the weather on day {number}?"), assistant("Rain."))
+    before = (here / "muntin.db").read_bytes()
+    told = said("search", "ada", "Which number has my locker?", "--limit", "1")
+    assert "1 user" in told
+    assert "QX7731 <in> the hall" in told
+    assert "\x1b" not in told
+    (found,) = shown("search", "ada", "locker number", "--limit", "1")["found"]
+    assert found["positions"] == [1]
+    assert "locker" in found["words"]
+    assert (here / "muntin.db").read_bytes() == before
+    assert "nothing on that" in said("search", "ada", "zeppelin")
+    assert "there is no session 'bob'" in fails("search", "bob", "locker")

@@ -7,7 +7,17 @@ from datetime import timedelta
 
 from muntin import Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
-from muntin.inspector.data import FEW, PAGE, messages, price_of, sessions, turns, window
+from muntin.inspector.data import (
+    FEW,
+    FOUND,
+    PAGE,
+    found,
+    messages,
+    price_of,
+    sessions,
+    turns,
+    window,
+)
 from muntin.inspector.plans import PLANS, Plans
 from muntin.runtime import read_plan
 from muntin.timeline.items import Beside, draft_of
@@ -171,3 +181,26 @@ def test_a_window_of_2000_messages_is_told_in_pages():
         assert len(told["lines"]) <= 100
         seen += [line["place"] for line in told["lines"]]
     assert seen == list(range(2_005))
+
+
+# Searching.
+
+
+def test_a_session_is_searched_and_each_hit_names_its_turn():
+    from muntin.timeline.session import Session
+
+    store = MemoryStore()
+    session = Session("s", store=store)
+    session.append(user("Nothing yet."), assistant("Well."))
+    session.append(user("My <locker> is QX7731."), assistant("Noted."))
+    session.append(
+        *[draft_of(user(f"Day {n} in the locker room"), opens="turn") for n in range(60)]
+    )
+    told = found(Plans(store), "s", "QX7731")
+    first = told["found"][0]
+    assert (first["turn"], first["positions"]) == (2, [3])
+    assert "<locker> is QX7731" in first["text"]
+    assert "qx7731" in first["words"]
+    assert len(found(Plans(store), "s", "locker")["found"]) == FOUND
+    assert found(Plans(store), "s", "")["found"] == []
+    json.dumps(told, allow_nan=False)

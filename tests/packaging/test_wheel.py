@@ -42,6 +42,7 @@ def test_the_wheel_has_what_is_not_code(built):
         "muntin/core/counting/vocab/o200k_base.bin",
         "muntin/cli/data/airline.json",
         "muntin/inspector/static/index.html",
+        "muntin/timeline/recall/table/words.bin",
         "muntin/inspector/static/app.js",
         "muntin/inspector/static/style.css",
     } <= set(contents(built.wheel))
@@ -92,8 +93,9 @@ def test_without_extras_nothing_is_required(built):
 
 def test_every_licence_is_named_and_carried(built):
     said = built.metadata.metadata
-    # The vocabularies and the conversation of the demo are others', under the MIT License.
-    assert said["License-Expression"] == "Apache-2.0 AND MIT"
+    # The vocabularies and the conversation of the demo are others', under the MIT License; the
+    # words of recall's table are in the public domain.
+    assert said["License-Expression"] == "Apache-2.0 AND MIT AND PDDL-1.0"
     files = contents(built.wheel)
     for name in said.get_all("License-File"):
         carried = files[f"muntin-{muntin.__version__}.dist-info/licenses/{name}"]

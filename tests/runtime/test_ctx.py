@@ -101,7 +101,7 @@ def test_a_strategys_ctx_has_its_part_of_the_contract():
             ctx.session.id == "c",
             ctx.history.recent(5) == [],
             ctx.slots.declared == (),
-            len(ctx.tools) == 4,
+            len(ctx.tools) == 5,
             texts(ctx.timeline_messages()) == ["hi"],
             ctx.list_context() == [],
         ]
@@ -117,7 +117,7 @@ def test_an_entitys_ctx_has_its_part_of_the_contract():
             [item.payload for item in ctx.events] == [{"a": 1}],
             ctx.session.id == "e/1",
             ctx.history.recent(5) == [],
-            len(ctx.tools) == 4,
+            len(ctx.tools) == 5,
             texts(ctx.timeline_messages()) == ['{"a":1}'],
         ]
 

@@ -342,4 +342,4 @@ def test_a_tool_of_the_same_name_is_the_users():
 
     run(wakes(memory(), handler, "wake"))
     assert texts(model.windows[1])[-1] == "mine"
-    assert len(model.windows[0].tools) == 4
+    assert len(model.windows[0].tools) == 5

@@ -1063,6 +1063,7 @@ def test_the_four_tools_are_offered_only_while_use_context_is_active():
     run(wakes(memory(), handler, 0, 1))
     assert model.windows[0].tools == ()
     assert [t["function"]["name"] for t in model.windows[1].tools] == [
+        "search_history",
         "load_timeline_range",
         "load_source_range",
         "load_context_history",

@@ -1,4 +1,4 @@
-"""`muntin sessions`: list, show, export, import and clear up what a store keeps."""
+"""`muntin sessions`: list, show, search, export, import and clear up what a store keeps."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -37,6 +38,7 @@ from muntin.timeline.files import (
 )
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
+from muntin.timeline.recall.stored import search as find
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
@@ -81,9 +83,7 @@ def show(
     with _existing(store) as opened:
         info = opened.session(id)
         if info is None:
-            raise InvalidInput(
-                f"{opened.name}: there is no session {id!r}; see `muntin sessions list`"
-            )
+            raise _unknown(opened, id)
         items = opened.read(id, newest=limit)
         first = min((item.turn for item in items), default=1)
         turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
@@ -95,6 +95,34 @@ def show(
             print_json({**about, "shown": {"turns": shown, "items": listed}})
         else:
             _show_session(info, turns, items, used)
+
+
+@command.command()
+def search(
+    id: Annotated[str, typer.Argument(help="The id of a session.")],
+    query: Annotated[str, typer.Argument(help="What is asked: a question, words, an identifier.")],
+    store: At = DEFAULT_URL,
+    limit: Annotated[int, typer.Option(min=1, help="How many excerpts at most.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find what a session has on a question, best first."""
+    with _existing(store) as opened:
+        if opened.session(id) is None:
+            raise _unknown(opened, id)
+        found = find(Session(id, store=opened, mend=False), query, limit, keep=False)
+        if as_json:
+            print_json({"id": id, "query": query, "found": [asdict(each) for each in found]})
+            return
+        for each in found:
+            console().print(f"{each.score:6.1f}  {safe(', '.join(each.words))}", style="dim")
+            for line in each.text.splitlines():
+                print(safe(unescape(line)))
+        if not found:
+            say(f"{id} has nothing on that")
+
+
+def _unknown(store: Store, id: str) -> InvalidInput:
+    return InvalidInput(f"{store.name}: there is no session {id!r}; see `muntin sessions list`")
 
 
 @command.command()

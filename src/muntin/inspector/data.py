@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from html import unescape
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 from muntin.core.planning.stored import count_messages
 from muntin.core.planning.window import Window
@@ -21,11 +22,16 @@ from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.providers.names import prices_of
 from muntin.timeline.files import is_staged
 from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
+from muntin.timeline.recall.stored import search
+from muntin.timeline.session import Session
+from muntin.timeline.store import Store
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many sessions are looked through, and how many of anything one answer holds.
 SCANNED = 5_000
 PAGE = 100
+# How many excerpts a search finds, and how much of each is told.
+FOUND, MOST_FOUND = 20, 4_000
 # How much of a text an answer holds, if more of it is asked for.
 MOST_TEXT = 400_000
 # So many messages that were left out in a row are not folded.
@@ -109,6 +115,26 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
             if number in status and number not in kept
         ],
     }
+
+
+def found(plans: Plans, session: str, query: str) -> dict[str, Any]:
+    """Return what a session has on a question, best first, each with the turn it belongs to."""
+    # Of the store only what reads is used: nothing is kept, and no turn is mended.
+    store, id = cast("Store", plans.store), _session(plans, session).id
+    told = []
+    for each in search(Session(id, store=store, mend=False), query, FOUND, keep=False):
+        at = each.positions[0]
+        items = store.read(id, after=at - 1, before=at + 1)
+        told.append(
+            {
+                "positions": list(each.positions),
+                "turn": items[0].turn if items else None,
+                "score": round(each.score, 2),
+                "words": list(each.words),
+                "text": unescape(each.text)[:MOST_FOUND],
+            }
+        )
+    return {"session": id, "query": query[:_NAME], "found": told}
 
 
 def usage(plans: Plans, session: str) -> dict[str, Any]:

@@ -153,6 +153,9 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         first=_number(query, "first", 1),
         count=_number(query, "count", data.PAGE),
     ),
+    "search": lambda plans, query: data.found(
+        plans, _text(query, "session"), _text(query, "query")
+    ),
     "usage": lambda plans, query: data.usage(plans, _text(query, "session")),
     "window": lambda plans, query: data.window(plans, *_which(query)),
     "messages": lambda plans, query: data.messages(

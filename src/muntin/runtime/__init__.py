@@ -8,12 +8,14 @@ from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
 from muntin.runtime.sources import Source
 from muntin.runtime.summaries import Summary
+from muntin.timeline.recall import Recall
 
 __all__ = [
     "Action",
     "App",
     "Conversation",
     "Ctx",
+    "Recall",
     "Source",
     "Summary",
     "Wake",

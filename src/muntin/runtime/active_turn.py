@@ -33,6 +33,7 @@ from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.embedding import Embeddings
 from muntin.runtime.in_store import in_store, patiently, store_away, while_dropped
 from muntin.runtime.reports import Bounds, Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
@@ -55,6 +56,7 @@ class Host(Protocol):
     rules: RunRules
     summary: Summary | None
     summaries: Summaries
+    embeddings: Embeddings
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant."""

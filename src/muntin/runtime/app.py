@@ -37,6 +37,7 @@ from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAsse
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
+from muntin.runtime.embedding import Embeddings
 from muntin.runtime.engine import Engine, EngineState, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
@@ -50,6 +51,7 @@ from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.timers import Timer
@@ -66,7 +68,8 @@ class App:
     all sessions have at most about `report_bytes` together and are no older than `report_age`;
     None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
     results leave a window; None switches them off. Without `recovery` no agent is offered tools
-    that read what was cut. `summary` has what leaves a history summarised, in the background. The
+    that read what was cut. `summary` has what leaves a history summarised, in the background. Of
+    what has left a window, what bears on the input is recalled, unless `recall` is False. The
     `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
     """
@@ -87,11 +90,12 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,
+        recall: RecallLike = True,
         summary: Summary | None = None,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
-        self.rules = RunRules.of("App", results, ladder, recovery)
+        self.rules = RunRules.of("App", results, ladder, recovery, recall)
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -106,6 +110,7 @@ class App:
         self.queue = TurnQueue()
         self.summary: Summary | None = check_summary(summary, "App") or None
         self.summaries = Summaries()
+        self.embeddings = Embeddings()
         # The Composer of the app's own model, and what it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
@@ -132,6 +137,7 @@ class App:
         """
         left = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
         await self.summaries.close(timeout)
+        await self.embeddings.close()
         if self._owned:
             await asyncio.to_thread(self.store.close)
         return left
@@ -202,6 +208,7 @@ class App:
                 trimming=self.trimming,
                 results=results,
                 ladder=ladder,
+                recall=self.rules.recalls,
             )
             self._composer = (given, made)
         return self._composer[1]
@@ -225,14 +232,15 @@ class App:
         rules: RunRules = NO_RULES,
     ) -> Composer:
         """Return how windows for a model are made; what is not said is as the app says."""
-        results, ladder = rules.over(self.rules).shapes
+        rules = rules.over(self.rules)
+        (results, ladder), recall = rules.shapes, rules.recalls
         if model is self.model and caching:  # of the app's own the counter is made once
             own = self.own_composer()
             if budget is not None or trimming is not None:
                 kept = own.budget if budget is None else as_budget(budget)
                 own = replace(own, budget=kept, trimming=trimming or own.trimming)
-            if (results, ladder) != (own.results, own.ladder):
-                own = replace(own, results=results, ladder=ladder)
+            if (results, ladder, recall) != (own.results, own.ladder, own.recall):
+                own = replace(own, results=results, ladder=ladder, recall=recall)
             return own.offering(tools) if tools else own
         return Composer.of(
             model,
@@ -244,6 +252,7 @@ class App:
             caching=caching,
             results=results,
             ladder=ladder,
+            recall=recall,
         )
 
     def conversation(
@@ -261,13 +270,15 @@ class App:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool | None = None,
+        recall: RecallLike = INHERIT,
         summary: Summary | Literal[False] | None = None,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery` and `summary`
-        are the app's if they are not given; `summary=False` is none.
+        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery`, `recall` and
+        `summary` are the app's if they are not given; `summary=False` is none. With a strategy
+        nothing is recalled but by `ctx.history.relevant`.
         """
         return Conversation(
             self,
@@ -280,7 +291,7 @@ class App:
             trimming=trimming,
             timeout=timeout,
             max_steps=max_steps,
-            rules=RunRules.of("conversation", results, ladder, recovery),
+            rules=RunRules.of("conversation", results, ladder, recovery, recall),
             summary=summary,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,13 +26,13 @@ from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidType, StrategyError, TimedOut
+from muntin.errors import InvalidInput, InvalidType, StrategyError, TimedOut
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.runtime.recovery import offering
-from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings, merge_settings
 
@@ -68,6 +69,13 @@ class Conversation:
             )
         check_settings(settings, "conversation")
         check_summary(summary, "conversation")
+        if strategy is not None:
+            if rules.recall not in (INHERIT, False):
+                raise InvalidInput(
+                    "conversation: a strategy composes the window itself; let it add "
+                    "ctx.history.relevant(...) to its slots, and give no recall"
+                )
+            rules = replace(rules, recall=False)
         self._app = app
         self._strategy = strategy
         self._model = app.answering(model, "conversation")

@@ -26,8 +26,11 @@ from muntin.runtime.run_rules import INHERIT, LadderLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item
-from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages
+from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages, look
 from muntin.timeline.project import Projection, Projections
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
+from muntin.timeline.recall.stored import Scope, in_window, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -145,16 +148,45 @@ class Ctx:
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: reading what the window does not show."""
-        from muntin.runtime.recovery import recovery_tools
+        from muntin.runtime.recovery import recovery_tools, search_tool
 
-        return recovery_tools(
-            self.session, self.projections, lambda: self.sources, self.turn.number
-        )
+        given = self.session, self.projections, lambda: self.sources, self.turn.number
+        return (search_tool(*given), *recovery_tools(*given))
 
     @property
     def load_result(self) -> ToolLike:
         """The built-in tool that reads what was cut of tool results."""
         return self.tools[-1]
+
+    def relevant(
+        self, query: str | None = None, *, tokens: int | None = None, limit: int | None = None
+    ) -> Recalled:
+        """Return what of the timeline before this turn bears on a question, as one text.
+
+        Without a `query` that is what the turn was asked. It may be a source:
+        `Source(ctx.relevant, max=1_500)` has at most as many tokens, and nothing that a timeline
+        among the sources shows anyway.
+        """
+        return look(self.session, lambda: self._relevant(query, tokens, limit))
+
+    def _relevant(self, query: str | None, tokens: int | None, limit: int | None) -> Recalled:
+        session = self.session
+        turn = session.opened().turn(session.id, self.turn.number)
+        before = None if turn is None else turn.first
+        most, sources = MOST_TOKENS, self.sources
+        budget, by_name = (sources.budget, sources.by_name) if sources is not None else (0, {})
+        for source in by_name.values():
+            if isinstance(source.content, TimelineMessages):
+                shown = session.store.reach(session.id, source.max or budget)
+                before = before if shown is None else shown.position
+            elif source.content == self.relevant:
+                most = source.max or most
+        if query is None:
+            said = self.get("message")
+            asked = session.project(self._asked) or ([] if said is None else [said])
+            query = "\n".join(each.text for each in asked)
+        scope = Scope(in_window(session), before, self.projections or None)
+        return recall(session, query, tokens or most, limit=limit, scope=scope)
 
     def projected(self) -> list[Message] | None:
         """Return what the turn was asked as its projections show it; None if it has none."""
@@ -293,12 +325,14 @@ class Ctx:
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool | None = None,
+        recall: RecallLike = INHERIT,
         summary: Summary | Literal[False] | None = None,
     ) -> Agent:
         """Say which agent `ctx.agent.run()` runs; calling again replaces it.
 
-        `results`, `ladder`, `recovery` and `summary` are the app's if they are not given;
-        `summary=False` is none.
+        `results`, `ladder`, `recovery`, `recall` and `summary` are the app's if they are not
+        given; `summary=False` is none. With `use_context` nothing is recalled but by
+        `ctx.relevant`.
         """
         from muntin.runtime.entity_agent import Agent
 
@@ -306,7 +340,7 @@ class Ctx:
         check_optional_text(system_prompt, "use_agent: system_prompt")
         if max_steps is not None:
             check_count(max_steps, "use_agent: max_steps")
-        rules = RunRules.of("use_agent", results, ladder, recovery)
+        rules = RunRules.of("use_agent", results, ladder, recovery, recall)
         agent = Agent(
             self, system_prompt, model, tools, settings, budget, max_steps, rules, summary
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from muntin.agent.loop import MAX_STEPS, last_reply
@@ -107,6 +107,9 @@ class Agent:
         # A run that an earlier attempt has begun goes on, and tells of itself.
         resuming = turn.resuming
         loaded = await self._load_sources()
+        if self._ctx.sources is not None:
+            # The sources are all that is shown: `ctx.relevant` may be one of them.
+            composer = replace(composer, recall=None)
         read: list[_Read] = []
         known: _Known | None = None
 

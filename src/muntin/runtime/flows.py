@@ -29,6 +29,7 @@ from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike,
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
@@ -183,11 +184,12 @@ def flow(
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: bool | None = None,
+    recall: RecallLike = INHERIT,
     summary: Summary | Literal[False] | None = None,
 ) -> Flow:
     """Define a flow. `history_window` is the most any of its generators can see of the past,
     `trimming` and `summary` how they trim and summarise it unless they say otherwise; so are
-    `results`, `ladder` and `recovery`, which are the app's if they are not given."""
+    `results`, `ladder`, `recovery` and `recall`, which are the app's if they are not given."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
@@ -201,5 +203,5 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {shown(history_window)}"
         )
-    rules = RunRules.of(what, results, ladder, recovery)
+    rules = RunRules.of(what, results, ladder, recovery, recall)
     return Flow(kind, dict(actions), history_window, trimming, rules, check_summary(summary, what))

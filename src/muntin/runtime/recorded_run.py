@@ -21,6 +21,7 @@ from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
 from muntin.runtime.in_store import in_store, provider_busy
+from muntin.runtime.recall import Recalling
 from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
 from muntin.timeline.project import Projection, project
 
@@ -65,6 +66,7 @@ def recorded_run(
     """
     turn.open.check()
     sent: list[Window] = []
+    recalling = Recalling(turn, composer.recall, projection, completed)
     run, resumed = _begin(turn, dict(label or {}), visibility)
     begun = run.position is not None and reading is None
 
@@ -100,7 +102,7 @@ def recorded_run(
             made = await made
         if isinstance(made, Slots):
             following.tell_trouble(made)
-        rendered = made if isinstance(made, Window) else made.render()
+        rendered = made if isinstance(made, Window) else await recalling.compose(made, following)
         sent[:] = [rendered]
         run.step = turn.receipts.keep(rendered, line)
         for start in rendered.lazy_frontier.starts:

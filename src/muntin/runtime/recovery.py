@@ -1,4 +1,4 @@
-"""Reading what a window does not show: the four tools, and the originals they read.
+"""Reading what a window does not show: the five tools, and the originals they read.
 
 Bounded in size; from the durable record, so that what a marker names can be read later.
 """
@@ -23,6 +23,8 @@ from muntin.runtime.sources import MOST_KEPT
 from muntin.threads import in_thread
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.stored import Scope, in_window, recall
 
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000
 MOST_ITEMS = 200
+SEARCH_TOKENS = 1_500
 # Originals are kept for so many turns.
 KEPT_TURNS = 100
 
@@ -54,6 +57,16 @@ def recovery_tools(
         reader.load_context_history,
         reader.load_result,
     )
+
+
+def search_tool(
+    session: Session,
+    projection: Projection | None = None,
+    sources: Callable[[], Sources | None] = lambda: None,
+    turn: int | None = None,
+) -> ToolLike:
+    """Return the tool that searches what was said before the current turn."""
+    return Reader(session, projection, sources, turn).search_history
 
 
 def offering(
@@ -174,6 +187,22 @@ class Reader:
             found = longest(piece, size, most, lambda kept: count(told(kept)), "head")
             piece = found[0] if found is not None else piece[:1]
         return told(piece)
+
+    async def search_history(self, query: str) -> str:
+        """Search what was said before. Each line begins with its position, from which
+        load_timeline_range reads more."""
+        found = await in_store(self._session, lambda: self._found(query))
+        if found.trouble is not None:
+            return f"Error: {found.trouble}"
+        return found.text or "(nothing was found)"
+
+    def _found(self, query: str) -> Recalled:
+        session = self._session
+        turn = None if self._turn is None else session.store.turn(session.id, self._turn)
+        before = None if turn is None else turn.first
+        scope = Scope(in_window(session), before, self._projection or None)
+        most = min(SEARCH_TOKENS, self.most or SEARCH_TOKENS)
+        return recall(session, query, most, scope=scope)
 
     async def load_source_range(self, name: str, start: int, end: int, snapshot: str) -> str:
         """Read the characters from `start` to `end` of a source, as a marker named them."""

@@ -1,6 +1,6 @@
-"""Run rules: how a door shows tool results and long runs, and what it lets the agent read again.
+"""Run rules: how a door shows tool results and long runs, and what of the past it brings back.
 
-Owns the three arguments that every door takes, their checks, and whose word counts.
+Owns the four arguments that every door takes, their checks, and whose word counts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from muntin.core.checks import shown
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.errors import InvalidType
+from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
 
 INHERIT: Literal["inherit"] = "inherit"
 ResultsLike: TypeAlias = Results | Literal["inherit"] | None
@@ -19,7 +20,7 @@ LadderLike: TypeAlias = Ladder | Literal["inherit"] | None
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """The ceiling of each result, the ladder, and whether recovery tools are offered.
+    """The ceiling of each result, the ladder, whether recovery tools are offered, and recall.
 
     "inherit" is for the door around to say, and so is a `recovery` of None.
     """
@@ -27,10 +28,16 @@ class RunRules:
     results: ResultsLike = INHERIT
     ladder: LadderLike = INHERIT
     recovery: bool | None = None
+    recall: RecallLike = INHERIT
 
     @classmethod
     def of(
-        cls, what: str, results: ResultsLike, ladder: LadderLike, recovery: bool | None
+        cls,
+        what: str,
+        results: ResultsLike,
+        ladder: LadderLike,
+        recovery: bool | None,
+        recall: RecallLike = INHERIT,
     ) -> RunRules:
         """Check what a door was given; `what` names the door in errors."""
         check_shapes(
@@ -38,7 +45,7 @@ class RunRules:
         )
         if not isinstance(recovery, bool | None):
             raise InvalidType(f"{what}: recovery must be True or False, not {shown(recovery)}")
-        return cls(results, ladder, recovery)
+        return cls(results, ladder, recovery, check_recall(recall, what))
 
     def over(self, around: RunRules) -> RunRules:
         """Return the rules, as the door around says where nothing was said here."""
@@ -46,6 +53,7 @@ class RunRules:
             around.results if self.results == INHERIT else self.results,
             around.ladder if self.ladder == INHERIT else self.ladder,
             around.recovery if self.recovery is None else self.recovery,
+            around.recall if self.recall == INHERIT else self.recall,
         )
 
     @property
@@ -53,6 +61,13 @@ class RunRules:
         """The ceiling and the ladder; the library's own where nobody said anything."""
         results = RESULTS if self.results == INHERIT else self.results
         return results, LADDER if self.ladder == INHERIT else self.ladder
+
+    @property
+    def recalls(self) -> Recall | None:
+        """How much is recalled; by the defaults where nobody said anything."""
+        if self.recall == INHERIT or self.recall is True:
+            return Recall()
+        return self.recall if isinstance(self.recall, Recall) else None
 
     @property
     def recovers(self) -> bool:

@@ -5,8 +5,9 @@ It selects messages; counting and grouping are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from muntin.core.checks import check_size, shown
@@ -19,6 +20,8 @@ from muntin.core.planning.read import read
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.errors import InvalidInput, InvalidType
 from muntin.settings import counter_for
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.lists import MessageList
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,22 @@ class History:
                 break  # the newest turn stays even if it alone is too large
             start = begin
         return self._slice(start, size)
+
+    def relevant(
+        self,
+        query: str,
+        *,
+        tokens: int,
+        limit: int | None = None,
+        times: Sequence[datetime | None] | None = None,
+    ) -> Recalled:
+        """Return the messages that bear on a question, as one text for a slot.
+
+        It has at most `tokens` as a message, and at most `limit` excerpts. `times` say when each
+        message was said.
+        """
+        listed = MessageList(self._messages, times)
+        return listed.relevant(query, tokens, limit, self._counter)
 
     def recent_text(self, n: int) -> str:
         """Return the latest `n` messages as plain text, one speaker a line.

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
 from muntin.core.planning.shapes import LEAST
+from muntin.errors import InvalidInput
 from muntin.threads import aside, in_thread
 from muntin.timeline.history import History
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection, check_since, lasting, project
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.stored import Scope, in_window, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
@@ -292,6 +296,27 @@ class PastHistory(History):
         """Read the newest turns ahead; for code that runs in a thread."""
         if not self._pages:
             self._read_more()
+
+    def relevant(
+        self,
+        query: str,
+        *,
+        tokens: int,
+        limit: int | None = None,
+        times: Sequence[datetime | None] | None = None,
+    ) -> Recalled:
+        """Return what of the conversation bears on a question, as one text for a slot; the times
+        are those of the timeline."""
+        if times is not None:
+            raise InvalidInput("times= is for lists: the messages of a session have their own")
+        return look(self._session, lambda: self._recall(query, tokens, limit))
+
+    def _recall(self, query: str, tokens: int, limit: int | None) -> Recalled:
+        session = self._session
+        turn = session.opened().turn(session.id, self._turn)
+        before = None if turn is None else turn.first
+        scope = Scope(in_window(session), before, completed=True)
+        return recall(session, query, tokens, limit=limit, scope=scope)
 
     def _read_until(self, enough: Callable[[], bool]) -> None:
         if not (self._is_whole or enough()):

@@ -15,6 +15,7 @@ from itertools import groupby
 from threading import Lock
 from typing import Any, TypeAlias, cast
 
+from muntin.core.checks import check_count
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
@@ -45,6 +46,7 @@ from muntin.timeline.project import (
     lasting,
     project,
 )
+from muntin.timeline.recall.excerpts import Excerpt
 from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import Items, Limit
@@ -245,6 +247,12 @@ class Session:
             items = lasting(items, self.last())
         live = self.live(items) if entries else ()
         return self.project(items, projection, since=after, live=live)
+
+    def search(self, query: str, *, limit: int = 10) -> list[Excerpt]:
+        """Return what of the history bears on a question, best first: text, positions and why."""
+        from muntin.timeline.recall.stored import search
+
+        return search(self, query, check_count(limit, "limit"))
 
     def project(
         self,

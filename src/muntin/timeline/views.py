@@ -14,6 +14,7 @@ from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item
 from muntin.timeline.project import default_messages, lasting
+from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.store import View
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ class Items:
         most = turns if self.window is None else min(turns, self.window.count)
         items, is_whole = self._turns("history", most, None)
         return items, is_whole or (self.window is not None and self.window.count <= turns)
+
+    def relevant(self, query: str, *, tokens: int, limit: int | None = None) -> Recalled:
+        """Return what of the history bears on a question, as one text for a slot.
+
+        It has at most `tokens` as a message, and at most `limit` excerpts. What `history()` does
+        not show is not recalled; the window bounds both.
+        """
+        from muntin.timeline.recall.stored import Scope, in_window, recall
+
+        scope = Scope(in_window(self._session), completed=True)
+        return recall(self._session, query, tokens, limit=limit, scope=scope)
 
     def all(
         self, limit: Limit | None = None, *, after: int = 0, before: int | None = None

@@ -19,14 +19,45 @@ export class SessionView {
     this.at = windows.findIndex((each) => each.turn === turn && each.step === step);
     this.readout = h("div", { class: "readout", role: "status", "aria-live": "polite" });
     this.box = h("div", {});
+    this.hits = h("div", { role: "status", "aria-live": "polite" });
     this.sum = h("p", { class: "muted facts" });
     fill(
       this.main,
       h("header", { class: "head" }, h("h1", {}, session), this.sum),
+      h("section", { class: "card" }, this.searchForm(), this.hits),
       h("section", { class: "card" }, this.readout, this.box),
     );
     this.draw();
     await this.load();
+  }
+
+  // What the session has on a question: the index that its windows recall from.
+  searchForm() {
+    const field = h("input", { type: "search", name: "query", "aria-label": "Search this session", placeholder: "Search what was said: a question, words, an identifier", autocomplete: "off", spellcheck: "false" });
+    const look = async (event) => {
+      event.preventDefault();
+      if (!field.value.trim()) return fill(this.hits);
+      try {
+        const told = await ask("search", { session: this.session, query: field.value }, "search");
+        if (told.session === this.session) this.drawHits(told.found);
+      } catch (error) {
+        if (!aborted(error)) fill(this.hits, h("p", { class: "warn" }, error.message));
+      }
+      return null;
+    };
+    return h("form", { class: "search", "data-search": true, onsubmit: look }, field);
+  }
+
+  drawHits(found) {
+    const open = (turn) => {
+      const each = this.windows.find((one) => one.turn === turn);
+      return each ? h("button", { class: "tiny", onclick: () => this.go.to({ session: this.session, turn, step: each.step, view: "window" }) }, `turn ${num(turn)}`) : h("span", { class: "muted" }, `turn ${num(turn)}`);
+    };
+    fill(
+      this.hits,
+      found.length ? null : h("p", { class: "muted" }, "Nothing of this session bears on that."),
+      found.map((each) => h("div", { class: "hit", "data-hit": each.positions[0] }, open(each.turn), h("span", { class: "muted" }, ` ${each.words.join(", ") || "near a match"} · ${each.score} `), h("pre", {}, bdi(each.text)))),
+    );
   }
 
   draw() {

@@ -20,6 +20,7 @@ from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Group, Stepped
 from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
 from muntin.core.tags.tree import Tagged, aggregate
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.definition import Prompt, choose
@@ -32,8 +33,10 @@ from muntin.runtime.generators.capabilities import Capability, load
 from muntin.runtime.generators.context import LooseMessage, ResolvedContext, fields, resolve
 from muntin.runtime.generators.history import PastTurn, past_turns
 from muntin.runtime.generators.user import turn_inputs, user_messages, without_repeats
+from muntin.runtime.recall import Recalling
 from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import offering
+from muntin.runtime.run_rules import INHERIT
 from muntin.settings import defaults, merge_settings
 from muntin.timeline.items import Visibility, draft_of
 
@@ -183,10 +186,12 @@ class Call:
         draft = draft_of(repair, visibility=unseen, meta={"repair": self.made.name})
         await self.ctx.turn.append(draft)
 
-    def first_step(self) -> Slots:
-        """Declare the slots of the first step."""
+    async def first_window(self) -> Window:
+        """Compose the window of the first step."""
         assert self.step is not None  # as long as no step was taken
-        return self._declare(self.composer, self.step)
+        slots, composer = self._declare(self.composer, self.step), self.composer
+        recalling = Recalling(self.ctx.turn, composer.recall, self.ctx.projections, True)
+        return await recalling.compose(slots, composer)
 
     async def _next_step(self, composer: Composer, run: tuple[Message, ...]) -> Slots:
         """Declare the slots of a step; prompt and context are resolved again."""
@@ -357,12 +362,15 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may say that it is not to be cached."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
+    rules = made.rules.over(turn.rules)
+    if made.history is None or (made.history is not True and rules.recall == INHERIT):
+        rules = replace(rules, recall=False)  # what is not shown of the past is not recalled
     composer = turn.app.composer(
         model,
         budget=made.budget,
         trimming=made.trimming or turn.trimming,
         caching=file is None or file.config.get("caching") is not False,
-        rules=made.rules.over(turn.rules),
+        rules=rules,
     )
     own = turn.summary if made.summary is None else made.summary
     return composer.summarising(own, turn.app.summary, made.what)

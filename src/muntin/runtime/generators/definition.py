@@ -47,6 +47,7 @@ from muntin.runtime.summaries import Summary, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.session import OpenTurn, Session
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Generator:
         newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
         number = newest[0].number + 1 if newest else 1
         turn = ActiveTurn(place, _Preview(log, number))
-        return (await Call.begin(self, turn, valid, model)).first_step().render()
+        return await (await Call.begin(self, turn, valid, model)).first_window()
 
     def _turn(
         self,
@@ -201,6 +202,7 @@ def generator(
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: bool | None = None,
+    recall: RecallLike = INHERIT,
     summary: Summary | Literal[False] | None = None,
 ) -> Generator:
     """Define a generator.
@@ -214,8 +216,10 @@ def generator(
     where context stands that functions make anew at every step: in front of the history, where it
     ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; without `recovery` no tool is offered that reads what was
-    cut. `summary` has what leaves the history summarised, False is none. What is not given is as
-    the flow or the app says.
+    cut. What of a history has left the window is recalled where it bears on the input, within the
+    flow's window, unless `recall` is False; with a history of some turns only if it is given.
+    `summary` has what leaves the history summarised, False is none. What is not given is as the
+    flow or the app says.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -252,7 +256,7 @@ def generator(
         trimming=trimming,
         timeout=check_seconds(timeout, f"{what}: timeout"),
         place=place,
-        rules=RunRules.of(what, results, ladder, recovery),
+        rules=RunRules.of(what, results, ladder, recovery, recall),
         summary=check_summary(summary, what),
     )
     check_names(made.uses, what)

@@ -1,0 +1,176 @@
+"""Recall in the doors: the excerpts of one turn.
+
+Owns when something is recalled (as soon as something has left the window), that it is chosen once
+a turn, and that a failure costs the excerpts only. What is chosen is `timeline.recall`'s; where it
+stands in the window is the Composer's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from muntin.composer import Composer
+from muntin.core.message import as_message
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput
+from muntin.runtime.in_store import in_store
+from muntin.timeline.project import Projection
+from muntin.timeline.recall.choose import without
+from muntin.timeline.recall.excerpts import Recalled
+from muntin.timeline.recall.settings import Recall
+from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
+
+if TYPE_CHECKING:
+    from muntin.runtime.active_turn import ActiveTurn
+
+# How often excerpts that the history shows after all are taken out.
+_ROUNDS = 3
+# A history that begins here is whole: the first item of a session may be one that nobody is shown.
+_START = 2
+_log = logging.getLogger(__name__)
+
+
+class Recalling:
+    """The excerpts of one turn: chosen with its first window, and then fixed."""
+
+    def __init__(
+        self,
+        turn: ActiveTurn,
+        settings: Recall | None,
+        projection: Projection | None,
+        completed: bool,
+    ) -> None:
+        self._turn = turn
+        self._session = turn.session
+        # None: nothing is recalled.
+        self._settings = settings
+        self._projection = projection or None
+        self._completed = completed
+        # None before the first window, and if nothing has left it.
+        self._recalled: Recalled | None = None
+        self._decided = False
+
+    async def compose(self, slots: Slots, composer: Composer) -> Window:
+        """Return the window of slots, with the excerpts of this turn."""
+        settings = self._settings
+        if settings is None:
+            return slots.render()
+        room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
+        most = settings.most(room)
+        query = _asked(slots)
+        if not most or not query.strip():
+            return slots.render()
+        if self._decided:
+            if self._recalled is None:
+                return slots.render()
+            return composer.with_recalled(slots, self._recalled, most).render()
+        self._decided = True
+        return await self._choose(slots, composer, query, most)
+
+    async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
+        whole: Window | None = None
+        first = _begins(composer.previous)
+        if first <= _START:  # as far as is known, all of the past is shown
+            whole = slots.render()
+            first = self._first_shown(whole)
+            if first <= _START or self._turn.open.number == 1:
+                return whole
+        try:
+            scope = await in_store(self._session, partial(self._scope, first))
+            if scope is None:
+                return whole or slots.render()
+            held = composer.with_recalled(slots, composer.filler(most), most).render()
+            scope = _before(scope, self._first_shown(held))
+            self._recalled = await self._find(query, most, scope, composer)
+            return self._once(slots, composer, most)
+        except Exception as error:  # recall costs only itself
+            _log.warning("nothing was recalled in %r: %s", self._session.id, error)
+            self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
+            return composer.with_recalled(slots, self._recalled, most).render()
+
+    def _once(self, slots: Slots, composer: Composer, most: int) -> Window:
+        """Compose the window, and see that nothing stands in it twice."""
+        for _ in range(_ROUNDS):
+            assert self._recalled is not None
+            window = composer.with_recalled(slots, self._recalled, most).render()
+            first = self._first_shown(window)
+            if all(position < first for position in self._recalled.positions):
+                return window
+            self._recalled = without(self._recalled, first, composer.counter)
+        self._recalled = Recalled(trouble="the history shows what would have been recalled")
+        return composer.with_recalled(slots, self._recalled, most).render()
+
+    def _scope(self, first: float) -> Scope | None:
+        """Return what may be recalled; None if nothing is to be shown before a position."""
+        session, number = self._session, self._turn.open.number
+        store = session.opened()
+        turn = None if number is None else store.turn(session.id, number)
+        before = None if turn is None else turn.first
+        scope = Scope(in_window(session), before, self._projection, self._completed)
+        end = _before(scope, first).before
+        older = store.read(session.id, view="history", after=scope.after, before=end, newest=1)
+        return scope if older else None
+
+    def _first_shown(self, window: Window) -> float:
+        """Return the position from which on the window shows the past."""
+        id = self._session.id
+        shown = [
+            each.item[1]
+            for each in window.messages
+            if each.item is not None and each.item[0] == id and each.role != "system"
+        ]
+        return min(shown, default=math.inf)
+
+    async def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
+        settings, embeddings = self._settings, self._turn.app.embeddings
+        assert settings is not None  # or nothing is looked for
+        asked = await embeddings.ask(query, settings)
+        find = partial(
+            recall,
+            self._session,
+            query,
+            most,
+            limit=settings.limit,
+            scope=scope,
+            counter=composer.counter,
+            seconds=settings.timeout,
+        )
+        trouble = asked if isinstance(asked, str) else None
+        if isinstance(asked, Asked):
+            try:
+                found = await in_store(self._session, partial(find, asked=asked))
+                embeddings.follow(self._session, settings)
+                return found
+            except InvalidInput as error:  # of another dimension: the words alone
+                trouble = str(error)
+        found = await in_store(self._session, find)
+        found.trouble = found.trouble or trouble
+        return found
+
+
+def _before(scope: Scope, first: float) -> Scope:
+    """Return the scope that ends before a position."""
+    ends = [int(end) for end in (scope.before, first) if end is not None and end != math.inf]
+    return replace(scope, before=min(ends, default=None))
+
+
+def _begins(previous: Window | Frontier | None) -> float:
+    """Return where the histories of the window before begin, as far as that is known."""
+    known = previous.lazy_frontier if isinstance(previous, Window) else previous
+    starts = () if known is None else known.starts
+    return min((start.item for start in starts if start.item is not None), default=0)
+
+
+def _asked(slots: Slots) -> str:
+    """Return what the turn is asked."""
+    messages: Sequence[Any] = [
+        message for slot in slots.declared if slot.is_input for message in slot.messages
+    ]
+    return "\n".join(as_message(each).text for each in messages)

@@ -1,0 +1,180 @@
+"""Excerpts: the chosen messages as one text for the window, and why each is there.
+
+Owns how a message and its tool group are told in lines, and that nothing in a text can imitate the
+frame: tags are escaped, and only a position begins a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.core.tags.xml import escape_text
+from muntin.timeline.recall.passages import Finder
+
+_OPENING, _CLOSING = '<recalled from="earlier in this conversation">\n', "\n</recalled>"
+_GAP = "…"
+# How many characters are told at most: of what was said, of a result or the arguments of a call
+# that have a word of the question, and of those that have none.
+SAID, RESULT, OTHER = 1_500, 800, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A message where it stands: its position, and when it was said if that is known."""
+
+    position: int
+    message: Message
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A message, or a tool group, that was chosen: its positions, its text, and why.
+
+    `words` are the terms of the question that the text has; one without any stands beside a match,
+    or has words near in meaning.
+    """
+
+    positions: tuple[int, ...]
+    score: float
+    words: tuple[str, ...]
+    text: str
+
+    @property
+    def why(self) -> str:
+        """Say in a few words why it is there."""
+        words = ", ".join(self.words[:6]) or "near a match"
+        return f"{self.positions[0]} ({words}; {self.score:.1f})"
+
+
+class Recalled(str):
+    """What was recalled: a text for a slot, empty if nothing bears on the question.
+
+    `positions` are those of the chosen messages, oldest first. `tokens` are those of the text as a
+    message. `excerpts` say why each is there, `following` is what would have come next, `trouble`
+    why recalling failed, wholly or in part.
+    """
+
+    positions: tuple[int, ...]
+    tokens: int
+    excerpts: tuple[Excerpt, ...]
+    following: Excerpt | None
+    trouble: str | None
+
+    def __new__(
+        cls,
+        text: str = "",
+        *,
+        positions: Sequence[int] = (),
+        tokens: int = 0,
+        excerpts: Sequence[Excerpt] = (),
+        following: Excerpt | None = None,
+        trouble: str | None = None,
+    ) -> Recalled:
+        made = super().__new__(cls, text)
+        made.positions, made.tokens = tuple(positions), tokens
+        made.excerpts, made.following, made.trouble = tuple(excerpts), following, trouble
+        return made
+
+    def __repr__(self) -> str:
+        return f"<Recalled messages={len(self.positions)} tokens={self.tokens}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+    @property
+    def text(self) -> str:
+        """The text itself."""
+        return str(self)
+
+    @property
+    def why(self) -> str:
+        """Say what was chosen and why, what would have come next, and what went wrong."""
+        told = [each.why for each in self.excerpts]
+        if self.following is not None:
+            told.append(f"next: {self.following.why}")
+        if self.trouble is not None:
+            told.append(self.trouble)
+        return "; ".join(told) or "nothing bears on the input"
+
+
+def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:
+    """Return a message with its tool group: the call and its results, as far as they are near."""
+    message = near[place].message
+    call = place
+    if message.tool_call_id is not None:
+        before = (
+            at
+            for at in range(place - 1, -1, -1)
+            if any(each.id == message.tool_call_id for each in near[at].message.tool_calls)
+        )
+        call = next(before, place)
+    wanted = {each.id for each in near[call].message.tool_calls}
+    if not wanted:
+        return [near[place]]
+    group = [near[call]]
+    for each in near[call + 1 :]:
+        if each.message.tool_call_id in wanted:
+            wanted.discard(each.message.tool_call_id)
+            group.append(each)
+        elif each.message.role != "tool":
+            break
+    return group
+
+
+def tell(group: Sequence[Spoken], score: float, finder: Finder) -> Excerpt | None:
+    """Return a group as an excerpt; None if nothing of it is text."""
+    names = {call.id: call.name for each in group for call in each.message.tool_calls}
+    lines, found = [], dict[str, None]()
+    for each in group:
+        text = _text(each.message, finder)
+        if not text:
+            continue
+        found.update(dict.fromkeys(finder.found(text)))
+        lines.append(_line(each, names, text))
+    if not lines:
+        return None
+    return Excerpt(tuple(each.position for each in group), score, tuple(found), "\n".join(lines))
+
+
+def _text(message: Message, finder: Finder) -> str:
+    """Return what is told of a message."""
+    if message.role == "tool":
+        return _shortened(message.text, finder)
+    told = [finder.passage(message.text, SAID)] if message.text.strip() else []
+    told += [f"[file {each.name}]" for each in message.attachments]
+    for call in message.tool_calls:
+        told.append(f"[calls {call.name} {_shortened(call.arguments, finder)}]")
+    return " ".join(told)
+
+
+def _shortened(text: str, finder: Finder) -> str:
+    return finder.passage(text, RESULT if finder.places(text) else OTHER)
+
+
+def _line(each: Spoken, names: dict[str, str], text: str) -> str:
+    message = each.message
+    who = message.name or message.role
+    if message.tool_call_id is not None:
+        who = f"result of {names.get(message.tool_call_id) or 'a tool'}"
+    when = "" if each.time is None else f", {each.time:%Y-%m-%d}"
+    # Only a position begins a line; what goes on is set in.
+    body = "\n  ".join(part for part in escape_text(text).splitlines() if part.strip())
+    return f"{each.position} {escape_text(' '.join(who.split()))}{when}: {body}"
+
+
+def write(excerpts: Iterable[Excerpt]) -> str:
+    """Return excerpts as one text, oldest first; a line stands for what lies between them."""
+    told: list[str] = []
+    last: int | None = None
+    for each in sorted(excerpts, key=lambda each: each.positions):
+        if last is not None and each.positions[0] != last + 1:
+            told.append(_GAP)
+        told.append(each.text)
+        last = each.positions[-1]
+    body = "\n".join(told)
+    return f"{_OPENING}{body}{_CLOSING}" if told else ""

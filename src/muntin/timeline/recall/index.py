@@ -1,0 +1,243 @@
+"""The index: which messages have which words, in blocks that only grow at the end.
+
+Pure. A block knows its messages by their number in it; nothing is counted across its border. The
+messages that have a word are a few numbers while they are few, else one bit each in four integers
+(`bits` says what for). Texts are not kept. A store keeps an index in segments, parts of a block.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from operator import or_
+from typing import TypeAlias
+
+from muntin.timeline.recall.bits import LANES
+from muntin.timeline.recall.words import terms, words
+
+# So many messages are kept together in a store, and so many segments are scored together.
+SEGMENT, TOGETHER = 16_384, 8
+# A message counts a level less for each of these bounds that its number of words passes.
+CLASSES = (6, 12, 20, 32)
+# Up to so many numbers are kept as they are: four bytes each, where a bit each has up to 16 KB.
+SPARSE = 96
+# About how many bytes a word takes beside what is kept of it.
+_ENTRY = 150
+# The day of messages before the first that has a date.
+NO_DAY = 1
+
+# A byte with bits that are set, and which those are.
+_SET = re.compile(rb"[^\0]", re.DOTALL)
+_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+# Messages as a bit each, in lanes.
+Lanes: TypeAlias = list[int]
+# Messages that have a word: numbers of four bytes each, or lanes.
+Posting: TypeAlias = bytes | Lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The messages that a store keeps together: by number, which have which words, who said them,
+    how long they are."""
+
+    size: int
+    classes: Sequence[Sequence[int]]
+    terms: Mapping[str, Sequence[int]]
+    speakers: Mapping[str, Sequence[int]]
+
+
+@dataclass(slots=True)
+class Block:
+    """The messages that are scored together: which have which words, who said them, how long they
+    are."""
+
+    size: int = 0
+    classes: list[Lanes] = field(default_factory=lambda: [_none() for _ in range(len(CLASSES) + 1)])
+    terms: dict[str, Posting] = field(default_factory=dict)
+    speakers: dict[str, Lanes] = field(default_factory=dict)
+
+    def add(self, found: Iterable[str], length: int, name: str) -> None:
+        """Add a message with these terms, of so many words, said by `name`."""
+        number, held = self.size, self.terms
+        lane, bit = number % LANES, 1 << number // LANES
+        for term in found:
+            before = held.get(term, b"")
+            if isinstance(before, list):
+                before[lane] |= bit
+            else:
+                held[term] = _more(before, (number,))
+        self.speakers.setdefault(name, _none())[lane] |= bit
+        self.classes[bisect_left(CLASSES, length)][lane] |= bit
+        self.size += 1
+
+    def take(self, segment: Segment) -> None:
+        """Add the messages of a segment."""
+        start, held = self.size, self.terms
+        for term, numbers in segment.terms.items():
+            held[term] = _more(held.get(term, b""), [start + number for number in numbers])
+        for name, numbers in segment.speakers.items():
+            said = lanes_of([start + number for number in numbers])
+            self.speakers[name] = either(self.speakers.get(name, _none()), said)
+        for place, numbers in enumerate(segment.classes):
+            long = lanes_of([start + number for number in numbers])
+            self.classes[place] = either(self.classes[place], long)
+        self.size += segment.size
+
+    def part(self, first: int, end: int) -> Segment:
+        """Return the messages from a number to before another."""
+        cut = range(first, end)
+        found = {term: numbers_of(held, cut) for term, held in self.terms.items()}
+        said = {name: numbers_of(held, cut) for name, held in self.speakers.items()}
+        return Segment(
+            end - first,
+            [numbers_of(held, cut) for held in self.classes],
+            {term: numbers for term, numbers in found.items() if numbers},
+            {name: numbers for name, numbers in said.items() if numbers},
+        )
+
+    def having(self, wanted: Iterable[str]) -> Lanes | None:
+        """Return which messages have any of these terms; None if there are none."""
+        found: Lanes | None = None
+        few = array("I")
+        for term in wanted:
+            held = self.terms.get(term)
+            if isinstance(held, list):
+                found = held if found is None else either(found, held)
+            elif held is not None:
+                few.frombytes(held)
+        if few:
+            found = either(found or _none(), lanes_of(few))
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        few = sum(len(held) for held in self.terms.values() if isinstance(held, bytes))
+        many = sum(isinstance(held, list) for held in self.terms.values())
+        return few + many * (self.size // 8 + 40 * LANES) + _ENTRY * len(self.terms)
+
+
+class Index:
+    """All messages of a conversation, by number; grows at the end. Days do not go back.
+
+    A segment has `segment` messages, a block `together` segments.
+    """
+
+    def __init__(self, segment: int = SEGMENT, together: int = TOGETHER) -> None:
+        self.segment = segment
+        # How many messages a block has.
+        self.block = segment * together
+        self.blocks: list[Block] = []
+        # In how many messages each term is.
+        self.frequency: dict[str, int] = {}
+        # The speakers by the words of their names.
+        self.names: dict[str, str] = {}
+        # Of each message, its day as an ordinal and its position; both only grow.
+        self.days = array("i")
+        self.positions = array("q")
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def add(
+        self, text: str, *, name: str = "", day: date | None = None, position: int | None = None
+    ) -> None:
+        """Add a message; without a position its number is taken for one."""
+        said, name = terms(text), name.replace("\0", "")
+        found = set(said)
+        self._last().add(found, len(said), name)
+        for term in found:
+            self.frequency[term] = self.frequency.get(term, 0) + 1
+        self._know(name)
+        last = self.days[-1] if self.days else NO_DAY
+        self.days.append(last if day is None else max(last, day.toordinal()))
+        self.positions.append(len(self) if position is None else position)
+
+    def take(self, segment: Segment, days: Iterable[int], positions: Iterable[int]) -> None:
+        """Add a whole segment that was kept."""
+        self._last().take(segment)
+        for term, numbers in segment.terms.items():
+            self.frequency[term] = self.frequency.get(term, 0) + len(numbers)
+        for name in segment.speakers:
+            self._know(name)
+        self.days.extend(days)
+        self.positions.extend(positions)
+
+    def part(self, number: int) -> tuple[Segment, array[int], array[int]]:
+        """Return a segment, with the days and positions of its messages."""
+        first = number * self.segment
+        end = min(first + self.segment, len(self))
+        start = first - first % self.block
+        segment = self.blocks[first // self.block].part(first - start, end - start)
+        return segment, self.days[first:end], self.positions[first:end]
+
+    def _last(self) -> Block:
+        """Return the block that grows."""
+        if len(self) % self.block == 0:
+            self.blocks.append(Block())
+        return self.blocks[-1]
+
+    def _know(self, name: str) -> None:
+        if name:
+            self.names.update(dict.fromkeys(words(name), name))
+
+    def between(self, first: int, end: int) -> range:
+        """Return the numbers of the messages from one position to before another."""
+        return range(bisect_left(self.positions, first), bisect_left(self.positions, end))
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        held = sum(block.bytes for block in self.blocks)
+        return held + 12 * len(self) + _ENTRY * len(self.frequency)
+
+
+def _none() -> Lanes:
+    return [0] * LANES
+
+
+def either(one: Lanes, other: Lanes) -> Lanes:
+    """Return the messages of both."""
+    return list(map(or_, one, other))
+
+
+def lanes_of(numbers: Sequence[int]) -> Lanes:
+    """Return messages by number as lanes."""
+    if not numbers:
+        return _none()
+    width = max(numbers) // LANES // 8 + 1
+    lanes = [bytearray(width) for _ in range(LANES)]
+    for number in numbers:
+        bit = number // LANES
+        lanes[number % LANES][bit >> 3] |= 1 << (bit & 7)
+    return [int.from_bytes(lane, "little") for lane in lanes]
+
+
+def numbers_of(held: Posting, cut: range) -> array[int]:
+    """Return the messages of a cut by number, counted from its beginning."""
+    if isinstance(held, bytes):
+        few = array("I", held)
+        first, end = (bisect_left(few, at) for at in (cut.start, cut.stop))
+        return array("H", [number - cut.start for number in few[first:end]])
+    numbers: list[int] = []
+    for lane, bits in enumerate(held):
+        low = max(0, (cut.start - lane + LANES - 1) // LANES)
+        high = max(0, (cut.stop - lane + LANES - 1) // LANES)
+        data = (bits >> low & (1 << high - low) - 1).to_bytes((high - low) // 8 + 1, "little")
+        for found in _SET.finditer(data):
+            first = LANES * (low + 8 * found.start()) + lane - cut.start
+            numbers.extend([first + LANES * bit for bit in _BITS[found[0][0]]])
+    return array("H", sorted(numbers))
+
+
+def _more(held: Posting, numbers: Sequence[int]) -> Posting:
+    """Return what is kept of the messages that have a word, with more of them."""
+    if isinstance(held, list):
+        return either(held, lanes_of(numbers))
+    few = held + array("I", numbers).tobytes()
+    return few if len(few) <= 4 * SPARSE else lanes_of(array("I", few))

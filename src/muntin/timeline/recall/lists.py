@@ -1,0 +1,81 @@
+"""Recalling from a list of messages, which is indexed for one question or for several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from muntin.core.checks import shown
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message
+from muntin.errors import InvalidInput, InvalidType
+from muntin.timeline.recall.choose import check_query, choose
+from muntin.timeline.recall.excerpts import Recalled, Spoken, group_of
+from muntin.timeline.recall.index import Index
+from muntin.timeline.recall.ranking import rank, understand
+from muntin.timeline.recall.related import table
+
+# The call of a result is looked for among so many messages before it, its results behind it.
+NEAR = 32
+
+
+def indexed_text(message: Message) -> str:
+    """Return what of a message can be found: what it says, calls, and names."""
+    if message.role == "system":
+        return ""
+    if not message.tool_calls and not message.attachments:
+        return message.text
+    calls = [f"{call.name} {call.arguments}" for call in message.tool_calls]
+    return "\n".join((message.text, *calls, *(file.name for file in message.attachments)))
+
+
+class MessageList:
+    """A list of messages with its index; positions are the indices of the list."""
+
+    def __init__(
+        self, messages: Sequence[Message], times: Sequence[datetime | None] | None = None
+    ) -> None:
+        self._messages = messages
+        self._times = _check_times(times, len(messages))
+        self._index = Index()
+        for number, message in enumerate(messages):
+            time = self._times[number] if self._times else None
+            day = None if time is None else time.date()
+            self._index.add(indexed_text(message), name=message.name or "", day=day)
+
+    def relevant(self, query: str, tokens: int, limit: int | None, counter: Counter) -> Recalled:
+        """Return the messages that bear on a question, as one text of at most `tokens`."""
+        check_query(query, tokens, limit)
+        question = understand(self._index, query, table())
+        hits = rank(self._index, question)
+        return choose(hits, self._load, question, counter, tokens, limit)
+
+    def _load(self, numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
+        found = {}
+        for number in numbers:
+            first = max(0, number - NEAR)
+            near = [self._spoken(each) for each in range(first, number + NEAR + 1)]
+            here = [each for each in near if each is not None]
+            found[number] = group_of(here, number - first)
+        return found
+
+    def _spoken(self, number: int) -> Spoken | None:
+        if number >= len(self._messages):
+            return None
+        time = self._times[number] if self._times else None
+        return Spoken(number, self._messages[number], time)
+
+
+def _check_times(
+    times: Sequence[datetime | None] | None, count: int
+) -> Sequence[datetime | None] | None:
+    if times is None:
+        return None
+    if not isinstance(times, Sequence) or isinstance(times, str):
+        raise InvalidType(f"times must be a list of datetimes, not {shown(times)}")
+    if len(times) != count:
+        raise InvalidInput(f"times has {len(times)} entries for {count} messages")
+    for each in times:
+        if each is not None and not isinstance(each, datetime):
+            raise InvalidType(f"times holds {shown(each)}, which is no datetime")
+    return tuple(times)

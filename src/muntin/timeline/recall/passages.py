@@ -1,0 +1,84 @@
+"""Passages: the part of a long text that bears on a question.
+
+Pure. Texts are searched for the terms of the question as they stand; related words are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+# A cut moves by so many characters at most to fall between words.
+_NEAR = 24
+
+
+class Finder:
+    """Finds the terms of a question in texts."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._pattern = _pattern(tuple(sorted(weights, key=lambda term: (-len(term), term))))
+
+    def places(self, text: str) -> list[tuple[int, str]]:
+        """Return where terms stand in a text, and which."""
+        if self._pattern is None:
+            return []
+        return [(found.start(), found[0].casefold()) for found in self._pattern.finditer(text)]
+
+    def found(self, text: str) -> tuple[str, ...]:
+        """Return the terms that a text has, the weightiest first."""
+        known = {term for _, term in self.places(text)}
+        return tuple(sorted(known, key=lambda term: (-self._weights.get(term, 0), term)))
+
+    def passage(self, text: str, most: int) -> str:
+        """Return a text, or of a longer one the `most` characters that have the most of the
+        question."""
+        if len(text) <= most:
+            return text
+        first = max(0, self._first(text, most))
+        end = min(len(text), first + most)
+        if first:
+            first = _between(text, first, first + _NEAR)
+        if end < len(text):
+            end = _between(text, end - _NEAR, end, last=True)
+        before, behind = "…" if first else "", "…" if end < len(text) else ""
+        return f"{before}{text[first:end].strip()}{behind}"
+
+    def _first(self, text: str, most: int) -> int:
+        """Return where the best passage begins: with what it has in its middle."""
+        places = self.places(text)
+        best, begins, ends = 0.0, 0, 0
+        held: dict[str, int] = {}
+        last = 0
+        for at, gone in places:
+            while last < len(places) and places[last][0] < at + most:
+                term = places[last][1]
+                held[term] = held.get(term, 0) + 1
+                last += 1
+            worth = sum(self._weights.get(term, 0) for term, count in held.items() if count)
+            if worth > best + 1e-9:
+                best, begins, ends = worth, at, places[last - 1][0]
+            held[gone] -= 1
+        if not best:
+            return 0
+        return min((begins + ends - most) // 2, len(text) - most) if ends - begins < most else 0
+
+
+def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
+    """Return a place between words in a range; without one, where the range begins or ends."""
+    spaces = [at for at in range(max(0, first), min(end, len(text))) if text[at].isspace()]
+    if not spaces:
+        return end if last else first
+    return spaces[-1] if last else spaces[0]
+
+
+@lru_cache(64)
+def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
+    if not terms:
+        return None
+    # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
+    each = [
+        rf"(?<![^\W_]){re.escape(term)}" if term.isascii() else re.escape(term) for term in terms
+    ]
+    return re.compile("|".join(each), re.IGNORECASE)

@@ -1,0 +1,232 @@
+"""Ranking: which messages bear on a question, best first.
+
+Pure; the method in one paragraph. A word of the question matches itself and, less, words near it in
+meaning; how much less is a *level*, each worth a ninth less than the one before. Levels are also
+lost by long messages, and by standing beside a match: a message counts what is said around it, for
+each word the best of its neighbours, three levels (0.7) a message away. A rare word weighs more, an
+identifier three times as much. Dates that the question names prefer the messages of those days and
+of the two weeks after; a speaker's name prefers what that speaker said by one half. The points are
+whole numbers, added for all messages of a block at once (`bits`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache, reduce
+from itertools import islice
+from operator import and_, or_, xor
+from typing import NamedTuple, TypeAlias
+
+from muntin.timeline.recall.bits import LANES, add, beside, best, between
+from muntin.timeline.recall.dates import dates_in
+from muntin.timeline.recall.index import NO_DAY, Block, Index, Lanes, either
+from muntin.timeline.recall.related import Related
+from muntin.timeline.recall.words import is_identifier, stem, words
+
+# A level is worth STEP of the one before; a neighbour is HOP levels off; beyond LEVELS is nothing.
+HOP, LEVELS = 3, 24
+STEP = 0.7 ** (1 / HOP)
+SHARES = [STEP**level for level in range(LEVELS)]
+# How many points a nat of rarity has; more planes than PLANES no word needs.
+SCALE, PLANES = 16, 12
+IDENTIFIER = 3
+# What a date is worth, also in so many days after it, there less.
+DATE, LATER, LATER_SHARE = 2.0, 14, 0.7
+# So many related words of a word are looked for.
+NEAR = 40
+# Of a longer question the rarest words count, and fewer of them have related words.
+MOST_WORDS, MOST_RELATED = 64, 24
+# Of a longer text, the beginning and the end are the question.
+MOST_CHARACTERS = 10_000
+
+# The points of messages: for each lane its planes.
+Planes: TypeAlias = list[list[int]]
+
+
+class Hit(NamedTuple):
+    """A message that bears on a question: its number, and its score in nats."""
+
+    number: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A word of the question: its weight, its terms by level, and for each plane the levels whose
+    points have it."""
+
+    term: str
+    weight: float
+    levels: Mapping[int, Sequence[str]]
+    planes: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as an index understands it.
+
+    `spans` are numbers of messages, from and to before, with the points that they are given.
+    """
+
+    words: tuple[Wanted, ...]
+    spans: tuple[tuple[int, int, int], ...] = ()
+    speaker: str | None = None
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each term of the question weighs, without related ones."""
+        return {each.term: each.weight for each in self.words}
+
+
+def understand(index: Index, text: str, table: Related | None = None) -> Question:
+    """Return what a question asks of an index, at most so much of it."""
+    if len(text) > 2 * MOST_CHARACTERS:
+        text = f"{text[:MOST_CHARACTERS]} {text[-MOST_CHARACTERS:]}"
+    asked: dict[str, str] = {}
+    named = set()
+    for word in words(text):
+        if word in index.names:
+            named.add(index.names[word])
+        else:
+            asked.setdefault(stem(word), word)
+    rarest = sorted(asked, key=lambda term: -_rarity(index, term))
+    kept, related = set(rarest[:MOST_WORDS]), set(rarest[:MOST_RELATED])
+    found = [
+        _wanted(index, term, word, table if term in related else None)
+        for term, word in asked.items()
+        if term in kept
+    ]
+    speaker = named.pop() if len(named) == 1 else None
+    return Question(tuple(found), tuple(_spans(index, text)), speaker)
+
+
+def _rarity(index: Index, term: str) -> float:
+    return math.log((len(index) + 1) / (index.frequency.get(term, 1) + 0.5))
+
+
+def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted:
+    rarity, levels = _rarity(index, term), {term: 0}
+    near = table.near(word) if table is not None else ()
+    known = ((alike, each) for alike, each in near if each != term and each in index.frequency)
+    for alike, other in islice(known, NEAR):
+        worth = alike * min(1.0, _rarity(index, other) / rarity)
+        level = round(math.log(worth, STEP))
+        levels[other] = min(level, levels.get(other, LEVELS))
+    groups: dict[int, list[str]] = {}
+    for each, level in levels.items():
+        if level < LEVELS:
+            groups.setdefault(level, []).append(each)
+    weight = rarity * (IDENTIFIER if is_identifier(word) else 1)
+    values = tuple([round(SCALE * weight * share) for share in SHARES])
+    return Wanted(term, weight, groups, _planes(values))
+
+
+@lru_cache(1_024)
+def _planes(values: tuple[int, ...]) -> list[list[int]]:
+    """Return for each bit of some values which of them have it."""
+    kept = [min(value, (1 << PLANES) - 1) for value in values]
+    planes = [[at for at, value in enumerate(kept) if value >> k & 1] for k in range(PLANES)]
+    while planes and not planes[-1]:
+        planes.pop()
+    return planes
+
+
+def _spans(index: Index, text: str) -> Iterator[tuple[int, int, int]]:
+    days = index.days
+    known = bisect_right(days, NO_DAY)
+    if known == len(days):
+        return
+    years = range(date.fromordinal(days[known]).year, date.fromordinal(days[-1]).year + 1)
+    for first, last in dates_in(text, years):
+        end = bisect_right(days, last)
+        yield bisect_left(days, first), end, round(SCALE * DATE)
+        yield end, bisect_right(days, last + LATER), round(SCALE * DATE * LATER_SHARE)
+
+
+def rank(index: Index, question: Question, within: range | None = None) -> Iterator[Hit]:
+    """Yield the messages that bear on a question, best first, the newer first among equals.
+
+    `within` are the numbers that may be chosen.
+    """
+    within = range(len(index)) if within is None else within
+    found = []
+    for number, block in enumerate(index.blocks):
+        start = number * index.block
+        first, end = max(0, within.start - start), min(block.size, within.stop - start)
+        if first >= end:
+            continue
+        allowed = between(first, end)
+        for lane, planes in enumerate(_points(block, start, question)):
+            kept = [plane & allowed[lane] for plane in planes]
+            found.append(best(kept, start + lane, LANES))
+    for score, message in heapq.merge(*found):
+        yield Hit(-message, -score / SCALE)
+
+
+def _points(block: Block, start: int, question: Question) -> Planes:
+    """Return the points of one block's messages."""
+    total: Planes = [[] for _ in range(LANES)]
+    for word in question.words:
+        found = _word_points(block, word)
+        if found:
+            total = list(map(add, total, found))
+    dated = [0] * LANES
+    for first, end, value in question.spans:
+        low, high = (min(max(0, at - start), block.size) for at in (first, end))
+        if low < high:
+            days = between(low, high)
+            for lane, bits in enumerate(days):
+                fresh = bits & ~dated[lane]
+                given = [fresh if value >> k & 1 else 0 for k in range(value.bit_length())]
+                total[lane] = add(total[lane], given)
+            dated = either(dated, days)
+    theirs = block.speakers.get(question.speaker) if question.speaker else None
+    if theirs is None:
+        return total
+    # One half more: the planes from the second on are the points divided by two.
+    return [
+        add(planes, [plane & said for plane in planes[1:]])
+        for planes, said in zip(total, theirs, strict=True)
+    ]
+
+
+def _word_points(block: Block, word: Wanted) -> Planes | None:
+    """Return the points that one word gives: each message has those of its best level."""
+    hits = _hits(block, word)
+    if not any(hits):
+        return None
+    # What was not given points yet: a message has those of its best level.
+    left, none = between(0, block.size), [0] * LANES
+    fresh: list[Lanes] = []
+    for level, here in enumerate(hits):
+        near = fresh[level - HOP] if level >= HOP else none
+        if any(near):
+            here = beside(near) if here is None else either(here, beside(near))
+        if here is None:
+            fresh.append(none)
+            continue
+        fresh.append(list(map(and_, here, left)))
+        left = list(map(xor, left, fresh[-1]))
+    return [
+        [reduce(or_, map(levels.__getitem__, having), 0) for having in word.planes]
+        for levels in zip(*fresh, strict=True)
+    ]
+
+
+def _hits(block: Block, word: Wanted) -> list[Lanes | None]:
+    """Return which messages have a word, by level; None where there are none."""
+    hits: list[Lanes | None] = [None] * LEVELS
+    for level, names in word.levels.items():
+        found = block.having(names)
+        if found is None:
+            continue
+        for at, long in enumerate(block.classes[: LEVELS - level], level):
+            of_class = list(map(and_, found, long))
+            before = hits[at]
+            hits[at] = of_class if before is None else either(before, of_class)
+    return hits

@@ -1,0 +1,235 @@
+"""The index of a session: kept in memory for those used last, and beside its timeline.
+
+Owns how an index is made from the store and follows it, how full segments and vectors are kept
+there, and that one of another version is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from muntin.errors import StoreError
+from muntin.timeline.items import Beside, Item
+from muntin.timeline.project import default_messages
+from muntin.timeline.recall.index import SEGMENT, Index
+from muntin.timeline.recall.lists import indexed_text
+from muntin.timeline.recall.packing import pack, unpack
+from muntin.timeline.recall.vectors import CHUNK, Vectors
+from muntin.timeline.store import Store
+
+if TYPE_CHECKING:
+    from muntin.timeline.session import Session
+
+# The indexes of one store that are kept in memory have about so many bytes together.
+MOST_BYTES = 256_000_000
+# So many items are read at once.
+_PAGE = 1_000
+# So much of a text is given to an embedder.
+_LONGEST = 4_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Kept:
+    """The index of one session as far as it is made: up to the position `until`.
+
+    `stored` of its segments are in the store.
+    """
+
+    created: datetime
+    index: Index
+    until: int = 0
+    stored: int = 0
+    # The vectors of its messages, by embedder.
+    vectors: dict[str, Vectors] = field(default_factory=dict)
+    # Of so many messages the size was last looked at, and what it was.
+    weighed: tuple[int, int] = (0, 0)
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the index takes; looked at now and then."""
+        count, _ = self.weighed
+        if len(self.index) > count + count // 8:
+            self.weighed = len(self.index), self.index.bytes
+        return self.weighed[1] + sum(len(each) * each.dimension for each in self.vectors.values())
+
+
+class Shelf:
+    """The indexes of one store, those used last; about `most` bytes of them.
+
+    Their segments have `segment` messages.
+    """
+
+    def __init__(self, most: int = MOST_BYTES, segment: int = SEGMENT) -> None:
+        self.most = most
+        self.segment = segment
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, session: str, created: datetime, items: int) -> Kept:
+        """Return the index of a session, empty if it is not here, or was of another session of
+        that name."""
+        with self._lock:
+            kept = self._kept.pop(session, None)
+            if kept is None or kept.created != created or kept.until > items:
+                kept = Kept(created, Index(self.segment))
+            self._kept[session] = kept
+            return kept
+
+    def tidy(self) -> None:
+        """Forget the indexes that were not used for longest, beyond the bound."""
+        with self._lock:
+            size = sum(kept.bytes for kept in self._kept.values())
+            while size > self.most and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                size -= gone.bytes
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+_shelves: WeakKeyDictionary[Store, Shelf] = WeakKeyDictionary()
+_shelves_lock = Lock()
+
+
+def shelf_of(store: Store) -> Shelf:
+    """Return the indexes of a store."""
+    with _shelves_lock:
+        return _shelves.setdefault(store, Shelf())
+
+
+def extend(session: Session, kept: Kept, until: float | None) -> bool:
+    """Bring an index up to date; False if there was not time enough."""
+    store = session.store
+    if not kept.until:
+        _read_kept(session, kept)
+    while page := store.read(session.id, view="history", after=kept.until, oldest=_PAGE):
+        for item in page:
+            _add(kept.index, item)
+            kept.until = item.position
+        if len(page) < _PAGE:
+            break
+        if until is not None and time.monotonic() > until:
+            return False
+    return True
+
+
+def _add(index: Index, item: Item) -> None:
+    text, name = _found_by(item)
+    if text:
+        index.add(text, name=name, day=item.time.date(), position=item.position)
+
+
+def _found_by(item: Item) -> tuple[str, str]:
+    """Return the text that an item is found by, and who said it; no text if it never is."""
+    if item.kind in ("reasoning", "run"):
+        return "", ""
+    messages = default_messages(item)
+    text = "\n".join(indexed_text(message) for message in messages).strip()
+    return text, (messages[0].name or "") if text else ""
+
+
+def _line(number: int) -> str:
+    return f"recall:{number}"
+
+
+def keep_segments(session: Session, kept: Kept) -> None:
+    """Keep the segments that are full beside the timeline."""
+    index = kept.index
+    while kept.stored < len(index) // index.segment:
+        text = pack(*index.part(kept.stored))
+        try:
+            session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
+        except StoreError as error:  # it is made again when it is needed
+            _log.info("a segment of the index of %r was not kept: %s", session.id, error)
+            return
+        kept.stored += 1
+
+
+# Vectors.
+
+
+def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
+    """Return the vectors of an embedder, those that are kept read at first."""
+    if embedder not in kept.vectors:
+        made = kept.vectors[embedder] = Vectors()
+        while len(made) + CHUNK <= len(kept.index):
+            text = session.store.frontier(session.id, _vector_line(embedder, len(made) // CHUNK))
+            if text is None or not made.take(text):
+                break
+    return kept.vectors[embedder]
+
+
+def _vector_line(embedder: str, number: int) -> str:
+    return f"recall-vectors:{embedder}:{number}"
+
+
+def without_vector(session: Session, embedder: str, most: int) -> tuple[int, list[str]]:
+    """Return the texts of the first messages that have no vector yet, and how many have one."""
+    with _whole(session) as kept:
+        if kept is None:
+            return 0, []
+        first, positions = len(vectors_of(session, kept, embedder)), kept.index.positions
+        texts: list[str] = []
+        after = positions[first - 1] if first else 0
+        while len(texts) < most and first + len(texts) < len(positions):
+            page = session.store.read(session.id, view="history", after=after, oldest=most)
+            if not page:
+                break
+            told = [_found_by(item) for item in page if item.position <= positions[-1]]
+            texts += [
+                f"{name}: {text}"[:_LONGEST] if name else text[:_LONGEST]
+                for text, name in told
+                if text
+            ]
+            after = page[-1].position
+        return first, texts[:most]
+
+
+def add_vectors(
+    session: Session, embedder: str, first: int, rows: Sequence[Sequence[float]]
+) -> None:
+    """Add the vectors of messages from a number on, and keep the chunks that are whole."""
+    with _whole(session) as kept:
+        vectors = None if kept is None else vectors_of(session, kept, embedder)
+        if vectors is None or len(vectors) != first:  # another was quicker
+            return
+        vectors.add(rows)
+        for number in range(first // CHUNK, len(vectors) // CHUNK):
+            line = _vector_line(embedder, number)
+            session.store.put(session.id, Beside(frontiers={line: vectors.pack(number)}))
+
+
+@contextmanager
+def _whole(session: Session) -> Iterator[Kept | None]:
+    """Give the index of a session, brought up to date and held; None if there is no session."""
+    info = session.opened().session(session.id)
+    if info is None:
+        yield None
+        return
+    kept = shelf_of(session.store).get(session.id, info.created, info.items)
+    with kept.lock:
+        extend(session, kept, None)
+        yield kept
+
+
+def _read_kept(session: Session, kept: Kept) -> None:
+    """Read the segments that are kept, up to the first of another version or size."""
+    while True:
+        text = session.store.frontier(session.id, _line(kept.stored))
+        read = None if text is None else unpack(text)
+        if read is None or read[0].size != kept.index.segment:
+            return
+        kept.index.take(*read)
+        kept.until = kept.index.positions[-1]
+        kept.stored += 1

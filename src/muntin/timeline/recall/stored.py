@@ -1,0 +1,227 @@
+"""Recalling from a session: by its index, and as its history is shown.
+
+The index only proposes positions. What is shown of them is read from the store and projected as a
+history is: what a projection, a visibility or a failed turn hides there is hidden here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from muntin.core.counting.counter import Counter
+from muntin.timeline.history import Turns
+from muntin.timeline.items import Item
+from muntin.timeline.project import Projection, lasting
+from muntin.timeline.recall.choose import check_query, choose
+from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, group_of
+from muntin.timeline.recall.ranking import Hit, Question, rank, understand
+from muntin.timeline.recall.related import table
+from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
+from muntin.timeline.recall.vectors import blend
+
+if TYPE_CHECKING:
+    from muntin.timeline.session import Session
+
+# So many of the best are looked at.
+_BEST = 400
+# The call of a result is looked for so many items before it, its results behind it.
+_NEAR = 16
+# How many tokens an excerpt of a search may have; nobody trims what is found.
+_SEARCH_TOKENS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as an embedder has it: its vector, by the name of the embedder."""
+
+    embedder: str
+    vector: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a session may be recalled: positions behind `after` and before `before`, as the
+    projection shows them; `completed` leaves out failed turns, as the history of a generator does.
+    """
+
+    after: int = 0
+    before: int | None = None
+    projection: Projection | None = None
+    completed: bool = False
+
+
+def in_window(session: Session) -> int:
+    """Return the position behind which the session's window lets a history look."""
+    window = session.items.window
+    if window is None:
+        return 0
+    store = session.opened()
+    if isinstance(window, Turns) and window.count > 0:
+        done = store.turns(session.id, status="completed", newest=window.count)
+        return done[-1].first - 1 if len(done) == window.count else 0
+    shown = session.items.history()
+    info = None if shown else store.session(session.id)
+    return shown[0].position - 1 if shown else info.items if info is not None else 0
+
+
+def recall(
+    session: Session,
+    query: str,
+    tokens: int,
+    *,
+    limit: int | None = None,
+    scope: Scope | None = None,
+    counter: Counter | None = None,
+    seconds: float | None = None,
+    keep: bool = True,
+    asked: Asked | None = None,
+) -> Recalled:
+    """Return what of a session bears on a question, as one text of at most `tokens`.
+
+    If the index cannot be made in so many seconds, nothing is recalled; the next question goes on
+    making it. Where the question is `asked` of an embedder too, what is near its vector counts.
+    """
+    check_query(query, tokens, limit)
+    scope = scope or Scope()
+    found = find(session, query, scope, seconds, keep=keep, asked=asked)
+    if isinstance(found, str):
+        return Recalled(trouble=found)
+    question, hits, positions = found
+    load = _loader(session, scope, positions)
+    return choose(hits, load, question, counter or session.counter, tokens, limit)
+
+
+def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
+    """Return the best of what a session has on a question, best first.
+
+    Without `keep` nothing is written to the store.
+    """
+    found = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
+    return list(found.excerpts)
+
+
+def find(
+    session: Session,
+    query: str,
+    scope: Scope,
+    seconds: float | None = None,
+    *,
+    keep: bool = True,
+    asked: Asked | None = None,
+) -> tuple[Question, list[Hit], dict[int, int]] | str:
+    """Return the best messages on a question with their positions, or why there are none."""
+    store = session.opened()
+    info = store.session(session.id)
+    if info is None or not query.strip():
+        return Question(()), [], {}
+    shelf = shelf_of(store)
+    kept = shelf.get(session.id, info.created, info.items)
+    until = None if seconds is None else time.monotonic() + seconds
+    if not kept.lock.acquire(timeout=-1 if seconds is None else seconds):
+        return "the index is being made"
+    try:
+        is_whole = extend(session, kept, until)
+        if keep:
+            keep_segments(session, kept)
+        if not is_whole:
+            return f"the index is being made: {kept.until:,} of {info.items:,} items so far"
+        index = kept.index
+        question = understand(index, query, table())
+        end = info.items + 1 if scope.before is None else scope.before
+        within = index.between(max(1, scope.after + 1), max(1, end))
+        hits = list(islice(rank(index, question, within), _BEST))
+        if asked is not None:
+            near = vectors_of(session, kept, asked.embedder).near(asked.vector, within)
+            hits = blend(hits, question, near)[:_BEST]
+        positions = {hit.number: index.positions[hit.number] for hit in hits}
+    finally:
+        kept.lock.release()
+    shelf.tidy()
+    return question, hits, positions
+
+
+def _loader(
+    session: Session, scope: Scope, positions: Mapping[int, int]
+) -> Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]:
+    """Return what reads messages as they are shown, each with its tool group."""
+    last = session.last()
+    whole_turns = bool(scope.projection)
+
+    def load(numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
+        wanted = sorted(positions[number] for number in numbers)
+        groups: dict[int, Sequence[Spoken]] = {}
+        for first, end in _ranges(wanted):
+            items = _read(session, scope, first, end, last, whole_turns)
+            shown = _shown(session, scope, items)
+            for position in wanted:
+                if first <= position < end:
+                    group = _group(shown, items, position)
+                    # Of a group, too, nothing is told that may not be recalled.
+                    groups[position] = [each for each in group if _is_in(scope, each.position)]
+        return {n: groups[positions[n]] for n in numbers if groups.get(positions[n])}
+
+    return load
+
+
+def _is_in(scope: Scope, position: int) -> bool:
+    return position > scope.after and (scope.before is None or position < scope.before)
+
+
+def _ranges(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ranges to read around positions, from and to before; near ones are one."""
+    found: list[tuple[int, int]] = []
+    for position in positions:
+        first, end = max(1, position - _NEAR), position + _NEAR + 1
+        if found and first <= found[-1][1]:
+            first = found.pop()[0]
+        found.append((first, end))
+    return found
+
+
+def _read(
+    session: Session, scope: Scope, first: int, end: int, last: int, whole_turns: bool
+) -> list[Item]:
+    """Read a range; for a projection, the turns of which it has a part."""
+    settled = last + 1 if scope.completed else None
+    read = session.store.read
+    items = read(session.id, view="history", after=first - 1, before=end, settled=settled)
+    if whole_turns and items:
+        turns = [item.turn for item in items]
+        low, high = min(turns), max(turns)
+        items = read(session.id, view="history", first_turn=low, last_turn=high, settled=settled)
+    return lasting(items, last)
+
+
+def _shown(session: Session, scope: Scope, items: Sequence[Item]) -> list[Spoken]:
+    """Return items as the messages that a history shows, by position."""
+    if not scope.projection:
+        items = [item for item in items if item.kind != "reasoning"]
+    times = {item.position: item.time for item in items}
+    shown = [
+        Spoken(message.item[1], message, times.get(message.item[1]))
+        for message in session.project(items, scope.projection)
+        if message.item is not None and message.role != "system"
+    ]
+    return sorted(shown, key=lambda each: each.position)
+
+
+def _group(shown: Sequence[Spoken], items: Sequence[Item], position: int) -> list[Spoken]:
+    """Return what is shown of the item at a position; nothing if that is hidden."""
+    at = {each.position: place for place, each in enumerate(shown)}
+    if position in at:
+        return group_of(shown, at[position])
+    item = next((each for each in items if each.position == position), None)
+    if item is None:
+        return []
+    # What led to an answer stands in front of it; a projection may tell a run as one.
+    before = {each.position for each in items if each.kind == "reasoning"}
+    place = position - 1
+    while place in before:
+        if place in at:
+            return group_of(shown, at[place])
+        place -= 1
+    return [each for each in shown if item.run is not None and each.position == item.run]
