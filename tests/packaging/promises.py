@@ -178,6 +178,14 @@ def the_inspector() -> None:
     assert "<script" in page
 
 
+def a_session_for_another_agent() -> None:
+    from muntin.mcp import mcp_server
+
+    with open_store("sqlite:///kept.db") as store:
+        Session("ada", store=store).append(user("Remember me."))
+        assert mcp_server(store, "ada").name == "muntin"
+
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -190,6 +198,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "anthropic": (model_of("messages"),),
     "google": (model_of("generate_content"),),
     "inspector": (the_inspector,),
+    "mcp": (a_session_for_another_agent,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
 
