@@ -201,6 +201,14 @@ def calls_that_are_told_of() -> None:
     assert seen == ["compose_context gpt-4o", "chat gpt-4o"]
 
 
+def a_session_for_another_agent() -> None:
+    from muntin.mcp import mcp_server
+
+    with open_store("sqlite:///kept.db") as store:
+        Session("ada", store=store).append(user("Remember me."))
+        assert mcp_server(store, "ada").name == "muntin"
+
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -214,6 +222,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "google": (model_of("generate_content"),),
     "inspector": (the_inspector,),
     "otel": (calls_that_are_told_of,),
+    "mcp": (a_session_for_another_agent,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
 

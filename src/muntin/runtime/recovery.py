@@ -101,6 +101,7 @@ class Reader:
         turn: int | None = None,
     ) -> None:
         self.most: int | None = None
+        self.reads_on = "load_timeline_range"  # what the tool is called that reads a range
         self._session = session
         self._projection = projection
         self._sources = sources
@@ -115,7 +116,7 @@ class Reader:
         messages = await in_thread(lambda: self._session.project(items, self._projection))
         lines = [compact_json(m.to_dict()) for m in messages]
         text = "\n".join(lines) or "(nothing is there)"
-        return _bounded(text, f"load_timeline_range from {last + 1} on" if last < end else None)
+        return _bounded(text, f"{self.reads_on} from {last + 1} on" if last < end else None)
 
     def _items(self, start: int, last: int) -> list[Item]:
         """Read a range, with the runs of which it has a part: a projection is shown whole ones."""
