@@ -15,7 +15,7 @@ from muntin import Message, Profile, assistant, system, tool, user
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.exact import openai_tokenizer
 from muntin.core.parts import ToolCall
-from muntin.core.planning.step import VOLATILE_RATIO
+from muntin.core.planning.room import VOLATILE_RATIO
 from muntin.simulator.replay import trace_of
 from muntin.simulator.run import Pause, Replay
 
