@@ -77,6 +77,7 @@ SUBJECTS = {
     "providers/wire/test_shared.py": "* ../../core/planning/wire ../../core/planning/prefix",
     "providers/wire/test_streams.py": "*",
     "providers/wire/test_wire.py": "*",
+    "runtime/engine/test_asking.py": "embedded ../wakes",
     "runtime/engine/test_conformance.py": "* ../inbox",
     "runtime/engine/test_overload.py": "embedded worker ../wakes ../../providers/overload",
     "runtime/engine/test_timers.py": (

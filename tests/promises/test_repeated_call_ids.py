@@ -26,6 +26,7 @@ SESSIONS = {
     "strategy": "c",
     "timeline": "c",
     "entity": "plain/1",
+    "returned": "returned/1",
     "sources": "sourced/1",
     "generator": "g",
     "generator_prompt": "p",

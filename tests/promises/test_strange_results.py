@@ -226,6 +226,10 @@ def test_a_tool_whose_ceiling_is_silly_is_refused():
             Tool(search, max_result_tokens=value)
 
 
+# What the doors that register a handler ask.
+ENTITIES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
+
+
 @pytest.mark.parametrize("door", DURABLE)
 def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(door):
     said = "Please tell me everything about it. " * 20
@@ -238,8 +242,8 @@ def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(
         async with App("memory:", summary=summary) as app:
             for turn in range(14):
                 text = f"{turn} {said}"
-                if door in ("entity", "sources") and turn:
-                    await app.ask({"entity": "plain/1", "sources": "sourced/1"}[door], text)
+                if door in ENTITIES and turn:
+                    await app.ask(ENTITIES[door], text)
                 else:
                     await DOORS[door](app, model, text, ())
                 while any("_make" in repr(task) for task in asyncio.all_tasks()):
