@@ -22,7 +22,6 @@ from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
-from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import INHERIT, LadderLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
@@ -247,7 +246,7 @@ class Ctx:
 
     async def _written(self, id: str) -> ContextEntry:
         await self.turn.flush()
-        found = await in_store(self.session, lambda: self.session.get_context(id))
+        found = await self.turn.read(lambda: self.session.get_context(id))
         if found is None:
             raise MuntinError(f"the context entry {id!r} was removed before it was written")
         self.turn.entries.note(found)

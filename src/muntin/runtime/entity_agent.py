@@ -15,7 +15,6 @@ from muntin.core.planning.slot import HISTORY, INPUT_LEAST, RUN, SYSTEM
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.in_store import in_store
 from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import keep_input, keep_originals, offering
 from muntin.runtime.run_rules import NO_RULES, RunRules
@@ -84,7 +83,7 @@ class Agent:
             ctx.projections.plain = any(each.plain for each in loaded)
             if self._recovers:
                 keep_originals(self._turn, loaded)
-        past, done = await in_store(ctx.session, self._read)
+        past, done = await self._turn.read(self._read)
         asked = self._asked(done)
         # A run that an earlier attempt has begun goes on, and tells of itself.
         later = [message for message in done if message.at not in self._turn.resuming]
@@ -98,7 +97,7 @@ class Agent:
             since = (*later, *run)
             if sources is None:
                 return self._whole(composer, past, asked, since)
-            entries = await in_store(ctx.session, ctx.session.list_context)
+            entries = await self._turn.read(ctx.session.list_context)
             return self._chosen(composer, sources, loaded, entries, asked, since, rest)
 
         events = recorded_run(

@@ -25,7 +25,6 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
-from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summary, check_summary
 from muntin.timeline.history import Tokens, Turns
@@ -169,7 +168,7 @@ class Flow:
             input=valid,
             message=Input(asked.text, asked.attachments) if asked else None,
         )
-        await in_store(turn.session, ctx.load)
+        await turn.read(ctx.load)
         return ctx
 
     def _what(self, action: str) -> str:
