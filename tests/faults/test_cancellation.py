@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
@@ -167,7 +168,8 @@ def test_a_wake_that_is_cancelled_at_any_step_is_handled_again(url: str) -> None
 def test_a_wake_that_is_cancelled_at_any_step_is_handled_by_another_process(
     url: str, tmp_path: Path, start: Start
 ) -> None:
-    """While this one lives, and does nothing more about it."""
+    """While this one lives, and does nothing more about it: its store is slow, so that it takes the
+    turn when the wake is gone already."""
     entities: list[str] = []
 
     async def once(app: App, step: int) -> bool:
@@ -188,6 +190,13 @@ def test_a_wake_that_is_cancelled_at_any_step_is_handled_by_another_process(
 
     async def work() -> None:
         app = made(url)
+        take = app.store.take
+
+        def slow(*given: Any, **named: Any) -> Any:
+            time.sleep(0.05)
+            return take(*given, **named)
+
+        app.store.take = slow  # type: ignore[method-assign]
         steps = range(1, 1_000, max(1, times("STRIDE", 1)))
         for step in steps:
             if not await once(app, step):
