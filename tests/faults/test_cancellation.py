@@ -175,7 +175,7 @@ def test_a_wake_that_is_cancelled_at_any_step_is_handled_by_another_process(
     async def once(app: App, step: int) -> bool:
         entities.append(f"e/{step}")
         session = app.session(entities[-1])
-        wake = CancelledAt(app._wakes._handle_next(session), step)
+        wake = CancelledAt(app._wakes._handle_next(session), step, after=0.01)
 
         async def run() -> None:
             await wake
@@ -188,8 +188,9 @@ def test_a_wake_that_is_cancelled_at_any_step_is_handled_by_another_process(
         assert task.done(), f"stuck when cancelled at step {step}"
         return wake.cancelled
 
+    app = made(url)  # outside of an event loop, so that it sweeps nothing
+
     async def work() -> None:
-        app = made(url)
         take = app.store.take
 
         def slow(*given: Any, **named: Any) -> Any:
