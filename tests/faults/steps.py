@@ -8,11 +8,15 @@ from typing import Any
 
 
 class CancelledAt:
-    """Awaits a coroutine, and cancels the task when it waits for the n-th time."""
+    """Awaits a coroutine, and cancels the task when it waits for the n-th time.
 
-    def __init__(self, work: Coroutine[Any, Any, Any], step: int) -> None:
+    Some seconds `after`, so that a thread it waits for is at work.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, Any], step: int, after: float = 0.0) -> None:
         self._work = work
         self._step = step
+        self._after = after
         # How often it waited; whether the cancellation was in time.
         self.steps = 0
         self.cancelled = False
@@ -29,7 +33,7 @@ class CancelledAt:
             self.steps += 1
             if self.steps == self._step and task is not None:
                 self.cancelled = True
-                asyncio.get_running_loop().call_soon(task.cancel)
+                asyncio.get_running_loop().call_later(self._after, task.cancel)
             sent = None
             try:
                 yield waits

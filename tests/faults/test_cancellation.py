@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,10 @@ from muntin.core.parts import ToolCall
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item, Turn
+from tests.faults.checks import settled, wait_until
 from tests.faults.conftest import times
 from tests.faults.steps import CancelledAt
+from tests.workers import Start
 
 # How many seconds a step may take before the next is cancelled instead.
 ENOUGH = 20.0
@@ -160,6 +163,54 @@ def test_a_wake_that_is_cancelled_at_any_step_is_handled_again(url: str) -> None
     asyncio.run(work())
     assert handled[0] >= 1
     assert max(handled) == 2
+
+
+def test_a_wake_that_is_cancelled_at_any_step_is_handled_by_another_process(
+    url: str, tmp_path: Path, start: Start
+) -> None:
+    """While this one lives, and does nothing more about it: its store is slow, so that it takes the
+    turn when the wake is gone already."""
+    entities: list[str] = []
+
+    async def once(app: App, step: int) -> bool:
+        entities.append(f"e/{step}")
+        session = app.session(entities[-1])
+        wake = CancelledAt(app._wakes._handle_next(session), step, after=0.01)
+
+        async def run() -> None:
+            await wake
+
+        await asyncio.to_thread(
+            app.store.append, session.id, [session.draft(_sent("go"), opens="inbox")]
+        )
+        task = asyncio.create_task(run())
+        await asyncio.wait([task], timeout=ENOUGH)
+        assert task.done(), f"stuck when cancelled at step {step}"
+        return wake.cancelled
+
+    app = made(url)  # outside of an event loop, so that it sweeps nothing
+
+    async def work() -> None:
+        take = app.store.take
+
+        def slow(*given: Any, **named: Any) -> Any:
+            time.sleep(0.05)
+            return take(*given, **named)
+
+        app.store.take = slow  # type: ignore[method-assign]
+        steps = range(1, 1_000, max(1, times("STRIDE", 1)))
+        for step in steps:
+            if not await once(app, step):
+                break
+        other = start("handle", url=url, log=str(tmp_path / "log"))
+        await asyncio.to_thread(wait_until, lambda: settled(app.store, entities), "handled", ENOUGH)
+        other.kill()
+        for entity in entities:
+            assert [turn.status for turn in app.store.turns(entity)] == ["completed"]
+        await app.close()
+
+    asyncio.run(work())
+    assert len(entities) > 2
 
 
 def _sent(text: str) -> Any:

@@ -172,6 +172,8 @@ def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start, 
         )
         # A lease is a minute; machines that are short of processors are slow.
         assert median < 5
+        if LONG and engine == "procrastinate":
+            assert sorted(noted.taken_over)[int(0.95 * len(noted.taken_over))] < 1
     store.close()
 
 

@@ -112,6 +112,41 @@ def test_a_server_that_is_restarted_under_an_app_fails_no_wake(
             check_entity(store, entity, sent[entity])
 
 
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_wakes_whose_server_is_restarted_in_the_middle_go_on(own_server: Server, mode: str) -> None:
+    """All of them are at work when it stops, and have something to write before it is back."""
+    url = own_server.url(own_server.new_database())
+    entities = [f"e/{number}" for number in range(ENTITIES)]
+    begun: list[str] = []
+
+    async def work() -> None:
+        gone = asyncio.Event()
+        async with App(url, model=ScriptedModel(lambda window: "Yes.")) as app:
+
+            @app.entity("e")
+            async def handler(ctx: Ctx, wake: Wake) -> None:
+                begun.append(ctx.session.id)
+                await gone.wait()
+                ctx.use_agent()
+                await ctx.agent.run()
+
+            for entity in entities:
+                await app.send(entity, "hello")
+            while len(begun) < len(entities):
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(own_server.stop, mode)
+            gone.set()
+            await asyncio.sleep(1)
+            await asyncio.to_thread(own_server.start)
+            await all_settled(app, entities)
+
+    asyncio.run(work())
+    assert sorted(begun) == entities, "each was handled once: its turn was kept"
+    with open_store(url) as store:
+        for entity in entities:
+            check_entity(store, entity, ["hello"])
+
+
 def test_connections_that_are_dropped_fail_no_wake_and_no_conversation(server: Server) -> None:
     database = server.new_database()
     url = server.url(database)
@@ -178,12 +213,14 @@ def test_a_store_that_refuses_while_an_error_is_recorded_leaves_no_entity_stuck(
     path = tmp_path / "s.db"
     begun = asyncio.Event()
     away = asyncio.Event()
+    called: list[str] = []
 
     async def work() -> None:
         async with App(f"sqlite:///{path}") as app:
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Wake) -> None:
+                called.append(str(wake.payload))
                 begun.set()
                 await away.wait()
                 raise ValueError("my own fault")
@@ -198,6 +235,7 @@ def test_a_store_that_refuses_while_an_error_is_recorded_leaves_no_entity_stuck(
             assert (turn.status, turn.owner) == ("failed", None)
             errors = [item.payload for item in app.store.read("e/1") if item.kind == "error"]
             assert errors == ["ValueError: my own fault"]
+            assert called == ["hello"]  # it failed, and is not handled again
 
     asyncio.run(work())
 

@@ -88,23 +88,23 @@ def test_a_clock_that_is_wrong_runs_no_wake_twice(
         end(second)
 
 
+@pytest.mark.parametrize("skewed", [3_600, -3_600])
 def test_a_lease_is_what_the_server_says_whatever_the_clock_of_the_client(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, start: Start, skewed: int
 ) -> None:
     with open_store(url) as store:
-        send(store, "s", "hello")
+        for session in ("s", "t"):
+            send(store, session, "hello")
         before = store.take("s", "another", timedelta(seconds=60), resumable=True)
         assert before is not None
         assert before.until is not None
-        monkeypatch.setattr(time, "time", lambda: 0.0)
-        monkeypatch.setattr(time, "time_ns", lambda: 0)
-        with open_store(url) as wrong:
-            assert wrong.take("s", "me", timedelta(seconds=60), resumable=True) is None
-            send(wrong, "t", "hello")
-            after = wrong.take("t", "me", timedelta(seconds=60), resumable=True)
-            assert after is not None
-            assert after.until is not None
-            assert timedelta(0) <= after.until - before.until < timedelta(seconds=30)
+        wrong = start("take", url=url, skewed=skewed)
+        assert wrong.stdout is not None
+        assert wrong.stdout.readline() == "s None\n"  # another has it
+        assert wrong.stdout.readline().startswith("t ")
+        (after,) = store.turns("t")
+        assert after.until is not None
+        assert timedelta(0) <= after.until - before.until < timedelta(seconds=30)
 
 
 def test_a_message_that_kills_its_process_is_given_up_and_holds_up_no_other(

@@ -91,5 +91,5 @@ def test_a_look_at_many_timers_that_are_not_due_is_quick(place):
         began = time.perf_counter()
         assert store.timers.next(["e"]) is not None
         looks.append(time.perf_counter() - began)
-    assert sorted(looks)[25] < 0.02
+    assert min(looks) < 0.002  # what a busy machine adds is not the look's
     store.close()

@@ -41,6 +41,18 @@ def skew(seconds: float) -> None:
     time.time_ns = lambda: now_ns() + int(seconds * 1e9)
 
 
+def take(url: str, skewed: float) -> None:
+    """Try to take the turns of two sessions by a clock that is wrong."""
+    skew(skewed)
+    from datetime import timedelta
+
+    from muntin.timeline.store import open_store
+
+    with open_store(url) as store:
+        for session in ("s", "t"):
+            say(session, store.take(session, "me", timedelta(seconds=60), resumable=True))
+
+
 def handle(
     url: str,
     log: str,

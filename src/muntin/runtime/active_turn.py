@@ -14,6 +14,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Mapping,
     Sequence,
 )
@@ -195,6 +196,10 @@ class ActiveTurn:
                 raise
             return False
 
+    def read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
+        """Read something; while the store is away, try again until the lease ends."""
+        return patiently(self.session, work, lambda _: self._holds)
+
     async def visit(self, work: Callable[[], T]) -> T:
         """Do something with the store; while it is away, try again until the lease ends."""
         began = time.monotonic()
@@ -366,7 +371,7 @@ class ActiveTurn:
 
     async def items(self) -> list[Item]:
         """Return all items of the turn."""
-        return await in_store(self.session, self.open.items)
+        return await self.read(self.open.items)
 
     @property
     def is_settled(self) -> bool:

@@ -20,7 +20,7 @@ from muntin.core.usage import Usage
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
-from muntin.runtime.in_store import in_store, provider_busy
+from muntin.runtime.in_store import provider_busy
 from muntin.runtime.recall import Recalling
 from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
 from muntin.timeline.project import Projection, project
@@ -96,7 +96,7 @@ def recorded_run(
         following = composer.after(previous)
         if composer.summary is not None:
             read = partial(turn.receipts.summaries, line, again=True)
-            following = following.recalling(await in_store(turn.session, read))
+            following = following.recalling(await turn.read(read))
         made = declare(following, messages)
         if isawaitable(made):
             made = await made

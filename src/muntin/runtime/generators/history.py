@@ -12,7 +12,6 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.errors import InvalidType
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.in_store import in_store
 from muntin.timeline.history import History, Tokens, Turns
 from muntin.timeline.past import newest_items
 from muntin.timeline.session import Session
@@ -57,8 +56,7 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
     if limit is None:
         return []
     turn = ctx.turn
-    return await in_store(
-        ctx.session,
+    return await turn.read(
         lambda: _read(
             ctx.session,
             ctx.budget.remaining_input_tokens if limit is True else limit,

@@ -1,0 +1,125 @@
+"""What an engine costs: a backlog that is long, workers that have nothing to do, many who send."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import psycopg
+from procrastinate import manager
+
+from muntin import App, user
+from muntin.runtime.ctx import Ctx, Wake
+from muntin.runtime.engine.jobs import queue_of
+from muntin.runtime.engine.procrastinate import Procrastinate
+from muntin.runtime.engine.worker import _Connector
+from muntin.timeline.items import draft_of
+from tests.faults.conftest import times
+from tests.reliability.server import Server
+
+WAITING = times("WAITING", 100_000)
+
+
+def made(url: str) -> App:
+    app = App(url, engine=Procrastinate())
+
+    @app.entity("e")
+    async def handler(ctx: Ctx, wake: Wake) -> None:
+        pass
+
+    return app
+
+
+def test_a_fetch_from_a_backlog_is_quick_however_many_wait(server: Server) -> None:
+    database = server.new_database()
+    asyncio.run(made(server.url(database))._wakes.engine.ready())
+    server.ask(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, args) SELECT "
+        f"'{queue_of('e')}', 'muntin.wake', 'e/' || n, '{{}}' FROM generate_series(1, {WAITING}) n",
+        database,
+    )
+    server.ask("ANALYZE procrastinate_jobs", database)
+
+    async def fetch() -> list[float]:
+        took = []
+        connect = psycopg.AsyncConnection.connect
+        async with await connect(server.url(database), autocommit=True) as connection:
+            jobs = manager.JobManager(_Connector(connection))
+            worker = await jobs.register_worker()
+            for _ in range(100):
+                began = time.perf_counter()
+                assert await jobs.fetch_job(queues=[queue_of("e")], worker_id=worker) is not None
+                took.append(time.perf_counter() - began)
+        return took
+
+    assert min(asyncio.run(fetch())) < 0.002
+
+
+def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -> None:
+    database = server.new_database()
+    seconds = times("IDLE", 6)
+    done = (
+        "SELECT pg_stat_force_next_flush(), xact_commit + xact_rollback FROM pg_stat_database "
+        f"WHERE datname = '{database}'"
+    )
+
+    async def work() -> float:
+        app = made(server.url(database))
+        stop = asyncio.Event()
+        working = asyncio.create_task(app.work(stop=stop))
+        await asyncio.sleep(3)
+        before, began = (await asyncio.to_thread(server.ask, done))[0][1], time.monotonic()
+        await asyncio.sleep(seconds)
+        after = (await asyncio.to_thread(server.ask, done))[0][1]
+        each = (after - before) / (time.monotonic() - began)
+        stop.set()
+        await working
+        await app.close()
+        return float(each)
+
+    assert asyncio.run(work()) < 5.5  # what was counted late may be of the time before
+
+
+def test_many_who_send_to_a_slow_disk_share_its_commits(server: Server) -> None:
+    """A notification within a commit would hold one lock for all of them: each waited alone."""
+    database = server.new_database()
+    server.ask(f"ALTER DATABASE {database} SET commit_delay = 20000")
+    server.ask(f"ALTER DATABASE {database} SET commit_siblings = 0")
+    app = made(server.url(database))
+    engine: Any = app._wakes.engine
+    asyncio.run(engine.ready())
+
+    def send(entity: str) -> None:
+        session = app.session(entity, mend=False)
+        draft = session.draft(draft_of(user("hello"), opens="inbox"))
+        app.store.append(entity, [draft], begun=engine.waits)
+
+    alone = rate(1, send)
+    together = rate(32, send)
+    print(f"{alone:.0f} sends a second alone, {together:.0f} of 32")
+    assert together > 3 * alone
+
+
+def rate(threads: int, send: Callable[[str], None], seconds: float = 2.0) -> float:
+    """Return how often a second so many threads send, each to an entity that is new."""
+    sent = [0] * threads
+    end = time.monotonic() + seconds
+
+    def work(number: int) -> None:
+        for message in count():
+            if time.monotonic() > end:
+                return
+            send(f"e/{threads}-{number}-{message}")
+            sent[number] += 1
+
+    running = [threading.Thread(target=partial(work, number)) for number in range(threads)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    return sum(sent) / seconds
