@@ -71,11 +71,15 @@ def model(budget: int = 4_000, name: str = NAME) -> ScriptedModel:
     return ScriptedModel(lambda window: ANSWER, name=name, budget=budget)
 
 
-async def by_conversation(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
-    await app.conversation("s", model=model, **options).send(text)
+async def by_conversation(
+    app: App, model: ScriptedModel, text: str, session: str = "s", **options: Any
+) -> None:
+    await app.conversation(session, model=model, **options).send(text)
 
 
-async def by_entity(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+async def by_entity(
+    app: App, model: ScriptedModel, text: str, session: str = "helper/s", **options: Any
+) -> None:
     if not app._wakes.knows("helper"):
 
         @app.entity("helper")
@@ -83,19 +87,23 @@ async def by_entity(app: App, model: ScriptedModel, text: str, **options: Any) -
             ctx.use_agent(model=model, **options)
             await ctx.agent.run()
 
-    await app.ask("helper/s", text)
+    await app.ask(session, text)
 
 
-async def by_generator(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+async def by_generator(
+    app: App, model: ScriptedModel, text: str, session: str = "s", **options: Any
+) -> None:
     made = generator(name="g", model=model, history=True, user=lambda input: input, **options)
-    await made.run(text, app=app, session="s")
+    await made.run(text, app=app, session=session)
 
 
-async def by_flow(app: App, model: ScriptedModel, text: str, **options: Any) -> None:
+async def by_flow(
+    app: App, model: ScriptedModel, text: str, session: str = "s", **options: Any
+) -> None:
     block = generator(name="g", model=model, history=True)
     action = Action(block, user_message=lambda input: input)
     made = flow("f", actions={"say": action}, history_window=Turns(500), **options)
-    await made.run("say", text, session="s", app=app)
+    await made.run("say", text, session=session, app=app)
 
 
 DOORS: dict[str, Any] = {
@@ -458,11 +466,10 @@ def _hangs(texts: list[str]) -> Any:
 
 
 def _changes(texts: list[str]) -> Any:
-    _changes.asked += 1  # type: ignore[attr-defined]
-    return [[1.0] * (2 + _changes.asked % 2) for _ in texts]  # type: ignore[attr-defined]
+    """One dimension for questions, and another for messages."""
+    return [[1.0] * (2 if len(texts) == 1 else 3) for _ in texts]
 
 
-_changes.asked = 0  # type: ignore[attr-defined]
 BROKEN = {
     "raises": (_raises, "no quota left"),
     "hangs": (_hangs, "took longer than 0.05"),

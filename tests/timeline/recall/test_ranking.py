@@ -160,6 +160,10 @@ def test_of_a_question_of_many_words_the_rarest_count():
     index = indexed()
     question = understand(index, " ".join(f"word{n}" for n in range(5_000)) + " cello", table())
     assert len(question.words) == MOST_WORDS
+    assert "cello" in question.weights  # it was said, and the others never were
+    index.add(" ".join(f"word{n}" for n in range(5_000)) + " cello")
+    asked = " ".join(f"word{n}" for n in range(99)) + " cello"
+    assert "cello" in understand(index, asked, table(), len(index) - 1).weights
 
 
 def test_days_do_not_go_back():

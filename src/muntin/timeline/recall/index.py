@@ -186,6 +186,14 @@ class Index:
         if name:
             self.names.update(dict.fromkeys(words(name), name))
 
+    def first(self, term: str) -> int:
+        """Return the number of the first message that has a term; behind all if none has it."""
+        for number, block in enumerate(self.blocks):
+            held = block.terms.get(term)
+            if held is not None:
+                return number * self.block + _first(held)
+        return len(self)
+
     def between(self, first: int, end: int) -> range:
         """Return the numbers of the messages from one position to before another."""
         return range(bisect_left(self.positions, first), bisect_left(self.positions, end))
@@ -233,6 +241,13 @@ def numbers_of(held: Posting, cut: range) -> array[int]:
             first = LANES * (low + 8 * found.start()) + lane - cut.start
             numbers.extend([first + LANES * bit for bit in _BITS[found[0][0]]])
     return array("H", sorted(numbers))
+
+
+def _first(held: Posting) -> int:
+    if isinstance(held, bytes):
+        return array("I", held[:4])[0]
+    lowest = ((bits & -bits).bit_length() - 1 for bits in held)
+    return min(LANES * bit + lane for lane, bit in enumerate(lowest) if bit >= 0)
 
 
 def _more(held: Posting, numbers: Sequence[int]) -> Posting:

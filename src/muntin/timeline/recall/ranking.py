@@ -83,8 +83,11 @@ class Question:
         return {each.term: each.weight for each in self.words}
 
 
-def understand(index: Index, text: str, table: Related | None = None) -> Question:
-    """Return what a question asks of an index, at most so much of it."""
+def understand(
+    index: Index, text: str, table: Related | None = None, before: int | None = None
+) -> Question:
+    """Return what a question asks of an index, of its messages `before` a number, at most so much
+    of it."""
     if len(text) > 2 * MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS]} {text[-MOST_CHARACTERS:]}"
     asked: dict[str, str] = {}
@@ -94,7 +97,9 @@ def understand(index: Index, text: str, table: Related | None = None) -> Questio
             named.add(index.names[word])
         else:
             asked.setdefault(stem(word), word)
-    rarest = sorted(asked, key=lambda term: -_rarity(index, term))
+    # What nobody said before would be the rarest of all: it takes no place of a word that was.
+    end = len(index) if before is None else before
+    rarest = sorted(asked, key=lambda term: (index.first(term) >= end, -_rarity(index, term)))
     kept, related = set(rarest[:MOST_WORDS]), set(rarest[:MOST_RELATED])
     found = [
         _wanted(index, term, word, table if term in related else None)

@@ -130,9 +130,9 @@ def find(
         if not is_whole:
             return f"the index is being made: {kept.until:,} of {info.items:,} items so far"
         index = kept.index
-        question = understand(index, query, table())
         end = info.items + 1 if scope.before is None else scope.before
         within = index.between(max(1, scope.after + 1), max(1, end))
+        question = understand(index, query, table(), within.stop)
         hits = list(islice(rank(index, question, within), _BEST))
         if asked is not None:
             near = vectors_of(session, kept, asked.embedder).near(asked.vector, within)
