@@ -8,13 +8,14 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from muntin import InvalidInput, Slots, Window, assistant, user
+from muntin import InvalidInput, Slots, ToolCall, Window, assistant, user
 from muntin.core.counting.counter import CharsPerToken
 from muntin.core.planning.stored import read_plan, write_plan
 from muntin.core.profile import Profile
@@ -25,6 +26,7 @@ from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Beside, Draft, Record
 from muntin.timeline.store import open_store
+from muntin.timeline.store.sql.statements import DROP_NAMES, DROP_REPORTS
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 
@@ -103,6 +105,39 @@ def test_no_more_are_kept_than_asked_for_and_the_newest(keep, store_url):
                 assert texts(again(app, "c", record))[-1] == f"m{record.turn - 1}"
 
     run(work())
+
+
+def test_a_run_of_many_steps_does_not_pile_up_contents(tmp_path):
+    """Reports are forgotten step by step; what only they named is forgotten too, in one turn."""
+    path = tmp_path / "s.db"
+    calls = [ToolCall(f"c{n}", "look", "{}") for n in range(120)]
+
+    def look() -> str:
+        """Look."""
+        return f"{next(seen)}: " + "found it " * 100
+
+    async def work() -> None:
+        seen_by = ScriptedModel([*calls, "Done."], budget=2_000)
+        async with App(f"sqlite:///{path}", model=seen_by, keep_reports=30) as app:
+            await app.conversation("c", tools=[look], max_steps=200).send("Look it all up.")
+            assert len(app.store.reports("c")) == 30
+
+    seen = count()
+    run(work())
+    with closing(sqlite3.connect(path)) as database:
+        kept = database.execute("SELECT COUNT(*) FROM muntin_contents WHERE kind = 'report'")
+        named = database.execute("SELECT COUNT(DISTINCT hash) FROM muntin_report_contents")
+        assert kept.fetchone()[0] <= named.fetchone()[0] + 20
+
+
+def test_forgetting_a_report_reads_none_of_the_others(tmp_path):
+    with closing(open_store(f"sqlite:///{tmp_path / 's.db'}")) as store:
+        store.append("c", [Draft("message", user("hello"), opens="turn")])
+    given = {"sid": 1, "turn": 1, "step": 5}
+    with closing(sqlite3.connect(tmp_path / "s.db")) as database:
+        for statement in (DROP_REPORTS, DROP_NAMES):
+            plan = database.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()
+            assert "(session=? AND (turn,step)<(?,?))" in plan[0][-1]
 
 
 def test_contents_no_report_names_are_forgotten_and_those_still_named_are_not(store_url):

@@ -334,10 +334,11 @@ def _way_down(
         return _price(step.levels, levels, rungs, tokens, high, growth, ground)
 
     drops = price(dropped)
-    ways = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
-    cheap = [way for way in ways if price(way).cost <= _DEARER * drops.cost]
-    down = min(cheap or ways, key=lambda way: price(way).each)
-    ladders = price(down)
+    found = [descend(rungs, step.levels, ladder, tokens, low, must) for low in lows]
+    ways = {way: price(way) for way in found}  # several low levels may have the same way
+    cheap = [way for way in ways if ways[way].cost <= _DEARER * drops.cost]
+    down = min(cheap or ways, key=lambda way: ways[way].each)
+    ladders = ways[down]
     if drops.each < ladders.each:
         return dropped, f"dropping: {drops}; the ladder: {ladders}"
     return down, f"the ladder: {ladders}; dropping: {drops}"

@@ -117,7 +117,7 @@ class Kept:
         for key in old:
             del self.reports[key], self.names[key]
         # Now and then, as in SQL: finding out what is no longer named reads all names.
-        if old and old[-1][0] % max(1, keep // 10) == 0:
+        if old and sum(old[-1]) % max(1, keep // 10) == 0:
             self._drop_unnamed()
 
     def _drop_unnamed(self) -> None:

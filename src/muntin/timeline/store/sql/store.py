@@ -283,8 +283,9 @@ def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
     for turn, step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
         for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
             tx.run(statement, sid=sid, turn=turn, step=step)
-        # Now and then, because finding out what is no longer named reads all names.
-        if turn % max(1, keep // 10) == 0:
+        # Now and then, because finding out what is no longer named reads all names. A turn may
+        # have thousands of steps.
+        if (turn + step) % max(1, keep // 10) == 0:
             tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
 
 
