@@ -67,15 +67,11 @@ def test_an_agent_of_another_wake_is_refused():
 
 def test_an_agent_that_is_returned_has_the_time_of_its_handler():
     async def handler(ctx, wake):
-        return ctx.use_agent(model=Slow())
+        return ctx.use_agent(model=Slow([]))
 
     class Slow(ScriptedModel):
-        def __init__(self):
-            super().__init__(lambda window: "Hi.")
-
-        async def complete(self, window, *, settings=None):
+        async def complete(self, window: Any, **given: Any) -> Any:
             await asyncio.sleep(60)
-            return await super().complete(window, settings=settings)
 
     async def work():
         app = memory()
