@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from muntin.prompts import when as when
     from muntin.runtime import Action as Action
     from muntin.runtime import App as App
-    from muntin.runtime import Recall as Recall
     from muntin.runtime import Source as Source
     from muntin.runtime import Summary as Summary
     from muntin.runtime import Wake as Wake
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
     from muntin.timeline import Session as Session
     from muntin.timeline import Tokens as Tokens
     from muntin.timeline import Turns as Turns
+    from muntin.timeline.recall import Recall as Recall
     from muntin.timeline.recall import Recalled as Recalled
 
 __version__ = "0.1.0"
@@ -96,7 +96,7 @@ _HOMES = {
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
-    "muntin.runtime": "Action App Recall Source Summary Wake capability flow generator",
+    "muntin.runtime": "Action App Source Summary Wake capability flow generator",
     "muntin.settings": "config",
     "muntin.timeline": "ContextEntry History Session Tokens Turns",
 }
@@ -111,7 +111,7 @@ _MORE = {
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",
-    "muntin.timeline.recall": "Recalled",
+    "muntin.timeline.recall": "Recall Recalled",
 }
 _HOME = {
     name: module
