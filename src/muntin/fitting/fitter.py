@@ -85,7 +85,7 @@ class Fitter:
         talk = Talk(pieces, composer.counter)
         key = conversation or Left.of(None, talk, talk.opening).opening
         before, fresh = self._before(previous, key, talk)
-        window = _window(composer.after(before and before.frontier), talk, system)
+        window = _window(composer.after(None if before is None else before.frontier), talk, system)
         if window.over_budget:
             raise _too_small(window, composer)
         left = Left.of(Frontier(window.lazy_frontier.starts), talk, talk.opening)

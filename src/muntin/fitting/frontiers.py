@@ -95,7 +95,7 @@ class Left:
     def goes_on(self, talk: Sequence[Message], opening: int) -> bool:
         """Say whether a list begins with all that was there."""
         place = opening + self.count - 1
-        return 0 < self.count and place < len(talk) and digest(talk[place]) == self.last
+        return self.count > 0 and place < len(talk) and digest(talk[place]) == self.last
 
 
 _EMPTY: dict[str, Any] = {
