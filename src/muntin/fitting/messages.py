@@ -20,7 +20,7 @@ from muntin.core.report import Report
 from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.pieces import Fitted, Placed
-from muntin.fitting.reading import pieces_of
+from muntin.fitting.reading import NotSingle, pieces_of
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.writing import written
 from muntin.timeline.store import Store
@@ -110,13 +110,12 @@ def fit(
         store=store,
     )
     told = [Message("system", system)] if isinstance(system, str) else list(system or ())
-    fitted = fitter.fit(
-        pieces_of(messages),
-        tools=tools,
-        system=told,
-        previous=previous,
-        conversation=conversation,
-    )
+    given: dict[str, Any] = {"previous": previous, "conversation": conversation}
+    try:
+        # Most lists are of single messages; to be sure of it, all of them would have to be read.
+        fitted = fitter.fit(pieces_of(messages, single=True), tools=tools, system=told, **given)
+    except NotSingle:
+        fitted = fitter.fit(pieces_of(messages), tools=tools, system=told, **given)
     return FittedMessages(written(messages, fitted.placed), fitted)
 
 
