@@ -127,11 +127,12 @@ class Session:
 
     # Writing.
 
-    def append(self, *items: ItemLike) -> list[Item]:
+    def append(self, *items: ItemLike, beside: Beside | None = None) -> list[Item]:
         """Append messages in one transaction, and return their items when they are durable.
 
         A user's message begins a turn, unless one stands right before it; everything else joins
-        the newest turn. For a turn that may fail, use `with session.turn()`.
+        the newest turn. For a turn that may fail, use `with session.turn()`. What is `beside` is
+        kept with them.
         """
         drafts: list[Draft] = []
         asked = False
@@ -144,7 +145,7 @@ class Session:
             opens: Opens | None = "turn" if asks and not asked else None
             drafts.append(self._spoken(message, opens=opens, ends="completed"))
             asked = asks
-        return self.opened().append(self.id, drafts)
+        return self.opened().append(self.id, drafts, beside=beside)
 
     def try_again(self, turn: int) -> list[Item]:
         """Have what woke a failed turn handled once more, by a new turn that names the old one.
@@ -168,6 +169,13 @@ class Session:
             self.draft(each, opens="queue" if n == 0 else None) for n, each in enumerate(drafts)
         ]
         return self.store.append(self.id, begins)
+
+    def hide(self, position: int) -> bool:
+        """Hide an item from the client and from the history; it stays in the timeline.
+
+        False if there is no such item, or nobody sees it.
+        """
+        return self.opened().hide(self.id, position)
 
     @contextmanager
     def turn(self) -> Iterator[OpenTurn]:

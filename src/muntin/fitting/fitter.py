@@ -1,0 +1,176 @@
+"""The Fitter: a framework's list of messages, made to fit a budget by the Composer.
+
+Holds the settings and what is known of conversations. One list goes in, one plan is made, and what
+is kept comes back as references.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+from muntin.agent.tools import ToolLike
+from muntin.composer import Composer
+from muntin.core.budget import Budget, as_budget
+from muntin.core.checks import check_optional_text, check_size
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
+from muntin.core.message import Message
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
+from muntin.core.planning.slot import Stepped, Trimming
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, StoreError
+from muntin.fitting.frontiers import Left, Table, first_new, read_previous
+from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
+from muntin.fitting.pieces import Fitted, Piece
+from muntin.fitting.recorder import Recorder
+from muntin.fitting.schemas import schemas
+from muntin.fitting.talk import Talk
+from muntin.threads import in_thread
+from muntin.timeline.store import Store
+
+
+class Fitter:
+    """Makes lists of messages fit; one for an app or a hook, safe to use from many threads.
+
+    `budget` is what a request may have, tools and system text included; without one it is the
+    model's context window. `margin` tokens of it are kept free, for what a framework adds behind
+    the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
+    as in every door. With a `store`, conversations are recorded there, each as a session: by its
+    name, or by one that is made for it.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | int | None = None,
+        *,
+        model: str | None = None,
+        tokenizer: TokenizerLike | None = None,
+        attachment_tokens: AttachmentTokens | None = None,
+        trimming: Trimming | None = None,
+        results: Results | None = RESULTS,
+        ladder: Ladder | None = LADDER,
+        margin: int = 0,
+        strict: bool = False,
+        store: Store | str | Recorder | None = None,
+    ) -> None:
+        check_optional_text(model, "model")
+        check_shapes("fit", results, ladder)
+        self.budget = None if budget is None else as_budget(budget)
+        self.model = model
+        self.strict = strict
+        self._margin = check_size(margin, "margin")
+        self._options: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "attachment_tokens": attachment_tokens,
+            "trimming": Stepped() if trimming is None else trimming,
+            "results": results,
+            "ladder": ladder,
+        }
+        self.recorder = store if store is None or isinstance(store, Recorder) else Recorder(store)
+        self._table = Table()
+        self._composers: dict[str | None, Composer] = {}
+        self._lock = Lock()
+
+    def fit(
+        self,
+        pieces: Sequence[Piece],
+        *,
+        tools: Sequence[ToolLike] = (),
+        system: Sequence[Message] = (),
+        previous: Mapping[str, Any] | Frontier | None = None,
+        conversation: str | None = None,
+        model: str | None = None,
+    ) -> Fitted:
+        """Return what of a list is sent.
+
+        `system` are messages that stand before all others and are sent elsewhere: they are counted
+        and not placed. `previous` is the frontier of the request before this one. Without it the
+        conversation is found again by its name, or by its opening and what was in it, as long as
+        the process lives; an empty mapping begins anew.
+        """
+        check_optional_text(conversation, "conversation")
+        check_optional_text(model, "model")
+        composer = self._composer(model or self.model)
+        offered, odd = schemas(tools)
+        talk = Talk(pieces, composer.counter)
+        key = conversation or talk.first_digest
+        before, fresh = self._before(previous, key, talk)
+        composer = replace(composer, tools=offered, previous=self._table.known(before))
+        slots = lay_out(composer, talk, system)
+        if fresh is not None:
+            slots.exclude("previous", reason="fresh", detail=fresh)
+        window = slots.render()
+        refuse_too_large(window)
+        places = shown_places(window, talk)
+        shown = talk.opaque.keys() & set(places) if talk.opaque else ()
+        unread = (*odd, *(f"message {number}: {talk.opaque[number]}" for number in sorted(shown)))
+        if unread:
+            self._refuse(unread)
+            slots.exclude("unread", reason="unread", detail="; ".join(unread))
+            window = slots.render()
+            places = shown_places(window, talk)
+        placed, mark = place(window, composer, talk, places, len(system))
+        left = talk.left(window.lazy_frontier.starts)
+        if self.recorder is not None:
+            session = conversation or (before.session if before is not None else "")
+            left = replace(left, session=session or f"fit-{uuid4().hex}")
+            self._record(self.recorder, left, talk, window)
+        self._table.put(key, left, before, window.lazy_frontier)
+        return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
+
+    async def afit(self, pieces: Sequence[Piece], **given: Any) -> Fitted:
+        """Do what `fit` does; where it records, without holding up the event loop."""
+        if self.recorder is None:
+            return self.fit(pieces, **given)
+        return await in_thread(lambda: self.fit(pieces, **given))
+
+    def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
+        """Record what is new; a store that is away does not keep a request from being sent."""
+        try:
+            told = recorder.frontier(left.session)
+            first = first_new(told, talk)
+            recorder.record(left.session, talk.past[first:], window, left.to_dict())
+        except StoreError as error:
+            _log.warning("a window of session %r was not recorded: %s", left.session, error)
+
+    def _composer(self, model: str | None) -> Composer:
+        """Return how windows for a model are made, without tools."""
+        with self._lock:
+            made = self._composers.get(model)
+            if made is None:
+                made = Composer.of(model, budget=self.budget, **self._options)
+                given = made.budget
+                kept = replace(given, reserved_tokens=given.reserved_tokens + self._margin)
+                made = replace(made, budget=kept)
+                if len(self._composers) >= _MODELS:
+                    self._composers.clear()
+                self._composers[model] = made
+            return made
+
+    def _before(
+        self, previous: Mapping[str, Any] | Frontier | None, key: str, talk: Talk
+    ) -> tuple[Left | None, str | None]:
+        """Return what the request before this one left, or why it is not used."""
+        if previous is None:
+            return self._table.find(key, talk), None
+        if isinstance(previous, Mapping) and not previous:
+            return None, None
+        left = read_previous(previous)
+        why = None if isinstance(previous, Frontier) else left.why_not(talk)
+        return (left, None) if why is None else (None, why)
+
+    def _refuse(self, unread: Sequence[str]) -> None:
+        if self.strict:
+            raise InvalidInput(
+                f"{unread[0]}; without strict=True it is carried as it is, and counted by its size"
+            )
+
+
+_log = logging.getLogger(__name__)
+# So many models a Fitter remembers.
+_MODELS = 64

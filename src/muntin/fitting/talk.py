@@ -1,0 +1,120 @@
+"""A talk: the pieces of one request as messages, and where its parts begin.
+
+Owns what is the opening, the history, the question and the run of a list that a framework sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message, Role, counted
+from muntin.core.parts import Other, compact_json
+from muntin.core.planning.frontier import Start, digest
+from muntin.fitting.frontiers import Left
+from muntin.fitting.pieces import Piece, Pieces
+
+
+class Talk(Sequence[Message]):
+    """The messages of a list of pieces, each read when it is first looked at.
+
+    `opening` is how many system messages stand in front, `question` the place of the user's last
+    message. The history ends where it stands, at `asked`, and the run begins behind it; without
+    a question all that follows the opening is the run.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], counter: Counter) -> None:
+        self.pieces = pieces
+        self._counter = counter
+        self._known: dict[int, Message] = {}
+        # Why messages that were looked at could not be read, by their places.
+        self.opaque: dict[int, str] = {}
+        self.opening = self._opening()
+        self.question = self._question()
+        self.asked = self.opening if self.question is None else self.question
+        self.run = self.opening if self.question is None else self.question + 1
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        known = self._known.get(index)
+        if known is None:
+            piece = self.pieces[index]
+            known = self._known[index] = self._message(piece)
+            if piece.opaque is not None or piece.message is None:
+                self.opaque[index] = piece.opaque or "it was not read"
+        return known
+
+    @property
+    def past(self) -> Part:
+        """All but the opening."""
+        return Part(self, self.opening, len(self))
+
+    @property
+    def first_digest(self) -> str:
+        """What the conversation is known by: its first message that is not the system's."""
+        return digest(self[self.opening]) if self.opening < len(self) else ""
+
+    def part(self, first: int, end: int) -> Part:
+        """Return some of the messages that follow each other."""
+        return Part(self, first, end)
+
+    def left(self, starts: Sequence[Start]) -> Left:
+        """Return what a request with these messages leaves to the next."""
+        return Left.of(starts[0] if starts else None, self.past, self.first_digest)
+
+    def _role(self, index: int) -> Role:
+        """Return the role of a message, without reading it where that can be done."""
+        pieces = self.pieces
+        role = pieces.role(index) if isinstance(pieces, Pieces) else None
+        return role or self[index].role
+
+    def _opening(self) -> int:
+        count = 0
+        while count < len(self) and self._role(count) == "system":
+            count += 1
+        return count
+
+    def _question(self) -> int | None:
+        for place in range(len(self) - 1, self.opening - 1, -1):
+            if self._role(place) == "user":
+                return place
+        return None
+
+    def _message(self, piece: Piece) -> Message:
+        message = piece.message
+        if message is None:
+            # No text that could be cut: it comes back as it is, or not at all.
+            message = Message("user", (Other({"type": "unread", "value": _text(piece.ref)}),))
+        if piece.tokens is not None:
+            counted(message, self._counter.key(message), piece.tokens)  # type: ignore[arg-type]
+        return message
+
+
+class Part(Sequence[Message]):
+    """Messages of a talk that follow each other."""
+
+    def __init__(self, talk: Talk, first: int, end: int) -> None:
+        self._talk, self._first, self._end = talk, first, end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._talk[self._first + index % len(self)]
+
+
+def _text(value: Any) -> str:
+    """Return about what an item has when it is sent."""
+    try:
+        return compact_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
