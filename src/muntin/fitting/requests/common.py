@@ -117,13 +117,11 @@ def is_whole(pieces: Sequence[Piece], fitted: Fitted) -> bool:
 
 def breakpoints(fitted: Fitted) -> list[tuple[int, Breakpoint]]:
     """Return where to cache: behind which of the placed messages, -1 if before all of them."""
-    places = {id(each.message): place for place, each in enumerate(fitted.placed)}
-    messages = fitted.window.messages
-    return [
-        (places.get(id(messages[point.after - 1]), -1), point)
-        for point in fitted.window.breakpoints
-        if 0 < point.after <= len(messages)
+    found = [
+        (-1, fitted.system_breakpoint),
+        *((n, e.breakpoint) for n, e in enumerate(fitted.placed)),
     ]
+    return [(place, point) for place, point in found if point is not None]
 
 
 def count_marks(value: Any, mark: str) -> int:

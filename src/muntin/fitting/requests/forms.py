@@ -63,6 +63,12 @@ class Outcome:
         return self.fitted is not None and not is_whole(self.request.pieces, self.fitted)
 
 
+def model_of(path: str) -> str | None:
+    """Return the model that a path names, as Gemini's do."""
+    found = re.search(r"/models/([^/:]+):", path)
+    return None if found is None else f"google/{found[1]}"
+
+
 def fit_request(
     fitter: Fitter,
     form: Form,
