@@ -13,8 +13,9 @@ from muntin import BudgetExceeded, fit_client
 from muntin.errors import InvalidInput, InvalidType
 from muntin.fitting import Fitter
 from tests.fitting.traffic import Traffic, kept_prefix, questions, request, talk, traffic
+from tests.providers.servers import CHAT, Answer, Received, serving
 
-BUDGET = 3_000
+BUDGET = 1_200
 TURNS = 14
 NAMES = ["chat", "responses", "anthropic"]
 
@@ -114,24 +115,17 @@ def test_what_fits_is_sent_as_it_is_and_other_calls_pass():
     with traffic(BUDGET) as (server, seen):
         client = fit_client(client_of("chat", server.url), BUDGET)
         messages = [{"role": "user", "content": "Hi", "x": 1}]
-        client.chat.completions.create(model="gpt-4o", messages=messages)  # type: ignore[arg-type]
+        client.chat.completions.create(model="gpt-4o", messages=messages)
         assert seen.bodies[0]["messages"] == messages
         assert client.models.list().data == []
 
 
 def test_a_retry_sends_the_same_request():
-    calls = 0
-
-    def answer(received: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        from tests.providers.servers import CHAT, Answer
-
-        bodies.append(received.raw)
-        return Answer(500, body={}) if calls == 1 else Answer(body=CHAT.body)
-
     bodies: list[bytes] = []
-    from tests.providers.servers import serving
+
+    def answer(received: Received) -> Answer:
+        bodies.append(received.raw)
+        return Answer(500, body={}) if len(bodies) == 1 else Answer(body=CHAT.body)
 
     with serving(answer) as server:
         plain = openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=1)

@@ -18,7 +18,7 @@ from tests.providers.servers import PROTOCOLS, Answer, Received, Server, serving
 from tests.providers.wire.rules import CHECKS
 
 NAMES = {"chat": "chat", "responses": "responses", "anthropic": "messages"}
-MODELS = {"chat": "gpt-4o", "responses": "gpt-4o", "anthropic": "claude-sonnet-4-5"}
+MODELS = {"chat": "gpt-4o", "responses": "gpt-4o", "anthropic": "claude-opus-5"}
 # What is no part of what the rules are about.
 _BESIDE = ("model", "stream", "stream_options", "max_tokens", "user", "metadata", "instructions")
 WORDS = "lorem ipsum dolor sit amet "

@@ -162,7 +162,7 @@ def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
 
 def _shorter(item: Any, placed: Placed) -> Any:
     """Return a call with the arguments it is shown with."""
-    key = _CALLS.get(item.get("type")) if isinstance(item, Mapping) else None
+    key = _CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
     arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
     return item if key is None or arguments is None else {**item, key: arguments}
 
