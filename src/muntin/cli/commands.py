@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from typer import Typer
 
 # In the order in which the help lists them.
-COMMANDS = ("demo", "render", "count", "chat", "work", "sessions", "simulate", "inspect", "doctor")
+COMMANDS = (
+    "demo",
+    "render",
+    "count",
+    "chat",
+    "work",
+    "sessions",
+    "simulate",
+    "inspect",
+    "gateway",
+    "doctor",
+)
 
 
 def main() -> None:

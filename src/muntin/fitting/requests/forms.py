@@ -74,16 +74,18 @@ def fit_request(
     form: Form,
     body: Body,
     *,
+    request: Request | None = None,
     model: str | None = None,
     previous: Mapping[str, Any] | None = None,
     conversation: str | None = None,
 ) -> Outcome:
-    """Return a request that fits.
+    """Return a request that fits; `request` is the body as it was read before, if it was.
 
     Raises `InvalidInput` for a body that is no request of this form, and `BudgetExceeded` for one
     whose system text, tools and question alone are more than the budget.
     """
-    request = form.read(body)
+    if request is None:
+        request = form.read(body)
     if request.passes is not None:
         return Outcome(body, request, passes=request.passes)
     fitted = fitter.fit(
