@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -248,19 +247,23 @@ def test_what_is_no_upstream_is_refused(url):
         Gateway(url, 1_000, store=store)
 
 
-def test_a_store_that_is_away_costs_the_record_and_not_the_request(tmp_path):
-    folder = Path(tmp_path / "db")
-    folder.mkdir()
+def test_a_store_that_fails_costs_the_record_and_not_the_request(tmp_path):
+    file = tmp_path / "gate.db"
     with (
-        traffic(BUDGET) as (server, _),
-        running(server.url, BUDGET, f"sqlite:///{folder}/a.db") as gate,
+        traffic(BUDGET) as (server, seen),
+        running(server.url, BUDGET, f"sqlite:///{file}") as gate,
     ):
         client = client_of("chat", gate.url)
-        first = [{"role": "user", "content": "Hi"}]
-        client.chat.completions.create(**request("chat", first))
-        gate.store.close()
-        answer = client.chat.completions.create(**request("chat", first))
-        assert said("chat", answer) == "Hello, world"
+        for number, messages in enumerate(talk("chat", TURNS)):
+            client.chat.completions.create(**request("chat", messages))
+            if number == 6:
+                gate.store.close()
+                for path in tmp_path.iterdir():
+                    path.write_bytes(b"this is no database" * 999)
+        assert seen.wrong == []
+        assert len(questions(seen.bodies[-1])) < TURNS
+        pairs = list(zip(seen.bodies[1:], seen.bodies, strict=False))
+        assert sum(kept_prefix(*pair) for pair in pairs) / len(pairs) > 0.6
 
 
 def test_history_of_a_session_is_what_was_said():

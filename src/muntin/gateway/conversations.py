@@ -16,7 +16,7 @@ from typing import Any
 
 from muntin.core.checks import digest, replace_surrogates
 from muntin.core.planning.frontier import digest as message_digest
-from muntin.errors import InvalidInput
+from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import Left
 from muntin.fitting.requests import Request
 from muntin.fitting.talk import Talk
@@ -92,8 +92,11 @@ class Conversations:
         """Return what the newest request of a session left, here or in another process."""
         with self._lock:
             held = self._held.get(session)
+        kept: str | None = None
+        with suppress(StoreError):  # it is away: what this process knows must do
+            kept = self._store.frontier(session, LINE)
         found: Left | None = None
-        for text in (self._store.frontier(session, LINE), held):
+        for text in (kept, held):
             with suppress(InvalidInput, ValueError):  # of another version: begin anew
                 left = None if text is None else Left.from_dict(json.loads(text))
                 if left is not None and (found is None or left.count >= found.count):
