@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ FOLDER = Path(os.environ.get("MUNTIN_NODE", Path.home() / ".cache" / "muntin-nod
 BUDGET, TURNS = 1_200, 10
 
 SCRIPT = """
+import { readFileSync } from "node:fs";
 import OpenAI from "openai";
 const client = new OpenAI({ apiKey: "k", baseURL: process.argv[2] + "/v1", maxRetries: 0 });
-for (const given of JSON.parse(process.argv[3])) {
+for (const given of JSON.parse(readFileSync(process.argv[3], "utf8"))) {
   let said = "";
   for await (const chunk of await client.chat.completions.create({ ...given, stream: true })) {
     said += chunk.choices[0]?.delta?.content ?? "";
@@ -36,15 +38,15 @@ for (const given of JSON.parse(process.argv[3])) {
     not (FOLDER / "node_modules" / "openai").is_dir(),
     reason=f"there is no openai in {FOLDER}: npm install openai there, or set MUNTIN_NODE",
 )
-def test_the_client_for_node_goes_through():
-    import json
-
+def test_the_client_for_node_goes_through(tmp_path):
     script = FOLDER / "through-the-gateway.mjs"
     script.write_text(SCRIPT, encoding="utf-8")
     given = [request("chat", messages) for messages in talk("chat", TURNS)]
+    file = tmp_path / "requests.json"
+    file.write_text(json.dumps(given), encoding="utf-8")
     with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
         done = subprocess.run(
-            ["node", str(script), gate.url, json.dumps(given)],
+            ["node", str(script), gate.url, str(file)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -4,5 +4,16 @@ from muntin.fitting.client import fit_client
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.messages import FittedMessages, fit
 from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
+from muntin.fitting.recorder import Recorder
 
-__all__ = ["Fitted", "FittedMessages", "Fitter", "Piece", "Pieces", "Placed", "fit", "fit_client"]
+__all__ = [
+    "Fitted",
+    "FittedMessages",
+    "Fitter",
+    "Piece",
+    "Pieces",
+    "Placed",
+    "Recorder",
+    "fit",
+    "fit_client",
+]

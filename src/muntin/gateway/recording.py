@@ -21,9 +21,10 @@ from muntin.fitting.requests import Request
 from muntin.fitting.talk import Talk
 from muntin.gateway.conversations import LINE, Conversation
 from muntin.providers.model import Reply
-from muntin.runtime.reports import Bounds, report_of
+from muntin.runtime.reports import Bounds
 from muntin.settings import counter_for
-from muntin.timeline.items import Beside, Draft, Opens
+from muntin.timeline.items import Beside
+from muntin.timeline.receipts import report_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store
 
@@ -66,17 +67,10 @@ class Recorder:
     def _append(self, session: Session, found: Conversation, request: Request, text: str) -> int:
         newest = self._store.read(session.id, newest=1)
         answered = bool(newest) and newest[-1].role == "assistant"
-        drafts: list[Draft] = []
-        spoken = False
-        for message in _new(request, found.seen, answered):
-            asks = message.role == "user"
-            begins = (asks and not spoken) or (not newest and not drafts)
-            opens: Opens | None = "turn" if begins else None
-            drafts.append(session.draft(message, opens=opens, ends="completed"))
-            spoken = asks
         beside = Beside(frontiers={LINE: text})
-        if drafts:
-            return self._store.append(session.id, drafts, beside=beside)[-1].turn
+        new = _new(request, found.seen, answered)
+        if new:
+            return session.append(*new, beside=beside)[-1].turn
         if newest:
             self._store.put(session.id, beside)
         return newest[-1].turn if newest else 0
