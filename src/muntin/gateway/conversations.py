@@ -88,6 +88,12 @@ class Conversations:
                 self._held.popitem(last=False)
         return text
 
+    def let_go(self, session: str, text: str) -> None:
+        """Say that what was held is stored."""
+        with self._lock:
+            if self._held.get(session) == text:
+                del self._held[session]
+
     def _left(self, session: str) -> Left | None:
         """Return what the newest request of a session left, here or in another process."""
         with self._lock:
@@ -95,13 +101,16 @@ class Conversations:
         kept: str | None = None
         with suppress(StoreError):  # it is away: what this process knows must do
             kept = self._store.frontier(session, LINE)
-        found: Left | None = None
-        for text in (kept, held):
-            with suppress(InvalidInput, ValueError):  # of another version: begin anew
-                left = None if text is None else Left.from_dict(json.loads(text))
-                if left is not None and (found is None or left.count >= found.count):
-                    found = left
-        return found
+        there, here = _read(kept), _read(held)
+        if here is None or there is None:
+            return here or there
+        return there if there.count > here.count else here
+
+
+def _read(text: str | None) -> Left | None:
+    with suppress(InvalidInput, ValueError):  # of another version: begin anew
+        return None if text is None else Left.from_dict(json.loads(text))
+    return None
 
 
 def _found(session: str, left: Left) -> Conversation:

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from muntin.fitting.requests import Outcome
+from muntin.fitting import Fitted, Piece
 
 HEADER = "x-muntin-receipt"
 # Servers and proxies take headers of some kilobytes.
 _LONGEST = 2_000
 
 
-def receipt_of(outcome: Outcome, session: str | None = None) -> str:
+def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: bool) -> str:
     """Return the receipt of a request, as JSON of one line.
 
     Messages are named by their places in the request that came.
     """
-    told: dict[str, Any] = {} if session is None else {"session": session}
-    if outcome.fitted is None:
-        return _written({**told, "passed": outcome.passes or ""})
-    window = outcome.fitted.window
-    told |= {"tokens": window.tokens, "budget": window.report.budget}
-    if outcome.changed:
-        placed = [each for each in outcome.fitted.placed if each.ref is not None]
+    told: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
+    if changed:
+        placed = [each for each in fitted.placed if each.ref is not None]
         refs = [place(each.ref) for each in placed]
-        every = {place(piece.ref) for piece in outcome.request.pieces}
+        every = {place(piece.ref) for piece in pieces}
         told["left_out"] = ranges(every.difference(refs))
         told["shortened"] = ranges(
             {at for at, each in zip(refs, placed, strict=True) if not each.is_whole}
         )
-        told["added"] = len(outcome.fitted.placed) - len(placed)
-    if outcome.fitted.unread:
-        told["unread"] = list(outcome.fitted.unread)
-    if outcome.fitted.fresh is not None:
-        told["fresh"] = outcome.fitted.fresh
+        told["added"] = len(fitted.placed) - len(placed)
+    if fitted.unread:
+        told["unread"] = list(fitted.unread)
+    if fitted.fresh is not None:
+        told["fresh"] = fitted.fresh
     return _written(told)
 
 

@@ -19,7 +19,7 @@ from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import BudgetExceeded, InvalidInput, MissingExtra, MuntinError
 from muntin.fitting import Fitter
-from muntin.fitting.requests import Form, Outcome, fit_request, form_of
+from muntin.fitting.requests import Form, fit_request, form_of
 from muntin.gateway.conversations import Conversations
 from muntin.gateway.receipts import HEADER, passed, receipt_of
 from muntin.gateway.recording import Recorder, Sent
@@ -244,19 +244,22 @@ class Gateway:
         text = self._conversations.hold(found.session, fitted.frontier)
 
         def record() -> Sent | None:
-            return self._recorder.sent(found, request, fitted, text)
+            sent = self._recorder.sent(found, request, fitted, text)
+            if sent is not None:
+                self._conversations.let_go(found.session, text)
+            return sent
 
-        return _Ready(_bytes(outcome, body), receipt_of(outcome, found.session), form, record)
+        changed = outcome.body is not data
+        receipt = receipt_of(fitted, request.pieces, found.session, changed)
+        return _Ready(_bytes(outcome.body) if changed else body, receipt, form, record)
 
 
-def _bytes(outcome: Outcome, body: bytes) -> bytes:
-    """Return the bytes of a request: those that came, if nothing of it changed."""
-    if not outcome.changed:
-        return body
+def _bytes(body: Mapping[str, Any]) -> bytes:
+    """Return a request as it is sent."""
     try:
-        return json.dumps(outcome.body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # halves of characters, which only an escape can carry
-        return json.dumps(outcome.body, separators=(",", ":")).encode()
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
 async def _left(receive: Receive) -> None:

@@ -27,6 +27,8 @@ from muntin.fitting.requests.common import (
 )
 from muntin.providers.wire.chat import MARK, MARKS, cache_options, mark
 
+_PLAIN = ("user", "assistant", "system")
+
 
 def read(body: Body) -> Request:
     """Read the body of a request."""
@@ -34,6 +36,8 @@ def read(body: Body) -> Request:
     legacy = _legacy_ids(messages)
 
     def read_one(item: Any, number: int) -> Sequence[Piece]:
+        if item.__class__ is dict and len(item) == 2 and item.get("role") in _PLAIN:
+            return [read_piece(Message.from_dict, item, number, item["role"])]  # most of them
         data = _repaired(item, number, legacy)
         role: Role = "assistant" if role_of(data) == "assistant" else "user"
         return [read_piece(Message.from_dict, data, number, role, _simpler)]
