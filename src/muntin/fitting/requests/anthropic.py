@@ -98,6 +98,7 @@ def _result(message: Message, _: str) -> dict[str, Any]:
 
 
 _SPELLING = Spelling(
+    name="anthropic",
     key="content",
     model="assistant",
     is_result=lambda block: block.get("type") == "tool_result",

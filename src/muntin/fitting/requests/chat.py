@@ -27,8 +27,6 @@ from muntin.fitting.requests.common import (
 )
 from muntin.providers.wire.chat import MARK, MARKS, cache_options, mark
 
-_PLAIN = ("user", "assistant", "system")
-
 
 def read(body: Body) -> Request:
     """Read the body of a request."""
@@ -36,11 +34,9 @@ def read(body: Body) -> Request:
     legacy = _legacy_ids(messages)
 
     def read_one(item: Any, number: int) -> Sequence[Piece]:
-        if item.__class__ is dict and len(item) == 2 and item.get("role") in _PLAIN:
-            return [read_piece(Message.from_dict, item, number, item["role"])]  # most of them
         data = _repaired(item, number, legacy)
         role: Role = "assistant" if role_of(data) == "assistant" else "user"
-        return [read_piece(Message.from_dict, data, number, role, _simpler)]
+        return [read_piece(Message.from_dict, data, number, role, _simpler, "chat")]
 
     return Request(
         Pieces(messages, read_one, role=_role),
@@ -86,7 +82,7 @@ def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
 
 def _repaired(item: Any, number: int, legacy: Mapping[int, str]) -> Any:
     """Return a message in the form it is read in: lax servers take what OpenAI refuses."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict) or len(item) == 2:
         return item
     if item.get("role") == "function":
         return {"role": "tool", "content": item.get("content"), "tool_call_id": legacy[number]}

@@ -5,12 +5,14 @@ Knows no vendor's format.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from muntin.core.checks import replace_surrogates, shown
+from muntin.core.counting.memo import FormMemo
 from muntin.core.message import Message, Role
 from muntin.core.parts import Other, Text, compact_json
 from muntin.core.planning.window import Breakpoint
@@ -69,14 +71,23 @@ def read_piece(
     ref: Any,
     role: Role = "user",
     simpler: Callable[[Any], Any] | None = None,
+    form: str | None = None,
 ) -> Piece:
     """Read a message; what cannot be read is carried as it is, and says why.
 
     Text that no provider can carry is read with a question mark for it. `simpler` returns what can
-    be read of a message that cannot, so that calls and results stay together.
+    be read of a message that cannot, so that calls and results stay together. With the name of a
+    `form` the message means the same wherever it stands, and is read once.
     """
+    key = None if form is None else _key(form, data)
+    known = None if key is None else _known.get(key)
+    if known is not None:
+        return Piece(known, ref)
     try:
-        return Piece(read(data), ref)
+        message = read(data)
+        if key is not None:
+            _known.put(key, message, 2 * len(key[-1]))
+        return Piece(message, ref)
     except _UNREADABLE as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
     with suppress(*_UNREADABLE):
@@ -89,6 +100,24 @@ def read_piece(
     # No text that could be cut: it goes as it came, or not at all.
     unread = Other({"type": "unread", "value": as_text(data)})
     return Piece(Message(role, (unread,)), ref, opaque=why)
+
+
+# Most messages of a request were in the one before.
+_known = FormMemo(32_000_000)
+
+
+def _key(form: str, data: Any) -> tuple[str, ...] | None:
+    """Return what tells a message from others; None if that is more work than reading it."""
+    if data.__class__ is not dict:
+        return None
+    if len(data) == 2:
+        role, content = data.get("role"), data.get("content")
+        if role.__class__ is str and content.__class__ is str:
+            return form, role, content
+    try:
+        return form, json.dumps(data)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def as_text(data: Any) -> str:

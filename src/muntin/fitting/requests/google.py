@@ -142,6 +142,7 @@ def _result(message: Message, name: str) -> dict[str, Any]:
 
 
 _SPELLING = Spelling(
+    name=None,  # calls without an id have one by their place
     key="parts",
     model="model",
     is_result=_has(*_RESPONSES),

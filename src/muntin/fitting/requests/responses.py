@@ -120,10 +120,10 @@ def _piece(item: Any, ref: Ref) -> Piece:
     role: Role = "user"
     if isinstance(item, Mapping):
         if item.get("type") in form.RESULTS:
-            return read_piece(form.result, item, ref, simpler=_as_output)
+            return read_piece(form.result, item, ref, "user", _as_output, "responses")
         if item.get("role") != "user":  # what is not known was made by the model, or beside it
             role = "assistant"
-    return read_piece(_said, item, ref, role)
+    return read_piece(_said, item, ref, role, None, "responses")
 
 
 def _as_output(item: Mapping[str, Any]) -> dict[str, Any]:

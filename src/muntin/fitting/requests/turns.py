@@ -34,12 +34,14 @@ class Ref(NamedTuple):
 class Spelling:
     """How an API writes messages of blocks.
 
-    `key` is where a message has its blocks, `model` the role of what the model said. `text` is the
-    text of a block that is text and nothing else, `said` makes such a block. `answered` gives a
-    result another text, `called` a call other arguments, `result` makes the result of a call of
-    this tool. `made` says what of an answer stays whatever its text is.
+    With a `name`, messages mean the same wherever they stand. `key` is where a message has its
+    blocks, `model` the role of what the model said. `text` is the text of a block that is text and
+    nothing else, `said` makes such a block. `answered` gives a result another text, `called` a call
+    other arguments, `result` makes the result of a call of this tool. `made` says what of an answer
+    stays whatever its text is.
     """
 
+    name: str | None
     key: str
     model: str
     is_result: Callable[[Block], bool]
@@ -73,7 +75,8 @@ def pieces(messages: Sequence[Any], spelling: Spelling) -> list[Piece]:
             if not isinstance(message.get(spelling.key), str):
                 part = {**message, spelling.key: list(spelling.blocks(message)[first:end])}
             ref = Ref(index, first, end)
-            found.append(read_piece(spelling.read, part, ref, role, partial(_simpler, spelling)))
+            simpler = partial(_simpler, spelling)
+            found.append(read_piece(spelling.read, part, ref, role, simpler, spelling.name))
     return found
 
 
