@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import uvicorn
 
 from muntin.gateway import Gateway, make_server
 from muntin.gateway.server import INSPECTOR, listen
@@ -37,16 +40,29 @@ def running(
         port = listening.getsockname()[1]
         page = make_app(opened, token=TOKEN, port=port, base=f"{INSPECTOR}/")
         gateway = Gateway(upstream, budget, store=opened, inspector=page, **options)
-        server = make_server(gateway)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.005)
+        with _in_a_thread(make_server(gateway), listening):
             yield Running(f"http://127.0.0.1:{port}", port, opened, gateway)
-        finally:
-            server.should_exit = True
-            thread.join()
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """Serve an ASGI application, and yield its address."""
+    config = uvicorn.Config(app, log_level="error", lifespan="off", access_log=False)
+    with listen("127.0.0.1", 0) as listening, _in_a_thread(uvicorn.Server(config), listening):
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextmanager
+def _in_a_thread(server: uvicorn.Server, listening: socket.socket) -> Iterator[None]:
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def receipt(headers: Any) -> dict[str, Any]:

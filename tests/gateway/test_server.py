@@ -22,7 +22,7 @@ from muntin.timeline import Session
 from muntin.timeline.store import open_store
 from tests.fitting.test_client import client_of, resource, said
 from tests.fitting.traffic import WORDS, kept_prefix, questions, request, talk, traffic
-from tests.gateway.running import TOKEN, receipt, running, soon
+from tests.gateway.running import TOKEN, receipt, running, served, soon
 from tests.providers.servers import CHAT, PROTOCOLS, Answer, serving
 
 BUDGET, TURNS = 1_200, 10
@@ -217,7 +217,21 @@ def test_curl_goes_through(tmp_path):
 
 
 def test_200_streams_at_once_hold():
-    pieces = CHAT.pieces[:1]
+    open_streams = most = 0
+
+    async def provider(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal open_streams, most
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        open_streams += 1
+        most = max(most, open_streams)
+        for piece in CHAT.pieces:
+            await asyncio.sleep(2.0 if most < 200 else 0.05)
+            await send({"type": "http.response.body", "body": piece.encode(), "more_body": True})
+        open_streams -= 1
+        await send({"type": "http.response.body", "body": b""})
 
     async def one(client: httpx2.AsyncClient, url: str, number: int) -> bytes:
         body = request("chat", [{"role": "user", "content": f"Question {number}"}], stream=True)
@@ -226,17 +240,13 @@ def test_200_streams_at_once_hold():
 
     async def run(url: str) -> list[bytes]:
         limits = httpx2.Limits(max_connections=None)
-        async with httpx2.AsyncClient(timeout=60, limits=limits) as client:
+        async with httpx2.AsyncClient(timeout=120, limits=limits) as client:
             return await asyncio.gather(*[one(client, url, number) for number in range(200)])
 
-    with (
-        serving(Answer(pieces=CHAT.pieces, delay=1.0)) as server,
-        running(server.url, BUDGET) as gate,
-    ):
+    with served(provider) as upstream, running(upstream, BUDGET) as gate:
         answers = asyncio.run(run(f"{gate.url}/v1/chat/completions"))
-        assert len(server.received) == 200
     assert set(answers) == {"".join(CHAT.pieces).encode()}
-    assert pieces
+    assert most == 200
 
 
 @pytest.mark.parametrize(

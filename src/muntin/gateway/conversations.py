@@ -7,6 +7,8 @@ of frontiers in the store, which gateways of many processes share.
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,7 +18,7 @@ from typing import Any
 
 from muntin.core.checks import digest, replace_surrogates
 from muntin.core.planning.frontier import digest as message_digest
-from muntin.errors import InvalidInput, StoreError
+from muntin.errors import InvalidInput
 from muntin.fitting.frontiers import Left
 from muntin.fitting.requests import Request
 from muntin.fitting.talk import Talk
@@ -30,6 +32,9 @@ _METADATA = ("session_id", "conversation_id", "thread_id")
 _KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 # How many conversations with the same opening are told apart, and how many are held in memory.
 _EACH, _HELD = 8, 4_096
+# How many seconds a store that failed is left alone.
+_PAUSE = 5.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,18 @@ class Conversations:
         self._store = store
         self._held: OrderedDict[str, str] = OrderedDict()
         self._lock = Lock()
+        self._until = 0.0
+
+    @property
+    def away(self) -> bool:
+        """Whether the store failed a moment ago: requests do not wait for it then."""
+        return time.monotonic() < self._until
+
+    def stay_away(self, error: Exception) -> None:
+        """Leave the store alone for some time, unless it is only this that it cannot keep."""
+        if not isinstance(error, InvalidInput):
+            self._until = time.monotonic() + _PAUSE
+        _log.warning("something could not be recorded: %s", type(error).__name__)
 
     def find(
         self, request: Request, headers: Mapping[str, str], body: Mapping[str, Any]
@@ -99,8 +116,11 @@ class Conversations:
         with self._lock:
             held = self._held.get(session)
         kept: str | None = None
-        with suppress(StoreError):  # it is away: what this process knows must do
-            kept = self._store.frontier(session, LINE)
+        if not self.away:
+            try:
+                kept = self._store.frontier(session, LINE)
+            except Exception as error:  # what this process knows must do
+                self.stay_away(error)
         there, here = _read(kept), _read(held)
         if here is None or there is None:
             return here or there

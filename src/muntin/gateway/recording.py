@@ -1,12 +1,11 @@
 """Keeping what passes: messages as timelines, receipts, frontiers.
 
 A request is kept when it is sent, with what it leaves to the next one; its answer and its receipt
-when the answer has passed. A store that is away costs the record, never the request.
+when the answer has passed.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +14,6 @@ from threading import Lock
 
 from muntin.core.message import Message
 from muntin.core.planning.window import Window
-from muntin.errors import MuntinError
 from muntin.fitting import Fitted
 from muntin.fitting.requests import Request
 from muntin.fitting.talk import Talk
@@ -31,7 +29,6 @@ from muntin.timeline.store import Store
 _KEEP = 1_000
 _BYTES, _AGE = 1_000_000_000, timedelta(days=30)
 _HELD = 4_096
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +49,10 @@ class Recorder:
         self._steps: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._lock = Lock()
 
-    def sent(
-        self, found: Conversation, request: Request, fitted: Fitted, frontier: str
-    ) -> Sent | None:
+    def sent(self, found: Conversation, request: Request, fitted: Fitted, frontier: str) -> Sent:
         """Keep the messages that are new in a request, and its frontier."""
         session = Session(found.session, store=self._store, mend=False)
-        try:
-            turn = self._append(session, found, request, frontier)
-        except MuntinError as error:
-            _log.warning("a request could not be recorded: %s", type(error).__name__)
-            return None
-        return Sent(session, turn, fitted.window)
+        return Sent(session, self._append(session, found, request, frontier), fitted.window)
 
     def _append(self, session: Session, found: Conversation, request: Request, text: str) -> int:
         newest = self._store.read(session.id, newest=1)
@@ -80,20 +70,15 @@ class Recorder:
         session, turn = sent.session, sent.turn
         if not turn:
             return
-        try:
-            if reply is not None:
-                meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
-                draft = session.draft(reply.message, turn=turn, meta=meta, ends="completed")
-                self._store.append(session.id, [draft])
-            step = self._step(session.id, turn)
-            kept = report_of(sent.window, turn, step, _KEEP)
-            self._store.put(session.id, replace(kept, turn=turn))
-            size = sum(map(len, kept.contents.values())) + len(
-                kept.record.plan if kept.record else ""
-            )
-            self._bounds.keep_to(session, turn, step, size)
-        except MuntinError as error:
-            _log.warning("an answer could not be recorded: %s", type(error).__name__)
+        if reply is not None:
+            meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
+            draft = session.draft(reply.message, turn=turn, meta=meta, ends="completed")
+            self._store.append(session.id, [draft])
+        step = self._step(session.id, turn)
+        kept = report_of(sent.window, turn, step, _KEEP)
+        self._store.put(session.id, replace(kept, turn=turn))
+        size = sum(map(len, kept.contents.values())) + len(kept.record.plan if kept.record else "")
+        self._bounds.keep_to(session, turn, step, size)
 
     def _step(self, session: str, turn: int) -> int:
         """Return the number of the next receipt of a turn."""

@@ -171,7 +171,7 @@ class Gateway:
             await _tell(send, 400, f"{error}", form)
             return
         recording: asyncio.Task[Sent | None] | None = None
-        if ready.record is not None:
+        if ready.record is not None and not self._conversations.away:
             recording = asyncio.create_task(asyncio.to_thread(ready.record))
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
@@ -206,9 +206,12 @@ class Gateway:
 
         async def finish() -> None:
             sent = await recording
-            if sent is not None:
-                reply = None if reading is None else reading.reply()
-                await asyncio.to_thread(self._recorder.answered, sent, reply)
+            reply = None if sent is None or reading is None else reading.reply()
+            try:
+                if sent is not None:
+                    await asyncio.to_thread(self._recorder.answered, sent, reply)
+            except Exception as error:
+                self._conversations.stay_away(error)
 
         task = asyncio.create_task(finish())
         self._tasks.add(task)
@@ -244,9 +247,12 @@ class Gateway:
         text = self._conversations.hold(found.session, fitted.frontier)
 
         def record() -> Sent | None:
-            sent = self._recorder.sent(found, request, fitted, text)
-            if sent is not None:
-                self._conversations.let_go(found.session, text)
+            try:
+                sent = self._recorder.sent(found, request, fitted, text)
+            except Exception as error:  # a store that fails costs the record, never the request
+                self._conversations.stay_away(error)
+                return None
+            self._conversations.let_go(found.session, text)
             return sent
 
         changed = outcome.body is not data
