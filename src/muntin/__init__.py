@@ -95,7 +95,7 @@ _HOMES = {
     "muntin.core.planning": "Cut Exact Group Ladder Results Slots Stepped Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
-    "muntin.fitting": "fit fit_client",
+    "muntin.fitting": "fit",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
     "muntin.runtime": "Action App Source Summary Wake capability flow generator",
     "muntin.settings": "config",
@@ -109,6 +109,7 @@ _MORE = {
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
         "validate_tag_name xml_tag"
     ),
+    "muntin.fitting": "fit_client",
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",

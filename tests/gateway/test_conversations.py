@@ -71,7 +71,7 @@ def test_keys_users_and_names_keep_conversations_apart():
 
 
 def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
-    named = {"headers": {"x-muntin-session": "mine"}}
+    named: dict[str, Any] = {"headers": {"x-muntin-session": "mine"}}
     with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
         grown(gate, "Hello", "one", 14, **named)
         told = ask(gate, [{"role": "user", "content": f"Else {WORDS}"}], **named)

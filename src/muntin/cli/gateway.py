@@ -1,5 +1,6 @@
 """`muntin gateway`: a server before a provider's, through which every request fits."""
 
+from asyncio import Protocol
 from typing import Annotated
 
 import typer
@@ -69,4 +70,14 @@ def gateway(
             print(address, flush=True)
             note(f"Before {made.upstream.name}, recording into {opened.name}, until Ctrl-C.")
             note(f"Sessions: {look}")
-        serve(made, listening)
+        serve(made, listening, _patient())
+
+
+def _patient() -> type[Protocol]:
+    """Return connections that give a request, its body included, a minute to arrive."""
+    from muntin.inspector.connections import Connection
+
+    class Patient(Connection):
+        seconds = 60.0
+
+    return Patient

@@ -317,14 +317,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def make_server(gateway: Gateway) -> Server:
-    """Return the server of a gateway, to be run on a socket."""
+def make_server(gateway: Gateway, protocol: type[asyncio.Protocol] | None = None) -> Server:
+    """Return the server of a gateway, to be run on a socket; `protocol` is that of connections."""
     import uvicorn
-
-    from muntin.inspector.connections import Connection
-
-    class Patient(Connection):
-        seconds = 60.0
 
     config = uvicorn.Config(
         gateway,
@@ -333,7 +328,7 @@ def make_server(gateway: Gateway) -> Server:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        http=Patient,
+        http="h11" if protocol is None else protocol,
         ws="none",
         lifespan="on",
         timeout_keep_alive=75,
@@ -342,7 +337,9 @@ def make_server(gateway: Gateway) -> Server:
     return uvicorn.Server(config)
 
 
-def serve(gateway: Gateway, listening: socket.socket) -> None:
+def serve(
+    gateway: Gateway, listening: socket.socket, protocol: type[asyncio.Protocol] | None = None
+) -> None:
     """Serve a gateway until it is interrupted."""
     with suppress(KeyboardInterrupt):  # that is how it is ended
-        make_server(gateway).run(sockets=[listening])
+        make_server(gateway, protocol).run(sockets=[listening])
