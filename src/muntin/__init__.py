@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from muntin.errors import TokenizerError as TokenizerError
     from muntin.errors import UnknownModel as UnknownModel
     from muntin.fitting import fit as fit
+    from muntin.fitting import fit_client as fit_client
     from muntin.prompts import CacheOptions as CacheOptions
     from muntin.prompts import context as context
     from muntin.prompts import generate as generate
@@ -110,6 +111,7 @@ _MORE = {
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
         "validate_tag_name xml_tag"
     ),
+    "muntin.fitting": "fit_client",
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",

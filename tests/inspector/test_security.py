@@ -373,7 +373,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_script_of_its_own(insp
     assert "http://" not in body
     assert "https://" not in body
     assert "style=" not in body
-    assert body.count("<script") == body.count('<script type="module" src="/static/app.js">') == 1
+    assert body.count("<script") == body.count('<script type="module" src="static/app.js">') == 1
 
 
 # Content.

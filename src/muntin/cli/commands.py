@@ -28,6 +28,7 @@ COMMANDS = (
     "simulate",
     "inspect",
     "mcp",
+    "gateway",
     "doctor",
 )
 

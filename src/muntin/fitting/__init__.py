@@ -1,8 +1,19 @@
 """Fitting: a framework's own messages made to fit, and given back as they came."""
 
+from muntin.fitting.client import fit_client
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.messages import FittedMessages, fit
 from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
 from muntin.fitting.recorder import Recorder
 
-__all__ = ["Fitted", "FittedMessages", "Fitter", "Piece", "Pieces", "Placed", "Recorder", "fit"]
+__all__ = [
+    "Fitted",
+    "FittedMessages",
+    "Fitter",
+    "Piece",
+    "Pieces",
+    "Placed",
+    "Recorder",
+    "fit",
+    "fit_client",
+]

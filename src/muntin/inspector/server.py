@@ -76,8 +76,11 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def make_app(store: Kept, *, token: str, port: int) -> Starlette:
-    """Return the inspector of a store, as an ASGI application that is reached at `port`."""
+def make_app(store: Kept, *, token: str, port: int, base: str = "/") -> Starlette:
+    """Return the inspector of a store, as an ASGI application that is reached at `port`.
+
+    `base` is the path under which another server has it.
+    """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.routing import Route
@@ -89,7 +92,7 @@ def make_app(store: Kept, *, token: str, port: int) -> Starlette:
         routes.append(Route(f"/static/{name}", _page(content)))
     for name, answer in _ANSWERS.items():
         routes.append(Route(f"/api/{name}", _api(plans, answer)))
-    guard = Middleware(_Guard, token=token, port=port)
+    guard = Middleware(_Guard, token=token, port=port, base=base)
     app = Starlette(routes=routes, middleware=[guard])
     app.router.redirect_slashes = False  # a path is right or it is not
     return app
@@ -209,8 +212,9 @@ def _api(
 class _Guard:
     """Lets through what comes from this page on this machine, with the token."""
 
-    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, port: int, base: str) -> None:
         self._app = app
+        self._base = base
         self._token = token.encode("ascii")
         # Cookies do not tell ports apart: two inspectors must not take each other's.
         self._cookie = f"muntin-{port}"
@@ -233,7 +237,7 @@ class _Guard:
         refusal = self._refusal(request)
         given = request.query_params.get("token") if scope["path"] == "/" else None
         if refusal is None and given is not None and self._is_token(given):
-            login = f"{self._cookie}={given}; Path=/; HttpOnly; SameSite=Strict"
+            login = f"{self._cookie}={given}; Path={self._base}; HttpOnly; SameSite=Strict"
         else:
             login = None
             if refusal is None and not self._has_cookie(request):
@@ -322,11 +326,11 @@ def listen(host: str = HOST, port: int = PORT) -> socket.socket:
     return listening
 
 
-def address_of(listening: socket.socket, token: str) -> str:
+def address_of(listening: socket.socket, token: str, base: str = "/") -> str:
     """Return the address to open in a browser."""
     host, port = listening.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/?token={token}"
+    return f"http://{name}:{port}{base}?token={token}"
 
 
 def make_server(store: Kept, listening: socket.socket, token: str) -> Server:

@@ -116,6 +116,12 @@ def test_arguments_that_are_no_json_are_named_by_their_size() -> None:
     assert forms().calls(called).tool_calls[0].arguments == '{"left_out":"101 tokens"}'
 
 
+def test_arguments_nested_too_deeply_are_named_by_their_size() -> None:
+    deep = '{"x":' * 9_000 + "1" + "}" * 9_000
+    call = forms().calls(group("r", deep)[0]).tool_calls[0]
+    assert json.loads(call.arguments) == {"left_out": f"{len(deep):,} tokens"}
+
+
 def test_a_group_at_each_level() -> None:
     shape = Shape(forms(), 1_000, ladder=Ladder())
     messages = group("r" * 3_000)

@@ -190,15 +190,15 @@ class Forms:
     def _call(self, call: ToolCall) -> ToolCall:
         if self.counter.text(call.arguments) <= _ARGUMENTS:
             return call
+        shown: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
         try:
             given = json.loads(call.arguments)
-        except ValueError:
-            given = None
-        shown: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
-        if isinstance(given, dict):
-            short = {key: self._value(value) for key, value in given.items()}
-            if self.counter.text(compact_json(short)) < self.counter.text(call.arguments):
-                shown = short
+            if isinstance(given, dict):
+                short = {key: self._value(value) for key, value in given.items()}
+                if self.counter.text(compact_json(short)) < self.counter.text(call.arguments):
+                    shown = short
+        except (ValueError, RecursionError):  # no JSON, or nested too deeply
+            pass
         return replace(call, arguments=compact_json(shown))
 
     def _value(self, value: Any) -> Any:

@@ -11,7 +11,7 @@ export async function ask(name, query = {}, kind = null) {
     running.get(kind)?.abort();
     running.set(kind, control);
   }
-  const answer = await fetch(`/api/${name}?${new URLSearchParams(given)}`, {
+  const answer = await fetch(`api/${name}?${new URLSearchParams(given)}`, {
     signal: control.signal,
     credentials: "same-origin",
     cache: "no-store",

@@ -1,0 +1,83 @@
+"""`muntin gateway`: a server before a provider's, through which every request fits."""
+
+from asyncio import Protocol
+from typing import Annotated
+
+import typer
+
+from muntin.cli.terminal import failing, note, print_json
+from muntin.errors import InvalidInput
+from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
+from muntin.inspector.server import address_of, make_app, new_token
+from muntin.timeline.store import DEFAULT_URL, open_store
+
+_MEGABYTE = 1024 * 1024
+
+
+@failing()
+def gateway(
+    upstream: Annotated[
+        str, typer.Option(help="The provider's address, like https://api.openai.com.")
+    ],
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="The tokens a request may have; by default the model's window."),
+    ] = None,
+    store: Annotated[
+        str, typer.Option("--store", envvar="MUNTIN_STORE", help="Where sessions are recorded.")
+    ] = DEFAULT_URL,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Where to listen; 0 takes any free port.")
+    ] = PORT,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; by default this machine only.")
+    ] = "127.0.0.1",
+    body_limit: Annotated[
+        int, typer.Option(min=1, help="The largest body of a request, in megabytes.")
+    ] = 32,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="How many seconds the provider may keep silent.")
+    ] = 600.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the addresses as JSON, in one line.")
+    ] = False,
+) -> None:
+    """Fit every request that passes, and record it: change the base URL of any client.
+
+    Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages; all else passes. The
+    clients' own keys are used, and never logged. Runs until Ctrl-C.
+    """
+    check_installed()
+    if not host.strip():
+        raise InvalidInput("--host must name an address")
+    with open_store(store) as opened, listen(host, port) as listening:
+        token = new_token()
+        page = make_app(opened, token=token, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
+        made = Gateway(
+            upstream,
+            budget,
+            store=opened,
+            most=body_limit * _MEGABYTE,
+            seconds=timeout,
+            inspector=page,
+        )
+        look = address_of(listening, token, f"{INSPECTOR}/")
+        address = look.partition(INSPECTOR)[0]
+        if as_json:
+            told = {"url": address, "inspector": look, "upstream": made.upstream.name}
+            print_json({**told, "store": opened.name}, lines=True)
+        else:
+            print(address, flush=True)
+            note(f"Before {made.upstream.name}, recording into {opened.name}, until Ctrl-C.")
+            note(f"Sessions: {look}")
+        serve(made, listening, _patient())
+
+
+def _patient() -> type[Protocol]:
+    """Return connections that give a request, its body included, a minute to arrive."""
+    from muntin.inspector.connections import Connection
+
+    class Patient(Connection):
+        seconds = 60.0
+
+    return Patient

@@ -1,0 +1,220 @@
+"""Requests of OpenAI's Responses API: read as pieces, written with what stays.
+
+https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from muntin.core.forms import responses as form
+from muntin.core.message import Message, Role
+from muntin.core.parts import as_plain
+from muntin.errors import InvalidInput
+from muntin.fitting.pieces import Fitted, Piece, Placed
+from muntin.fitting.requests.common import (
+    Body,
+    Request,
+    as_text,
+    breakpoints,
+    count_marks,
+    last_marks,
+    listed,
+    named,
+    read_piece,
+    text_of,
+    tools_of,
+    with_texts,
+)
+from muntin.providers.wire.chat import MARK, MARKS, cache_options, mark
+
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_TEXTS = ("input_text", "output_text", "text")
+# What a request says of what the API keeps for it: the rest of the conversation is there.
+_ELSEWHERE = ("previous_response_id", "conversation", "prompt")
+
+
+class Ref(NamedTuple):
+    """Items of a request that are one message: the index of the first, and where they end."""
+
+    first: int
+    end: int
+
+
+def read(body: Body) -> Request:
+    """Read the body of a request."""
+    given = body.get("input")
+    items = [given] if isinstance(given, str) else listed(body, "input", "a request of Responses")
+    told = text_of(body.get("instructions"))
+    system = [] if told is None else [read_piece(_system, told, None, "system").message]
+    kept = next((key for key in _ELSEWHERE if body.get(key)), None)
+    return Request(
+        _pieces(items),
+        system=tuple(each for each in system if each is not None),
+        tools=tools_of(body),
+        model=named("openai", body.get("model")),
+        user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
+        passes=None if kept is None else f"the rest of the conversation is at OpenAI ({kept!r})",
+    )
+
+
+def write(body: Body, fitted: Fitted) -> dict[str, Any]:
+    """Return the request as it came, with what stays, marked where it may be cached."""
+    given = body["input"]
+    items: list[Any] = []
+    ends: list[int] = []
+    for placed in fitted.placed:
+        items += _written([given] if isinstance(given, str) else given, placed)
+        ends.append(len(items))
+    options = {key: each for key, each in _mark(items, ends, fitted).items() if key not in body}
+    sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
+    return {**body, **options, "input": sent}
+
+
+def _system(text: str) -> Message:
+    return Message("system", text)
+
+
+def _pieces(items: Sequence[Any]) -> list[Piece]:
+    """Read the items of a request: those of one answer are one message."""
+    found: list[Piece] = []
+    first = 0
+    while first < len(items):
+        end = first
+        while end < len(items) and _is_output(items[end]):
+            end += 1
+        if end > first:
+            part = list(items[first:end])
+            found.append(read_piece(_answer, part, Ref(first, end), "assistant", _calls_of))
+            first = end
+            continue
+        found.append(_piece(items[first], Ref(first, first + 1)))
+        first += 1
+    return found
+
+
+def _is_output(item: Any) -> bool:
+    try:
+        return isinstance(item, Mapping) and form.is_output(item)
+    except (TypeError, AttributeError):
+        return False
+
+
+def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
+    # Where nothing is kept at OpenAI, reasoning goes without its id.
+    given = [{"id": "", **item} if item["type"] == "reasoning" else item for item in items]
+    for item in given:
+        form.check(item)
+    return form.answer(given)
+
+
+def _calls_of(items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the calls of an answer, and the rest as a text."""
+    rest = [item for item in items if item["type"] not in _CALLS]
+    said = {"type": "message", "content": [{"type": "output_text", "text": as_text(rest)}]}
+    return [said, *(item for item in items if item["type"] in _CALLS)]
+
+
+def _piece(item: Any, ref: Ref) -> Piece:
+    role: Role = "user"
+    if isinstance(item, Mapping):
+        if item.get("type") in form.RESULTS:
+            return read_piece(form.result, item, ref, "user", _as_output, "responses")
+        if item.get("role") != "user":  # what is not known was made by the model, or beside it
+            role = "assistant"
+    return read_piece(_said, item, ref, role, None, "responses")
+
+
+def _as_output(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {**item, "output": as_text(item.get("output"))}
+
+
+def _said(item: Any) -> Message:
+    if isinstance(item, str):
+        return Message("user", item)
+    if not isinstance(item, Mapping) or "role" not in item:
+        kind = item.get("type") if isinstance(item, Mapping) else type(item).__name__
+        raise InvalidInput(f"an item of type {kind!r} is not known")
+    content = item.get("content")
+    if not isinstance(content, str | list | tuple):
+        raise InvalidInput(f"its content is a {type(content).__name__}")
+    return Message.from_dict(form.as_input(as_plain(item)))
+
+
+def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
+    message = placed.message
+    if placed.ref is None:
+        if message.tool_call_id is not None:
+            kind = "function_call_output"
+            return [{"type": kind, "call_id": message.tool_call_id, "output": message.text}]
+        return [{"role": message.role, "content": message.text}] if message.text else []
+    kept = list(items[placed.ref.first : placed.ref.end])
+    if placed.is_whole:
+        return kept
+    kept = [_shorter(item, placed) for item in kept]
+    if placed.text is None:
+        return kept
+    if message.role == "assistant" and len(kept) > 1:
+        return kept  # the text of an answer is cut by nobody
+    return [_with_text(kept[0], placed)]
+
+
+def _shorter(item: Any, placed: Placed) -> Any:
+    """Return a call with the arguments it is shown with."""
+    key = _CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
+    arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
+    return item if key is None or arguments is None else {**item, key: arguments}
+
+
+def _with_text(item: Any, placed: Placed) -> Any:
+    if isinstance(item, str):
+        return placed.text
+    key = "output" if "output" in item else "content"
+    content = item.get(key)
+    if not isinstance(content, list | tuple):
+        return {**item, key: placed.text}
+    parts = with_texts(content, placed, _text, lambda _: False, _part)
+    return {**item, key: parts or placed.text}
+
+
+def _text(part: Any) -> str | None:
+    text = part.get("text") if isinstance(part, Mapping) and part.get("type") in _TEXTS else None
+    return text if isinstance(text, str) else None
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _mark(items: list[Any], ends: Sequence[int], fitted: Fitted) -> dict[str, Any]:
+    """Mark the items behind which to cache; return the options that belong to marks."""
+    points = breakpoints(fitted)
+    if not points:
+        return {}
+    for place, point in last_marks(points, MARKS - count_marks(items, MARK)):
+        end = ends[place] if place >= 0 else 0
+        at = next((n for n in range(end - 1, -1, -1) if _markable(items[n])), None)
+        if at is None:
+            continue
+        item = (
+            items[at] if isinstance(items[at], Mapping) else {"role": "user", "content": items[at]}
+        )
+        key = "output" if "output" in item else "content"
+        parts = [_part(item[key])] if isinstance(item[key], str) else list(item[key])
+        if MARK not in parts[-1]:
+            parts[-1] = {**parts[-1], MARK: mark(point)}
+            items[at] = {**item, key: parts}
+    return cache_options(fitted.window)
+
+
+def _markable(item: Any) -> bool:
+    if isinstance(item, str):
+        return bool(item)
+    if not isinstance(item, Mapping):
+        return False
+    told = item.get("role") in ("user", "system", "developer")
+    content: Any = item.get("output" if item.get("type") in form.RESULTS else "content")
+    if not content or not (told or item.get("type") in form.RESULTS):
+        return False
+    return isinstance(content, str) or isinstance(content[-1], Mapping)

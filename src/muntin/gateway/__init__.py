@@ -1,0 +1,5 @@
+"""The gateway: an HTTP server before a provider's, through which every request fits."""
+
+from muntin.gateway.server import Gateway, make_server, serve
+
+__all__ = ["Gateway", "make_server", "serve"]

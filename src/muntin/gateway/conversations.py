@@ -1,0 +1,152 @@
+"""Which conversation a request belongs to, and what the request before it left.
+
+Owns the names of sessions, salted with the API key so that two clients never meet, and the lookup
+of frontiers in the store, which gateways of many processes share.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from muntin.core.checks import digest, replace_surrogates
+from muntin.core.planning.frontier import digest as message_digest
+from muntin.errors import InvalidInput
+from muntin.fitting.frontiers import Left
+from muntin.fitting.requests import Request
+from muntin.fitting.talk import Talk
+from muntin.settings import counter_for
+from muntin.timeline.store import Store
+
+LINE = "gateway"
+# Where clients say which conversation a request belongs to.
+HEADER = "x-muntin-session"
+_METADATA = ("session_id", "conversation_id", "thread_id")
+_KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+# How many conversations with the same opening are told apart, and how many are held in memory.
+_EACH, _HELD = 8, 4_096
+# How many seconds a store that failed is left alone.
+_PAUSE = 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The session of a request, and what is known of it.
+
+    `previous` is the frontier of the request before, `seen` how many messages that one had.
+    """
+
+    session: str
+    previous: Mapping[str, Any]
+    seen: int = 0
+
+
+class Conversations:
+    """Finds conversations in a store, and holds what is on its way there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: OrderedDict[str, str] = OrderedDict()
+        self._lock = Lock()
+        self._until = 0.0
+
+    @property
+    def away(self) -> bool:
+        """Whether the store failed a moment ago: requests do not wait for it then."""
+        return time.monotonic() < self._until
+
+    def stay_away(self, error: Exception) -> None:
+        """Leave the store alone for some time, unless it is only this that it cannot keep."""
+        if not isinstance(error, InvalidInput):
+            self._until = time.monotonic() + _PAUSE
+        _log.warning("something could not be recorded: %s", type(error).__name__)
+
+    def find(
+        self, request: Request, headers: Mapping[str, str], body: Mapping[str, Any]
+    ) -> Conversation:
+        """Return the conversation of a request; a new one if it is not known."""
+        talk = Talk(request.pieces, counter_for(None, None))
+        salt = next((headers[key] for key in _KEYS if key in headers), "")
+        name = _name(headers, body)
+        if name is not None:
+            session = f"gateway/{name[:80]}/{_digest(salt, name)[:8]}"
+            left = self._left(session)
+            return Conversation(session, {}) if left is None else _found(session, left)
+        opening = _digest(salt, request.user or "", talk.first_digest)
+        moved: Conversation | None = None
+        for number in range(1, _EACH + 1):
+            session = f"gateway/{opening}" + (f"-{number}" if number > 1 else "")
+            left = self._left(session)
+            if left is None:
+                return moved or Conversation(session, {})
+            if left.goes_on(talk):
+                return _found(session, left)
+            if moved is None and left.start is not None and left.start.digest is not None:
+                moved = _found(session, left) if left.why_not(talk) is None else None
+        past = talk.past
+        last = message_digest(past[len(past) - 1]) if past else ""
+        return moved or Conversation(f"gateway/{opening}-{last}", {})
+
+    def hold(self, session: str, frontier: Mapping[str, Any]) -> str:
+        """Note what a request leaves, before it is stored; return it as it is stored."""
+        text = json.dumps(frontier, separators=(",", ":"))
+        with self._lock:
+            self._held[session] = text
+            self._held.move_to_end(session)
+            while len(self._held) > _HELD:
+                self._held.popitem(last=False)
+        return text
+
+    def let_go(self, session: str, text: str) -> None:
+        """Say that what was held is stored."""
+        with self._lock:
+            if self._held.get(session) == text:
+                del self._held[session]
+
+    def _left(self, session: str) -> Left | None:
+        """Return what the newest request of a session left, here or in another process."""
+        with self._lock:
+            held = self._held.get(session)
+        kept: str | None = None
+        if not self.away:
+            try:
+                kept = self._store.frontier(session, LINE)
+            except Exception as error:  # what this process knows must do
+                self.stay_away(error)
+        there, here = _read(kept), _read(held)
+        if here is None or there is None:
+            return here or there
+        return there if there.count > here.count else here
+
+
+def _read(text: str | None) -> Left | None:
+    with suppress(InvalidInput, ValueError):  # of another version: begin anew
+        return None if text is None else Left.from_dict(json.loads(text))
+    return None
+
+
+def _found(session: str, left: Left) -> Conversation:
+    return Conversation(session, left.to_dict(), left.count)
+
+
+def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
+    """Return how the client calls the conversation, if it does."""
+    metadata = body.get("metadata")
+    told = [metadata.get(key) for key in _METADATA] if isinstance(metadata, Mapping) else []
+    for name in (headers.get(HEADER), *told):
+        if isinstance(name, str) and name.strip():
+            return replace_surrogates(name.strip().replace("\x00", ""))
+    return None
+
+
+def _digest(*texts: str) -> str:
+    """Return what tells texts from others; it does not tell what they are."""
+    return digest("".join(f"{len(text)}:{text}" for text in texts), 8)

@@ -1,0 +1,67 @@
+"""The receipt of a request as a header: what was sent of it, and what was left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from muntin.fitting import Fitted, Piece
+
+HEADER = "x-muntin-receipt"
+# Servers and proxies take headers of some kilobytes.
+_LONGEST = 2_000
+
+
+def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: bool) -> str:
+    """Return the receipt of a request, as JSON of one line.
+
+    Messages are named by their places in the request that came.
+    """
+    told: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
+    if changed:
+        placed = [each for each in fitted.placed if each.ref is not None]
+        refs = [place(each.ref) for each in placed]
+        every = {place(piece.ref) for piece in pieces}
+        told["left_out"] = ranges(every.difference(refs))
+        told["shortened"] = ranges(
+            {at for at, each in zip(refs, placed, strict=True) if not each.is_whole}
+        )
+        told["added"] = len(fitted.placed) - len(placed)
+    if fitted.unread:
+        told["unread"] = list(fitted.unread)
+    if fitted.fresh is not None:
+        told["fresh"] = fitted.fresh
+    return _written(told)
+
+
+def passed(why: str) -> str:
+    """Return the receipt of a request that goes as it came."""
+    return _written({"passed": why})
+
+
+def place(ref: Any) -> int:
+    """Return the place of what a piece refers to."""
+    return int(ref if isinstance(ref, int) else ref[0])
+
+
+def ranges(places: Iterable[int]) -> str:
+    """Return places as people write them: `0-4,7`."""
+    found: list[list[int]] = []
+    for at in sorted(places):
+        if found and found[-1][1] == at - 1:
+            found[-1][1] = at
+        else:
+            found.append([at, at])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def _written(told: dict[str, Any]) -> str:
+    """Return JSON that a header can hold; what is too long is cut to how much there is."""
+    text = json.dumps(told, separators=(",", ":"))
+    for key in ("unread", "fresh", "passed", "left_out", "shortened", "session"):
+        if len(text) > _LONGEST and key in told:
+            cut = f"{len(told[key])} of them" if key == "unread" else f"{told[key][:200]}..."
+            told = {**told, key: cut}
+            text = json.dumps(told, separators=(",", ":"))
+    return text

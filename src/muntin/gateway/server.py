@@ -1,0 +1,345 @@
+"""The server: which requests are fitted, how they go on, and how it is run.
+
+Owns the answers that the gateway gives itself. Logs neither keys nor contents. Listens on this
+machine only, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from muntin.core.budget import Budget
+from muntin.core.checks import check_count, check_seconds, shown
+from muntin.errors import BudgetExceeded, InvalidInput, MissingExtra, MuntinError
+from muntin.fitting import Fitter
+from muntin.fitting.requests import Form, fit_request, form_of
+from muntin.gateway.conversations import Conversations
+from muntin.gateway.receipts import HEADER, passed, receipt_of
+from muntin.gateway.recording import Recorder, Sent
+from muntin.gateway.replies import Reading
+from muntin.timeline.store import Store
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from muntin.gateway.upstream import Header
+
+PORT = 8788
+INSPECTOR = "/muntin"
+# How large a body may be, and how long an answer may keep silent.
+MOST, SECONDS = 32 * 1024 * 1024, 600.0
+
+Scope: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+_log = logging.getLogger(__name__)
+
+
+def check_installed() -> None:
+    """Say what to install, if something is missing."""
+    try:
+        import httpx2  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("the gateway needs: pip install 'muntin[gateway]'") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A request as it goes on: its bytes, its receipt, and what is to be recorded of it."""
+
+    body: bytes
+    receipt: str | None = None
+    form: Form | None = None
+    record: Callable[[], Sent | None] | None = None
+
+
+class Gateway:
+    """An ASGI application before a provider: requests to models fit, all else passes.
+
+    `upstream` is the provider's address, `budget` what a request may have, or a `fitter` with more
+    settings. Sessions are recorded into `store`. `inspector` is what serves `/muntin/`.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        budget: Budget | int | None = None,
+        *,
+        store: Store,
+        fitter: Fitter | None = None,
+        most: int = MOST,
+        seconds: float = SECONDS,
+        inspector: Any = None,
+    ) -> None:
+        check_installed()
+        from muntin.gateway.upstream import Upstream
+
+        self.upstream = Upstream(upstream, seconds=check_seconds(seconds, "seconds"))
+        self._fitter = Fitter(budget) if fitter is None else fitter
+        self._conversations = Conversations(store)
+        self._recorder = Recorder(store)
+        self._most = check_count(most, "most")
+        self._inspector = inspector
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            path: str = scope["path"]
+            if path == INSPECTOR or path.startswith(f"{INSPECTOR}/"):
+                await self._inspect(scope, receive, send)
+            else:
+                await self._pass(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Begin and end with the server; what is being recorded is ended first."""
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def close(self) -> None:
+        """Write what is not recorded yet, and close the connections."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.upstream.close()
+
+    async def _inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._inspector is None:
+            await _tell(send, 404, "there is no inspector here: the gateway was begun without one")
+        elif scope["path"] == INSPECTOR:
+            query = scope.get("query_string", b"")
+            where = b"/muntin/" + (b"?" + query if query else b"")
+            await _answer(send, 307, b"", [(b"location", where)])
+        else:
+            await self._inspector({**scope, "path": scope["path"][len(INSPECTOR) :]}, receive, send)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        form = form_of(scope["path"]) if scope["method"] == "POST" else None
+        body = await self._body(scope, receive)
+        if body is None:
+            size = f"{self._most:,}"
+            await _tell(send, 413, f"the body is larger than {size} bytes", form)
+            return
+        # While the answer is awaited, the client may leave: then nobody waits for it.
+        passing = asyncio.create_task(self._answered(scope, form, body, send))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not passing.done():
+                passing.cancel()
+        with suppress(asyncio.CancelledError):
+            await passing
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Read a body; None if it is too large."""
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        if told.isdigit() and int(told) > self._most:
+            return None
+        pieces, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return b""
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._most:
+                return None
+            if not message.get("more_body"):
+                return b"".join(pieces)
+
+    async def _answered(self, scope: Scope, form: Form | None, body: bytes, send: Send) -> None:
+        """Send a request on, and its answer back."""
+        from muntin.gateway.upstream import Away, pass_back
+
+        try:
+            ready = await self._ready(form, scope, body)
+        except BudgetExceeded as error:
+            await _tell(send, 400, f"{error}", form)
+            return
+        recording: asyncio.Task[Sent | None] | None = None
+        if ready.record is not None and not self._conversations.away:
+            recording = asyncio.create_task(asyncio.to_thread(ready.record))
+        path = scope.get("raw_path") or scope["path"].encode()
+        query = scope.get("query_string", b"")
+        target = (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
+        try:
+            response = await self.upstream.open(
+                scope["method"], target, scope["headers"], ready.body
+            )
+        except Away as away:
+            await _tell(send, 504 if away.late else 502, str(away), form)
+            return
+        streamed = "event-stream" in response.headers.get("content-type", "")
+        reading = Reading("" if ready.form is None else ready.form.name, streamed)
+        receipt: list[Header] = []
+        if ready.receipt is not None:
+            receipt = [(HEADER.encode(), ready.receipt.encode())]
+
+        async def ended() -> None:
+            if recording is not None:
+                await asyncio.wait({recording})
+
+        whole = False
+        try:
+            whole = await pass_back(response, send, receipt, reading.feed, ended)
+        finally:  # also where the client has left
+            if recording is not None and response.is_success:
+                self._finish(recording, reading if whole else None)
+            await response.aclose()
+
+    def _finish(self, recording: asyncio.Task[Sent | None], reading: Reading | None) -> None:
+        """Have the answer and the receipt kept, without keeping the client waiting."""
+
+        async def finish() -> None:
+            sent = await recording
+            reply = None if sent is None or reading is None else reading.reply()
+            try:
+                if sent is not None:
+                    await asyncio.to_thread(self._recorder.answered, sent, reply)
+            except Exception as error:
+                self._conversations.stay_away(error)
+
+        task = asyncio.create_task(finish())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ready(self, form: Form | None, scope: Scope, body: bytes) -> _Ready:
+        """Return a request that fits; what cannot be read goes as it came."""
+        if form is None:
+            return _Ready(body)
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        return await asyncio.to_thread(self._fitted, form, headers, body)
+
+    def _fitted(self, form: Form, headers: Mapping[str, str], body: bytes) -> _Ready:
+        try:
+            data = json.loads(body)
+            if not isinstance(data, dict):
+                raise InvalidInput("the body is no JSON object")
+            request = form.read(data)
+            if request.passes is not None:
+                return _Ready(body, passed(request.passes))
+            found = self._conversations.find(request, headers, data)
+            outcome = fit_request(
+                self._fitter, form, data, request=request, previous=found.previous
+            )
+        except BudgetExceeded:
+            raise
+        except (MuntinError, ValueError, RecursionError) as error:
+            return _Ready(body, passed(f"it cannot be read: {error}"))
+        fitted = outcome.fitted
+        assert fitted is not None  # it does not pass
+        text = self._conversations.hold(found.session, fitted.frontier)
+
+        def record() -> Sent | None:
+            try:
+                sent = self._recorder.sent(found, request, fitted, text)
+            except Exception as error:  # a store that fails costs the record, never the request
+                self._conversations.stay_away(error)
+                return None
+            self._conversations.let_go(found.session, text)
+            return sent
+
+        changed = outcome.body is not data
+        receipt = receipt_of(fitted, request.pieces, found.session, changed)
+        return _Ready(_bytes(outcome.body) if changed else body, receipt, form, record)
+
+
+def _bytes(body: Mapping[str, Any]) -> bytes:
+    """Return a request as it is sent."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # halves of characters, which only an escape can carry
+        return json.dumps(body, separators=(",", ":")).encode()
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _tell(send: Send, status: int, why: str, form: Form | None = None) -> None:
+    """Answer with an error, in the form that clients of the API read."""
+    kinds = {400: "invalid_request_error", 413: "request_too_large", 404: "not_found_error"}
+    kind = kinds.get(status, "upstream_unavailable")
+    error: dict[str, Any] = {"message": f"muntin gateway: {why}", "type": kind}
+    told: dict[str, Any] = {"error": {**error, "param": None, "code": kind}}
+    if form is not None and form.name == "anthropic":
+        told = {"type": "error", "error": error}
+    body = json.dumps(told).encode()
+    await _answer(send, status, body, [(b"content-type", b"application/json")])
+
+
+async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+# Serving.
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; `port` 0 takes any that is free."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {shown(host)}: {error.strerror or error}") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1_024)
+    except OSError as error:
+        listening.close()
+        raise InvalidInput(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with "
+            "--port, 0 takes any"
+        ) from error
+    return listening
+
+
+def make_server(gateway: Gateway, protocol: type[asyncio.Protocol] | None = None) -> Server:
+    """Return the server of a gateway, to be run on a socket; `protocol` is that of connections."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        gateway,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        http="h11" if protocol is None else protocol,
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(
+    gateway: Gateway, listening: socket.socket, protocol: type[asyncio.Protocol] | None = None
+) -> None:
+    """Serve a gateway until it is interrupted."""
+    with suppress(KeyboardInterrupt):  # that is how it is ended
+        make_server(gateway, protocol).run(sockets=[listening])

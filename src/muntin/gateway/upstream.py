@@ -1,0 +1,132 @@
+"""The way to the provider and back: headers, bytes, what happens when one side leaves.
+
+Knows nothing of what is in the bodies. Needs the extra `gateway`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import httpx2
+
+from muntin.core.checks import shown
+from muntin.errors import InvalidInput
+
+Header: TypeAlias = tuple[bytes, bytes]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+# https://datatracker.ietf.org/doc/html/rfc9110#section-7.6.1
+_OF_THE_CONNECTION = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
+)
+# The body is sent by its length. Answers are asked for without compression, to be read as they
+# pass.
+_OURS = frozenset({b"host", b"content-length", b"expect", b"accept-encoding"})
+
+
+class Away(Exception):
+    """The provider cannot be reached, or does not answer."""
+
+    def __init__(self, why: str, *, late: bool = False) -> None:
+        super().__init__(why)
+        self.late = late
+
+
+class Upstream:
+    """A provider's server by its address."""
+
+    def __init__(self, url: str, *, seconds: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(
+                f"an upstream is an address like https://api.openai.com, not {shown(url)}"
+            )
+        if parts.query or parts.fragment or parts.username or parts.password:
+            raise InvalidInput(
+                "an upstream is an address without user, question mark and fragment; keys are "
+                "those of the clients"
+            )
+        self.url = url.rstrip("/")
+        # The address as it may be shown.
+        self.name = f"{parts.scheme}://{parts.netloc}"
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds), pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
+        )
+
+    async def open(
+        self, method: str, path: str, headers: Iterable[Header], body: bytes
+    ) -> httpx2.Response:
+        """Send a request and return its response, whose body has not been read."""
+        request = httpx2.Request(
+            method, f"{self.url}{path}", headers=_forwarded(headers), content=body or None
+        )
+        try:
+            return await self._client.send(request, stream=True)
+        except httpx2.TimeoutException as error:
+            raise Away(f"{self.name} did not answer in time", late=True) from error
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            raise Away(f"{self.name} cannot be reached ({type(error).__name__})") from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+def _forwarded(headers: Iterable[Header]) -> list[Header]:
+    """Return the headers of a client that are the provider's business."""
+    given = [(name.lower(), value) for name, value in headers]
+    named = {
+        each.strip().lower()
+        for name, value in given
+        if name == b"connection"
+        for each in value.split(b",")
+    }
+    kept = [
+        (name, value)
+        for name, value in given
+        if name not in _OF_THE_CONNECTION
+        and name not in _OURS
+        and name not in named
+        and not name.startswith(b"x-muntin-")
+    ]
+    return [*kept, (b"accept-encoding", b"identity")]
+
+
+async def pass_back(
+    response: httpx2.Response,
+    send: Send,
+    more: Iterable[Header],
+    feed: Callable[[bytes], None],
+    end: Callable[[], Awaitable[None]],
+) -> bool:
+    """Send a response to the client as it comes; say whether it was whole.
+
+    `feed` is given its bytes too; `end` is awaited before the client is told that all has come.
+    """
+    headers = [
+        (name.lower(), value)
+        for name, value in response.headers.raw
+        if name.lower() not in _OF_THE_CONNECTION
+    ]
+    await send(
+        {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": [*headers, *more],
+        }
+    )
+    try:
+        async for data in response.aiter_raw():
+            feed(data)
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+    except httpx2.TransportError:
+        # Not ended but left open: the server then cuts the client off, who must not take a part
+        # for the whole.
+        return False
+    await end()
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return True

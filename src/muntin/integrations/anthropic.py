@@ -1,0 +1,44 @@
+"""Anthropic's SDK: a middleware whose requests fit.
+
+The hook is the SDK's own, looked at in anthropic 2.8: `Anthropic(middleware=[...])`, with
+`handle(request, call_next)` and `handle_async`, called once for every attempt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anthropic import Middleware
+
+from muntin.core.budget import Budget
+from muntin.fitting import Fitter
+from muntin.fitting.client import fit_body, fitter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anthropic import APIRequest
+
+__all__ = ["MuntinMiddleware"]
+
+
+class MuntinMiddleware(Middleware):
+    """Fits the requests of an `Anthropic` or `AsyncAnthropic` client."""
+
+    def __init__(self, budget: Budget | int | None = None, *, fitter: Fitter | None = None) -> None:
+        self._fitter = fitter_of(budget, fitter)
+
+    def handle(self, request: APIRequest, call_next: Callable[[APIRequest], Any]) -> Any:
+        """Send a request that fits."""
+        return call_next(self._fitted(request))
+
+    async def handle_async(
+        self, request: APIRequest, call_next: Callable[[APIRequest], Awaitable[Any]]
+    ) -> Any:
+        """Send a request that fits."""
+        return await call_next(self._fitted(request))
+
+    def _fitted(self, request: APIRequest) -> APIRequest:
+        body: Any = request.json
+        fitted = fit_body(self._fitter, request.url, body)
+        return request if fitted is body else request.copy(body=fitted)

@@ -1,0 +1,83 @@
+"""A transport for httpx, and for its forks, whose requests fit: for clients without another hook.
+
+Knows no client and imports none: a request has `method`, `url`, `headers` and a body to be read,
+and another of its class can be made of these. Looked at in httpx 0.28 and httpx2 2.16.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from muntin.core.budget import Budget
+from muntin.fitting import Fitter
+from muntin.fitting.client import fit_body, fitter_of
+
+__all__ = ["FitTransport"]
+
+# What is said of a body that is another now.
+_OF_THE_BODY = ("content-length", "transfer-encoding", "content-encoding")
+
+
+class FitTransport:
+    """Wraps a transport, sync or async: the requests to models that pass it fit.
+
+    Give it to a client as `transport=FitTransport(httpx.HTTPTransport(), 8_000)`.
+    """
+
+    def __init__(
+        self, transport: Any, budget: Budget | int | None = None, *, fitter: Fitter | None = None
+    ) -> None:
+        self._transport = transport
+        self._fitter = fitter_of(budget, fitter)
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request that fits."""
+        if request.method == "POST":
+            request = self._fitted(request, request.read())
+        return self._transport.handle_request(request)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request that fits."""
+        if request.method == "POST":
+            request = self._fitted(request, await request.aread())
+        return await self._transport.handle_async_request(request)
+
+    def _fitted(self, request: Any, content: bytes) -> Any:
+        try:
+            body = json.loads(content)
+        except ValueError:  # no JSON: not to a model, or not to be understood
+            return request
+        fitted = fit_body(self._fitter, str(request.url), body)
+        if fitted is body:
+            return request
+        headers = [(k, v) for k, v in request.headers.raw if k.decode().lower() not in _OF_THE_BODY]
+        return type(request)(
+            request.method,
+            request.url,
+            headers=headers,
+            content=json.dumps(fitted).encode(),
+            extensions=request.extensions,
+        )
+
+    def close(self) -> None:
+        """Close the transport."""
+        self._transport.close()
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+    def __enter__(self) -> FitTransport:
+        self._transport.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._transport.__exit__(*raised)
+
+    async def __aenter__(self) -> FitTransport:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._transport.__aexit__(*raised)

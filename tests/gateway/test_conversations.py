@@ -1,0 +1,95 @@
+"""Which conversation a request belongs to: by a name, by whom it is for, or by its opening."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
+from tests.gateway.running import Running, receipt, running
+
+BUDGET = 1_200
+
+
+def ask(gate: Running, messages: list[Any], key: str = "k", **more: Any) -> dict[str, Any]:
+    headers = {"authorization": f"Bearer {key}", **more.pop("headers", {})}
+    body = {**request("chat", messages), **more}
+    return receipt(
+        httpx2.post(f"{gate.url}/v1/chat/completions", json=body, headers=headers).headers
+    )
+
+
+def grown(gate: Running, first: str, answers: str, count: int, **more: Any) -> list[str]:
+    """Lead a conversation, and return the session of each request."""
+    said: list[Any] = [{"role": "user", "content": first}]
+    sessions = []
+    for number in range(count):
+        sessions.append(ask(gate, said, **more)["session"])
+        said += [
+            {"role": "assistant", "content": f"{answers} {number} {WORDS * 9}"},
+            {"role": "user", "content": f"{answers} again {number} {WORDS * 9}"},
+        ]
+    return sessions
+
+
+def test_a_conversation_is_found_again_by_its_opening():
+    with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
+        assert len(set(grown(gate, "Hello", "one", 14))) == 1
+        assert seen.wrong == []
+        assert "one again 0" not in str(seen.bodies[-1])
+
+
+def test_conversations_with_one_opening_are_told_apart():
+    with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
+        one = grown(gate, "Hello", "one", 12)
+        other = grown(gate, "Hello", "other", 12)
+        assert set(one[1:]).isdisjoint(other[1:])
+        assert len(set(other[1:])) == 1
+        again = grown(gate, "Hello", "one", 13)
+        assert again[-1] == one[-1]
+        assert seen.wrong == []
+
+
+def test_keys_users_and_names_keep_conversations_apart():
+    with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
+        same = [{"role": "user", "content": "Hello"}]
+        sessions = [
+            ask(gate, same)["session"],
+            ask(gate, same, key="other")["session"],
+            ask(gate, same, user="ann")["session"],
+            ask(gate, same, user="bob")["session"],
+            ask(gate, same, headers={"x-muntin-session": "chat 1"})["session"],
+            ask(gate, same, metadata={"session_id": "chat 2"})["session"],
+            ask(gate, same, key="other", headers={"x-muntin-session": "chat 1"})["session"],
+        ]
+        assert len(set(sessions)) == len(sessions)
+        assert ask(gate, same, user="ann")["session"] == sessions[2]
+        assert ask(gate, same, headers={"x-muntin-session": "chat 1"})["session"] == sessions[4]
+        assert sessions[4].startswith("gateway/chat 1/")
+        assert not [each for each in server.received if "x-muntin-session" in each.headers]
+
+
+def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
+    named: dict[str, Any] = {"headers": {"x-muntin-session": "mine"}}
+    with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
+        grown(gate, "Hello", "one", 14, **named)
+        told = ask(gate, [{"role": "user", "content": f"Else {WORDS}"}], **named)
+        assert "another conversation" in told["fresh"]
+        assert seen.wrong == []
+
+
+def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path):
+    url = f"sqlite:///{tmp_path}/gate.db"
+    with traffic(BUDGET) as (server, seen):
+        with running(server.url, BUDGET, url) as one, running(server.url, BUDGET, url) as two:
+            for number, messages in enumerate(talk("chat", 14)):
+                ask((one, two)[number % 2], messages)
+            alternating = list(seen.bodies)
+        seen.bodies.clear()
+        with running(server.url, BUDGET) as alone:
+            for messages in talk("chat", 14):
+                ask(alone, messages)
+        assert seen.bodies == alternating
+        pairs = list(zip(alternating[1:], alternating, strict=False))
+        assert sum(kept_prefix(*pair) for pair in pairs) / len(pairs) > 0.6
