@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from muntin.errors import StoreError as StoreError
     from muntin.errors import TokenizerError as TokenizerError
     from muntin.errors import UnknownModel as UnknownModel
+    from muntin.fitting import fit as fit
     from muntin.prompts import CacheOptions as CacheOptions
     from muntin.prompts import context as context
     from muntin.prompts import generate as generate
@@ -93,6 +94,7 @@ _HOMES = {
     "muntin.core.planning": "Cut Exact Group Ladder Results Slots Stepped Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
+    "muntin.fitting": "fit",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
     "muntin.runtime": "Action App Source Summary Wake capability flow generator",
     "muntin.settings": "config",

@@ -1,0 +1,7 @@
+"""Fitting: a framework's own messages made to fit, and given back as they came."""
+
+from muntin.fitting.fitter import Fitter
+from muntin.fitting.messages import FittedMessages, fit
+from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
+
+__all__ = ["Fitted", "FittedMessages", "Fitter", "Piece", "Pieces", "Placed", "fit"]

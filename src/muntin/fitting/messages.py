@@ -1,0 +1,114 @@
+"""`fit`: a list of messages in, those of it that fit out, as the objects they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.agent.tools import ToolLike
+from muntin.core.budget import Budget
+from muntin.core.checks import shown
+from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
+from muntin.core.message import Message
+from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.core.planning.slot import Trimming
+from muntin.core.planning.window import Window
+from muntin.core.report import Report
+from muntin.errors import InvalidType
+from muntin.fitting.fitter import Fitter
+from muntin.fitting.pieces import Fitted, Placed
+from muntin.fitting.reading import pieces_of
+from muntin.fitting.writing import written
+
+
+@dataclass(frozen=True, slots=True)
+class FittedMessages:
+    """What of a list fits: `kept` are its own objects, and new ones of their form for the few that
+    were shortened or added."""
+
+    kept: list[Any]
+    fitted: Fitted
+
+    @property
+    def frontier(self) -> dict[str, Any]:
+        """Plain JSON, to be given as `previous` with the next request."""
+        return self.fitted.frontier
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """What is sent, in order, with the references."""
+        return self.fitted.placed
+
+    @property
+    def window(self) -> Window:
+        """The window as it was planned."""
+        return self.fitted.window
+
+    @property
+    def report(self) -> Report:
+        """Where every token went, and why something is missing."""
+        return self.fitted.window.report
+
+    @property
+    def tokens(self) -> int:
+        """What the request has, tools and all."""
+        return self.fitted.window.tokens
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What could not be read and was carried as it is."""
+        return self.fitted.unread
+
+    @property
+    def fresh(self) -> str | None:
+        """Why the frontier that was given was not used."""
+        return self.fitted.fresh
+
+
+def fit(
+    messages: Sequence[Any],
+    budget: Budget | int | None = None,
+    *,
+    model: str | None = None,
+    tools: Sequence[ToolLike] = (),
+    system: str | Sequence[Message] | None = None,
+    previous: Mapping[str, Any] | Frontier | None = None,
+    margin: int = 0,
+    strict: bool = False,
+    tokenizer: TokenizerLike | None = None,
+    attachment_tokens: AttachmentTokens | None = None,
+    trimming: Trimming | None = None,
+    results: Results | None = RESULTS,
+    ladder: Ladder | None = LADDER,
+    conversation: str | None = None,
+) -> FittedMessages:
+    """Return what of a list of messages fits a budget.
+
+    Messages are dicts or objects of an SDK, in the form of any provider. `system` is text that is
+    sent beside them. Give the `frontier` of each request as `previous` with the next one: the
+    requests then begin alike, and the provider's cache is of use.
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise InvalidType(f"messages must be a list, not {shown(messages)}")
+    fitter = Fitter(
+        budget,
+        model=model,
+        tokenizer=tokenizer,
+        attachment_tokens=attachment_tokens,
+        trimming=trimming,
+        results=results,
+        ladder=ladder,
+        margin=margin,
+        strict=strict,
+    )
+    told = [Message("system", system)] if isinstance(system, str) else list(system or ())
+    fitted = fitter.fit(
+        pieces_of(messages),
+        tools=tools,
+        system=told,
+        previous=previous,
+        conversation=conversation,
+    )
+    return FittedMessages(written(messages, fitted.placed), fitted)

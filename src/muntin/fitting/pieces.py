@@ -1,0 +1,123 @@
+"""Pieces: what `fit` sees of a framework's items, and what it gives back of them.
+
+An item is never converted back. A piece holds a message for counting and grouping and a reference
+to the item; what comes back are references, and the few texts that replace others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from muntin.core.message import Message, Role
+from muntin.core.planning.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of a framework's list, as it is counted and grouped, and where it came from.
+
+    `ref` is the adapter's own: an item, or its number and that of a part in it. `opaque` says why
+    the item could not be read; it then counts `tokens`, else the size of what `message` or `ref`
+    holds. `repaired` says that the item cannot be sent as it is: the text and the arguments of
+    `message` are always written back.
+    """
+
+    message: Message | None
+    ref: Any
+    opaque: str | None = None
+    tokens: int | None = None
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One message of the fitted request.
+
+    `ref` is the piece's, None if Muntin added the message: a summary, a line about what is missing,
+    the fixed result of a call that has none. `message` is what is counted. `text`, if it is not
+    None, takes the place of the item's text: `message.content` then is this text alone, and what
+    the item held beside it goes, or parts, of which the text parts are new. `arguments` are new
+    arguments of calls, as JSON texts by the ids of the calls.
+    """
+
+    ref: Any
+    message: Message
+    text: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the item goes as it came."""
+        return self.ref is not None and self.text is None and not self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A list that fits: what is sent of it, in order, and what is to be known of it.
+
+    `frontier` is plain JSON of at most 1 KB; give it back as `previous` with the next request of
+    the conversation. `unread` names what could not be read and was carried as it is. `fresh` says
+    why the frontier that was given was not used; None if it was, or none was given.
+    """
+
+    placed: tuple[Placed, ...]
+    window: Window
+    frontier: dict[str, Any]
+    unread: tuple[str, ...] = ()
+    fresh: str | None = None
+
+
+class Pieces(Sequence[Piece]):
+    """The pieces of a list of items, each read when it is first looked at.
+
+    `read` returns the pieces of an item, which it is given with its number. An item is one piece,
+    unless `several` says how many it is, by its number. `role` tells the role of an item without
+    reading it, None if it must be read.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        read: Callable[[Any, int], Sequence[Piece]],
+        *,
+        several: Mapping[int, int] | None = None,
+        role: Callable[[Any], Role | None] | None = None,
+    ) -> None:
+        self._items = items
+        self._read = read
+        self._role = role
+        self._known: dict[int, Sequence[Piece]] = {}
+        # Where each item begins; None if all are one piece.
+        self._begins: list[int] | None = None
+        if several:
+            sizes = (several.get(number, 1) for number in range(len(items)))
+            self._begins = [0, *accumulate(sizes)]
+
+    def __len__(self) -> int:
+        return len(self._items) if self._begins is None else self._begins[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        number, part = self._find(index % len(self))
+        if number not in self._known:
+            self._known[number] = self._read(self._items[number], number)
+        return self._known[number][part]
+
+    def role(self, index: int) -> Role | None:
+        """Return the role of a piece if it is known without reading the item."""
+        return None if self._role is None else self._role(self._items[self._find(index)[0]])
+
+    def _find(self, index: int) -> tuple[int, int]:
+        if self._begins is None:
+            return index, 0
+        number = bisect_right(self._begins, index) - 1
+        while self._begins[number + 1] == self._begins[number]:
+            number += 1  # pragma: no cover - an item of no pieces: bisect_right is behind it
+        return number, index - self._begins[number]
