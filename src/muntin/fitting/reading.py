@@ -1,57 +1,198 @@
-"""Reading: items of any form that Muntin knows as pieces, and nothing that raises.
+"""Reading: items in any form that is really sent, as pieces, and nothing that raises.
 
-What cannot be read is an opaque piece: it says why, and counts by its size.
+Owns how a list is divided into pieces. What cannot be read, even repaired, is an opaque piece: it
+says why, and counts by its size. The reference of a piece is (first item, end of items, part).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from muntin.core.forms import messages_from
+from muntin.core.forms import joins_others, messages_from
 from muntin.core.message import ROLES, Message, Role, role_of
 from muntin.core.parts import Other, as_plain, compact_json
 from muntin.errors import MuntinError
 from muntin.fitting.pieces import Piece, Pieces
+from muntin.fitting.repair import made_id, normal, spelled_role
+
+# What tells a block of a result from others, in the forms of Anthropic and of Google.
+_RESULTS = ("tool_result", "function_response", "functionResponse")
+
+
+class Ref(NamedTuple):
+    """Where a piece stands: in the items from `first` to `end`, of which it is the part `part`."""
+
+    first: int
+    end: int
+    part: int = 0
 
 
 def pieces_of(items: Sequence[Any]) -> Pieces:
-    """Return the pieces of a list; the reference of each is the number of its item and its own."""
-    odd = [n for n, item in enumerate(items) if not _is_plain(item)]
-    several = {n: count for n in odd if (count := _count(items[n])) != 1}
-    return Pieces(items, read_item, several=several, role=_peek)
+    """Return the pieces of a list, read when they are looked at."""
+    odd = [
+        number
+        for number, item in enumerate(items)
+        if item.__class__ is not dict or item.get("content").__class__ is not str
+    ]
+    groups: Sequence[range] | None = None
+    if any(joins_others(items[number]) for number in odd):
+        groups = _groups(items)
+    reader = _Reader(items, groups)
+    if groups is None:
+        several = {n: len(spans) for n in odd if len(spans := spans_of(items[n])) > 1}
+        return Pieces(range(len(items)), reader.read, several=several, role=reader.role)
+    counts = (len(spans_of(items[group[0]])) for group in groups)
+    several = {n: count for n, count in enumerate(counts) if count > 1}
+    return Pieces(range(len(groups)), reader.read, several=several, role=reader.role)
 
 
-def read_item(item: Any, number: int) -> Sequence[Piece]:
-    """Return the pieces of an item."""
+def piece(data: Any, ref: Any) -> Piece:
+    """Return one item that means one message as a piece.
+
+    A result that does not say which call it answers is read only in its list, by `pieces_of`.
+    """
+    found = _read([data], ref)
+    return found[0] if len(found) == 1 else _opaque(data, ref, f"it means {len(found)} messages")
+
+
+def spans_of(item: Any) -> list[range]:
+    """Return the blocks of each piece of an item: results stand alone, what is said between them
+    is one piece."""
+    blocks = blocks_of(item)
+    if blocks is None or not any(map(is_result, blocks)):
+        return [range(0)]
+    spans: list[range] = []
+    for number, block in enumerate(blocks):
+        if spans and not is_result(block) and not is_result(blocks[number - 1]):
+            spans[-1] = range(spans[-1].start, number + 1)
+        else:
+            spans.append(range(number, number + 1))
+    return spans
+
+
+def blocks_of(item: Any) -> Sequence[Any] | None:
+    """Return the content blocks of an item, None if it has none."""
+    for key in ("content", "parts"):
+        found = item.get(key) if isinstance(item, Mapping) else getattr(item, key, None)
+        if isinstance(found, list | tuple):
+            return found
+    return None
+
+
+def is_result(block: Any) -> bool:
+    """Say whether a block is the result of a call."""
+    if isinstance(block, Mapping):
+        told = block.get("type") == _RESULTS[0]
+        return told or any(block.get(key) is not None for key in _RESULTS[1:])
+    told = getattr(block, "type", None) == _RESULTS[0]
+    return told or getattr(block, _RESULTS[1], None) is not None
+
+
+def _groups(items: Sequence[Any]) -> list[range]:
+    """Return which items are read together: those of one answer of the Responses API."""
+    groups: list[range] = []
+    for joins, run in groupby(range(len(items)), lambda number: joins_others(items[number])):
+        numbers = list(run)
+        if joins:
+            groups.append(range(numbers[0], numbers[-1] + 1))
+        else:
+            groups += [range(number, number + 1) for number in numbers]
+    return groups
+
+
+class _Reader:
+    """Reads the items of one list."""
+
+    def __init__(self, items: Sequence[Any], groups: Sequence[range] | None) -> None:
+        self._items = items
+        self._groups = groups
+
+    def read(self, number: int, _: int) -> Sequence[Piece]:
+        """Return the pieces of an item, or of items that are read together."""
+        span = range(number, number + 1) if self._groups is None else self._groups[number]
+        items = [self._items[each] for each in span]
+        ref = Ref(span.start, span.stop)
+        if len(items) == 1:
+            item = items[0]
+            if item.__class__ is dict and _answers_unnamed(item):
+                item = {**item, "tool_call_id": self._call_id(span.start, item)}
+            found = _read([item], ref)
+            # What could not be read is one piece, whatever is in it.
+            missing = len(spans_of(items[0])) - len(found)
+            return [*found, *[Piece(Message("user"), ref)] * missing]
+        return _read(items, ref)
+
+    def role(self, number: int) -> Role | None:
+        """Return the role of an item, if it is known without reading it."""
+        first = number if self._groups is None else self._groups[number].start
+        item = self._items[first]
+        if item.__class__ is not dict:
+            return None
+        role = spelled_role(item.get("role"))
+        if role == "user" and item.get("content").__class__ is not str:
+            return None  # it may hold results
+        return role
+
+    def _call_id(self, number: int, item: Mapping[str, Any]) -> str:
+        """Return the id of the call that a result answers without saying so: of the calls right
+        before it, the first of its name, else the one at its place."""
+        owner = number - 1
+        while owner >= 0 and role_of(self._items[owner]) in ("tool", "function"):
+            owner -= 1
+        found = self.read(owner, owner)[0].message if owner >= 0 and self._groups is None else None
+        calls = found.tool_calls if found is not None else ()
+        before = [self._items[each] for each in range(owner + 1, number)]
+        name = item.get("name")
+        same = [call for call in calls if call.name == name]
+        place = sum(isinstance(each, Mapping) and each.get("name") == name for each in before)
+        if not same:
+            same, place = list(calls), len(before)
+        return same[place].id if place < len(same) else made_id(str(name), "", place)
+
+
+def _answers_unnamed(item: Mapping[str, Any]) -> bool:
+    return item.get("role") in ("tool", "function") and not item.get("tool_call_id")
+
+
+def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
+    """Return the pieces of items that are read together."""
+    if len(items) == 1:
+        item = items[0]
+        if isinstance(item, Message):
+            return [Piece(item, ref)]
+        if item.__class__ is dict and len(item) == 2 and item.get("content").__class__ is str:
+            role, text = item.get("role"), item["content"]
+            if role in ROLES and role != "tool" and text.isascii():
+                return [Piece(Message(role, text), ref)]  # most of them
     try:
-        found = messages_from(item if isinstance(item, Message) else [item])
-    except MuntinError as error:
-        return [_opaque(item, number, str(error))]
-    return [Piece(message, (number, part)) for part, message in enumerate(found)]
+        found = [normal(each) for each in items]
+        messages = messages_from([each for each, _ in found])
+    except (MuntinError, RecursionError) as error:
+        return [_opaque(items[0] if len(items) == 1 else list(items), ref, str(error))]
+    repaired = any(each for _, each in found)
+    if not messages:
+        messages = [Message("user")]
+    refs = [ref._replace(part=n) for n in range(len(messages))] if isinstance(ref, Ref) else None
+    return [
+        Piece(message, refs[n] if refs else ref, repaired=repaired)
+        for n, message in enumerate(messages)
+    ]
 
 
-def _is_plain(item: Any) -> bool:
-    return item.__class__ is dict and item.get("content").__class__ is str
-
-
-def _peek(item: Any) -> Role | None:
-    role = role_of(item) if _is_plain(item) else None
-    return role if role in ROLES else None
-
-
-def _count(item: Any) -> int:
-    """Return how many pieces an item is."""
-    return len(read_item(item, 0))
-
-
-def _opaque(item: Any, number: int, why: str) -> Piece:
+def _opaque(item: Any, ref: Any, why: str) -> Piece:
+    """Return an item that could not be read, in the role it says, if it says one."""
     data = as_plain(item)
-    role = role_of(data) if isinstance(data, Mapping) else None
+    told = data if isinstance(data, Mapping) else {}
+    role: Any = spelled_role(told.get("role")) or "user"
     try:
         text = compact_json(data)
     except (TypeError, ValueError, RecursionError):
         text = repr(data)
+    # No text that could be cut: it comes back as it is, or not at all.
     part = Other({"type": "unread", "value": text})
-    message = Message(role if role in ("user", "assistant", "system") else "user", (part,))
-    return Piece(message, (number, 0), opaque=why)
+    called = told.get("tool_call_id")
+    if role == "tool" and isinstance(called, str):
+        return Piece(Message("tool", (part,), tool_call_id=called), ref, opaque=why)
+    return Piece(Message("user" if role == "tool" else role, (part,)), ref, opaque=why)

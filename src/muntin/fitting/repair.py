@@ -1,0 +1,236 @@
+"""Repair: what frameworks really send, as dicts that can be read.
+
+Owns every shape beyond the providers' own: other names of roles and fields, calls without an id or
+arguments, results without an id, texts with half characters. Nothing that is given is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.core.checks import digest, has_surrogates, replace_surrogates
+from muntin.core.message import Message, Role
+from muntin.core.parts import as_plain, compact_json
+from muntin.errors import InvalidInput, InvalidType
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    # OpenAI's newer and older words, Google's, and LangChain's.
+    "developer": "system",
+    "function": "tool",
+    "model": "assistant",
+    "human": "user",
+    "ai": "assistant",
+    "SystemMessage": "system",
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+    "AIMessageChunk": "assistant",
+    "HumanMessageChunk": "user",
+}
+# Of what stands beside the content, what is counted or says where a breakpoint is. All else is the
+# item's own affair: it comes back with it.
+_BESIDE = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "refusal",
+    "is_error",
+    "cache_control",
+    "prompt_cache_breakpoint",
+)
+
+# The fields that are read of objects of which nothing else is known.
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "function_call")
+
+
+def spelled_role(role: object) -> Role | None:
+    """Return the role that a word stands for."""
+    return _ROLES.get(role) if isinstance(role, str) else None
+
+
+def made_id(name: str, arguments: str, place: int) -> str:
+    """Return an id for a call that has none: the same for the same call."""
+    return f"call_{digest(f'{name} {arguments}', 6)}_{place}"
+
+
+def normal(item: Any) -> tuple[Any, bool]:
+    """Return an item as something that can be read, and whether it cannot be sent as it is."""
+    if isinstance(item, Message):
+        return item, False
+    if isinstance(item, str):
+        return {"role": "user", "content": replace_surrogates(item)}, has_surrogates(item)
+    if isinstance(item, tuple) and len(item) == 2 and all(isinstance(e, str) for e in item):
+        item = {"role": item[0], "content": item[1]}  # LangChain's shorthand
+    data = _fields(item)
+    clean = _Cleaner()
+    data = clean.value(_unwrapped(data))
+    if "parts" not in data and ("role" in data or spelled_role(data.get("type"))):
+        data = _message(data)
+    return data, clean.found
+
+
+def _fields(item: Any) -> Mapping[str, Any]:
+    """Return the fields of an item: of a dict, of an SDK's object, or of any with a role."""
+    data = as_plain(item)
+    if isinstance(data, Mapping):
+        if item is data or "role" in data or "parts" in data or data.get("type") is not None:
+            return data
+        return {**data, "type": type(item).__name__}  # a dump leaves out what is always the same
+    found = {key: each for key in _FIELDS if (each := getattr(item, key, None)) is not None}
+    if "role" not in found and spelled_role(type(item).__name__) is None:
+        raise InvalidType(f"a {type(item).__name__} cannot be read as a message")
+    return found if "role" in found else {**found, "type": type(item).__name__}
+
+
+class _Cleaner:
+    """Puts a question mark for each half character, and notes that there was one."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def value(self, value: Any) -> Any:
+        """Return a value whose texts can be sent; one that has nothing to mend is itself."""
+        if isinstance(value, str):
+            if value.isascii() or not has_surrogates(value):
+                return value
+            self.found = True
+            return replace_surrogates(value)
+        if isinstance(value, Mapping):
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(as_plain(each)) for each in value]
+        return value
+
+
+def _unwrapped(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message without the envelope that LangChain stores it in."""
+    inner = data.get("kwargs") if "lc" in data else None
+    if isinstance(inner, Mapping) and isinstance(data.get("id"), Sequence) and data["id"]:
+        return {**inner, "type": str(data["id"][-1])}
+    inner = data.get("data")
+    if isinstance(inner, Mapping) and "role" not in data and spelled_role(data.get("type")):
+        return {**inner, "type": data["type"]}
+    return data
+
+
+def _message(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with a role as the dict that is read."""
+    word = data.get("role") or data.get("type")
+    role = spelled_role(word)
+    if role is None:
+        raise InvalidInput(f"unknown role {word!r}")
+    if data.get("type") == "message" and "role" in data:
+        return dict(data)  # an item of the Responses API
+    found: dict[str, Any] = {key: data[key] for key in _BESIDE if data.get(key) is not None}
+    found |= {"role": role, "content": _content(data.get("content"))}
+    if data.get("stop_reason") is not None:
+        found["stop_reason"] = data["stop_reason"]
+    if isinstance(data.get("name"), str) and role != "tool":
+        found["name"] = data["name"]
+    if role == "assistant":
+        calls = _calls(data)
+        found["content"] = _apart(found["content"], calls)
+        if calls:
+            found["tool_calls"] = calls
+    if role == "tool":
+        found["tool_call_id"] = _text(data.get("tool_call_id"))
+    return found
+
+
+def _text(value: Any) -> str:
+    """Return a value as the text that is sent for it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return compact_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def _content(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple):
+        return _text(content)
+    parts = [_part(part) for part in content]
+    return [part for part in parts if part is not None]
+
+
+def _part(part: Any) -> Any:
+    """Return one part of a content."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, Mapping):
+        return {"type": "text", "text": _text(part)}
+    kind, url = part.get("type"), part.get("image_url")
+    if kind == "text" and part.get("text") is None:
+        return None
+    if kind == "image_url" and isinstance(url, str):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if kind == "image" and "source" not in part:
+        return _image(part)
+    if not isinstance(kind, str):
+        text = part.get("text")
+        return {"type": "text", "text": text if isinstance(text, str) else _text(part)}
+    return part
+
+
+def _image(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an image as LangChain writes it in the form of Chat Completions."""
+    data = part.get("base64") or part.get("data")
+    url = part.get("url")
+    if isinstance(data, str):
+        url = f"data:{part.get('mime_type') or 'image/png'};base64,{data}"
+    return {"type": "image_url", "image_url": {"url": url if isinstance(url, str) else ""}}
+
+
+def _apart(content: Any, calls: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a content without the blocks that are calls, where the calls are told beside it."""
+    if not isinstance(content, list):
+        return content
+    known = {call["id"] for call in calls}
+    kinds = ("tool_call", "tool_call_chunk", "tool_use", "function_call")
+    return [p for p in content if not (p.get("type") in kinds and _block_id(p) in known)] or None
+
+
+def _block_id(block: Mapping[str, Any]) -> Any:
+    return block.get("call_id") or block.get("id")
+
+
+def _calls(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of a message, each with an id of its own and arguments."""
+    given = data.get("tool_calls")
+    found = list(given) if isinstance(given, list | tuple) else []
+    legacy = data.get("function_call")
+    if isinstance(legacy, Mapping) and not found:
+        found = [{"function": legacy}]
+    calls: dict[str, dict[str, Any]] = {}
+    for place, each in enumerate(found):
+        call = _call(each, place)
+        calls.setdefault(call["id"], call)  # one that is there twice is counted once
+    return list(calls.values())
+
+
+def _call(given: Any, place: int) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"tool_calls[{place}] is a {type(given).__name__}")
+    inner = given.get("function") or given.get("custom")
+    told = inner if isinstance(inner, Mapping) else given
+    arguments: Any = next(
+        (told[key] for key in ("arguments", "args", "input") if told.get(key) is not None), {}
+    )
+    name, written = _text(told.get("name")) or "unknown", _text(arguments) or "{}"
+    call_id = _text(given.get("id") or given.get("call_id")) or made_id(name, written, place)
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": written},
+    }
