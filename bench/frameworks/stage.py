@@ -55,13 +55,12 @@ class Stage:
         self.requests: list[dict[str, Any]] = []
         self.spent = 0.0
         self._check = check
-        self._turns = {turn.text: turn for turn in script.turns}
         self._turn: Turn = script.turns[0]
         self._step = 0
 
-    def begin(self, turn: Turn, step: int = 0) -> str:
-        """Begin a turn, and return what the user says."""
-        self._turn, self._step = turn, step
+    def begin(self, turn: Turn) -> str:
+        """Begin a turn, also if the one before broke off, and return what the user says."""
+        self._turn, self._step = turn, 0
         return turn.text
 
     def speak(self, api: str, request: dict[str, Any]) -> Said:
@@ -77,9 +76,12 @@ class Stage:
             read = sum(line.tokens for line in lines(self.score.rules, request))
         self.spent = 0.0
         step, self._step = self._step, self._step + 1
-        if step >= len(self._turn.steps):
-            return Said(self._turn.answer, read=read)
-        calls = [Called(each.id, each.name, each.arguments) for each in self._turn.steps[step]]
+        turn = self._turn
+        if step >= len(turn.steps):
+            if turn.number + 1 < len(self.script.turns):
+                self.begin(self.script.turns[turn.number + 1])
+            return Said(turn.answer, read=read)
+        calls = [Called(each.id, each.name, each.arguments) for each in turn.steps[step]]
         return Said(calls=tuple(calls), read=read)
 
     def summarise(self, text: str) -> str:

@@ -17,7 +17,7 @@ from muntin.core.message import Message
 from muntin.core.parts import Text
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.fitting.reading import read_item
+from muntin.fitting.reading import piece
 from muntin.integrations.shared import Fits, Schemas, Watcher, call, fitter_of, model_name
 
 try:
@@ -128,8 +128,7 @@ def pieces_of(messages: Sequence[BaseMessage]) -> Pieces:
 
 
 def _read(message: BaseMessage, number: int) -> Sequence[Piece]:
-    (piece, *_) = read_item(_as_dict(message), number)
-    return [Piece(piece.message, number, piece.opaque, piece.tokens, piece.repaired)]
+    return [piece(_as_dict(message), number)]
 
 
 def _as_dict(message: BaseMessage) -> dict[str, Any]:
