@@ -17,7 +17,7 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Attachment, Text
-from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import (
     EXACT,
@@ -64,7 +64,7 @@ class Composer:
     budget: Budget
     trimming: Trimming | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
-    previous: Window | Frontier | None = None
+    previous: Window | Frontier | LazyFrontier | None = None
     results: Results | None = RESULTS
     ladder: Ladder | None = LADDER
     recovery: bool = False

@@ -1,30 +1,30 @@
 """The Fitter: a framework's list of messages, made to fit a budget by the Composer.
 
-Owns the layout of such a list: opening system messages stay, the user's last message stays, and
-history and run are one past with it inside. What is kept comes back as references.
+Holds the settings and what is known of conversations. One list goes in, one plan is made, and what
+is kept comes back as references.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_size
+from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import Stepped, Trimming
-from muntin.core.planning.window import Window
-from muntin.core.planning.wire import as_sent
-from muntin.core.profile import OMITTED
-from muntin.errors import BudgetExceeded, InvalidInput
+from muntin.errors import InvalidInput
 from muntin.fitting.frontiers import Left, Table, read_previous
-from muntin.fitting.pieces import Fitted, Piece, Placed
+from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
+from muntin.fitting.pieces import Fitted, Piece
+from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import Talk
 
 
@@ -51,6 +51,8 @@ class Fitter:
         strict: bool = False,
         store: Any = None,
     ) -> None:
+        check_optional_text(model, "model")
+        check_shapes("fit", results, ladder)
         self.budget = None if budget is None else as_budget(budget)
         self.model = model
         self.strict = strict
@@ -63,6 +65,8 @@ class Fitter:
             "ladder": ladder,
         }
         self._table = Table()
+        self._composers: dict[str | None, Composer] = {}
+        self._lock = Lock()
 
     def fit(
         self,
@@ -81,130 +85,71 @@ class Fitter:
         conversation is found again by its name, or by its opening and what was in it, as long as
         the process lives; an empty mapping begins anew.
         """
-        composer = self._composer(model or self.model, tools)
+        composer = self._composer(model or self.model)
+        offered, odd = schemas(tools)
         talk = Talk(pieces, composer.counter)
-        key = conversation or Left.of(None, talk, talk.opening).opening
+        key = conversation or talk.first_digest
         before, fresh = self._before(previous, key, talk)
-        window = _window(composer.after(None if before is None else before.frontier), talk, system)
-        if window.over_budget:
-            raise _too_small(window, composer)
-        left = Left.of(Frontier(window.lazy_frontier.starts), talk, talk.opening)
-        self._table.put(key, left, before)
-        unread = self._unread(window, talk)
-        return Fitted(_placed(window, composer, talk), window, left.to_dict(), unread, fresh)
+        composer = replace(composer, tools=offered, previous=self._table.known(before))
+        slots = lay_out(composer, talk, system)
+        if fresh is not None:
+            slots.exclude("previous", reason="fresh", detail=fresh)
+        window = slots.render()
+        refuse_too_large(window)
+        places = shown_places(window, talk)
+        unread = (*odd, *_unread(places, talk))
+        if unread:
+            self._refuse(unread)
+            slots.exclude("unread", reason="unread", detail="; ".join(unread))
+            window = slots.render()
+            places = shown_places(window, talk)
+        placed, mark = place(window, composer, talk, places, len(system))
+        left = talk.left(window.lazy_frontier.starts)
+        self._table.put(key, left, before, window.lazy_frontier)
+        return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
 
-    def _composer(self, model: str | None, tools: Sequence[ToolLike]) -> Composer:
-        composer = Composer.of(model, budget=self.budget, **self._options).offering(tools)
-        if not self._margin:
-            return composer
-        given = composer.budget
-        kept = replace(given, reserved_tokens=given.reserved_tokens + self._margin)
-        return replace(composer, budget=kept)
+    def _composer(self, model: str | None) -> Composer:
+        """Return how windows for a model are made, without tools."""
+        with self._lock:
+            made = self._composers.get(model)
+            if made is None:
+                made = Composer.of(model, budget=self.budget, **self._options)
+                given = made.budget
+                kept = replace(given, reserved_tokens=given.reserved_tokens + self._margin)
+                made = replace(made, budget=kept)
+                if len(self._composers) >= _MODELS:
+                    self._composers.clear()
+                self._composers[model] = made
+            return made
 
     def _before(
         self, previous: Mapping[str, Any] | Frontier | None, key: str, talk: Talk
     ) -> tuple[Left | None, str | None]:
         """Return what the request before this one left, or why it is not used."""
         if previous is None:
-            return self._table.find(key, talk, talk.opening), None
+            return self._table.find(key, talk), None
         if isinstance(previous, Mapping) and not previous:
             return None, None
         left = read_previous(previous)
-        why = None if isinstance(previous, Frontier) else left.why_not(talk, talk.opening)
+        why = None if isinstance(previous, Frontier) else left.why_not(talk)
         return (left, None) if why is None else (None, why)
 
-    def _unread(self, window: Window, talk: Talk) -> tuple[str, ...]:
-        """Name the pieces of the window that could not be read."""
-        found = []
-        for _, place in _shown(window, talk):
-            piece = talk.pieces[place]
-            if piece.opaque is not None:
-                found.append(f"message {place}: {piece.opaque}")
-        if found and self.strict:
+    def _refuse(self, unread: Sequence[str]) -> None:
+        if self.strict:
             raise InvalidInput(
-                f"{found[0]}; without strict=True it is carried as it is, and counted by its size"
+                f"{unread[0]}; without strict=True it is carried as it is, and counted by its size"
             )
-        return tuple(found)
 
 
-# The slot of what stands before all pieces and is sent elsewhere.
-_ELSEWHERE = "instructions"
+# So many models a Fitter remembers.
+_MODELS = 64
 
 
-def _window(composer: Composer, talk: Talk, system: Sequence[Message]) -> Window:
-    """Plan the window: the opening, then one past with the question in it."""
-    slots = composer.slots()
-    end = len(talk)
-    first, asked = talk.opening, talk.question
-    history = first if asked is None else asked
-    run = first if asked is None else asked + 1
-    if system:
-        slots.add(_ELSEWHERE, [*system], required=True)
-    if first:
-        slots.add("system", talk.part(0, first), required=True)
-    trimming = composer.history_trimming
-    slots.add("history", talk.part(first, history), trimming=trimming)
-    if asked is not None:
-        slots.add("input", talk.part(asked, run))
-    if run < end:
-        slots.add("run", talk.part(run, end), trimming=trimming, run=True)
-    return slots.render()
-
-
-def _shown(window: Window, talk: Talk) -> Iterator[tuple[Message, int]]:
-    """Yield the messages of the window that are pieces, each with its place."""
-    asked = talk.question
-    run = talk.opening if asked is None else asked + 1
-    begins = {"system": 0, "history": talk.opening, "input": asked, "run": run}
-    for fate in window.fates:
-        begin = begins.get(fate.slot.name)
-        if fate.shown is not None and begin is not None:
-            yield fate.shown, begin + fate.first
-
-
-def _placed(window: Window, composer: Composer, talk: Talk) -> tuple[Placed, ...]:
-    """Return the messages of the window in the order they are sent, with their references."""
-    shown = list(_shown(window, talk))
-    elsewhere = {fate.slot.index for fate in window.fates if fate.slot.name == _ELSEWHERE}
-    places: list[int | None] = []
-    ahead = iter([*shown, (None, None)])
-    message, place = next(ahead)
-    for each in window.messages:
-        if each is message:
-            places.append(place)
-            message, place = next(ahead)
-        else:
-            places.append(None)
-    placed: list[Placed] = []
-    lead = composer.profile is not None and composer.profile.user_first
-    for sent in as_sent(window.messages):
-        if sent.place is not None and window.origins[sent.place] in elsewhere:
-            continue
-        if lead and sent.message.role != "system":
-            if sent.message.role != "user":
-                placed.append(Placed(None, OMITTED, OMITTED.text))
-            lead = False
-        number = None if sent.place is None else places[sent.place]
-        placed.append(_place(sent.message, None if number is None else talk.pieces[number]))
-    return tuple(placed)
-
-
-def _place(message: Message, piece: Piece | None) -> Placed:
-    if piece is None:
-        return Placed(None, message, message.text)
-    given = piece.message
-    if given is None or (given is message and not piece.repaired):
-        return Placed(piece.ref, message)
-    text = message.text if piece.repaired or message.content != given.content else None
-    were = {call.id: call.arguments for call in given.tool_calls}
-    arguments = {
-        call.id: call.arguments
-        for call in message.tool_calls
-        if piece.repaired or were.get(call.id) != call.arguments
-    }
-    return Placed(piece.ref, message, text, arguments)
-
-
-def _too_small(window: Window, composer: Composer) -> BudgetExceeded:
-    report = window.report
-    return BudgetExceeded(window.tokens, report.budget, report)
+def _unread(places: Sequence[int | None], talk: Talk) -> list[str]:
+    """Name the pieces in the window that could not be read."""
+    found = []
+    for number in places:
+        why = None if number is None else talk.pieces[number].opaque
+        if why is not None:
+            found.append(f"message {number}: {why}")
+    return found

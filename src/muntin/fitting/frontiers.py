@@ -8,42 +8,55 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
-from muntin.core.checks import shown
+from muntin.core.checks import check_size, shown
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, Start, digest
+from muntin.core.planning.frontier import Frontier, LazyFrontier, Start, digest
 from muntin.core.planning.past import locate
 from muntin.errors import InvalidInput, InvalidType
 
 _VERSION = 1
-# How many openings the table knows, and conversations of each.
-_OPENINGS, _EACH = 1_024, 16
+# How many openings the table knows, and conversations of each; how many windows it holds on to.
+_OPENINGS, _EACH, _WINDOWS = 1_024, 16, 32
+
+
+class Talking(Protocol):
+    """What is to be known of a list: its messages behind the opening, and the first of them."""
+
+    @property
+    def past(self) -> Sequence[Message]:
+        """The messages behind the opening."""
+
+    @property
+    def first_digest(self) -> str:
+        """The digest of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """What a request left: where its past began, and by what its conversation is known.
 
-    `opening` is the digest of the first message that is not the system's; the list had `count`
-    messages, the last with the digest `last`.
+    `opening` is the digest of the first message behind the opening, `behind` that of the message
+    behind the frontier. There were `count` messages, the last with the digest `last`.
     """
 
     start: Start | None = None
     opening: str = ""
+    behind: str = ""
     count: int = 0
     last: str = ""
 
     @classmethod
-    def of(cls, frontier: Frontier | None, talk: Sequence[Message], opening: int) -> Left:
-        """Return what is known of a list of messages; `opening` of them are the system's."""
-        start = frontier.starts[0] if frontier is not None and frontier.starts else None
-        if len(talk) <= opening:
+    def of(cls, start: Start | None, past: Sequence[Message], opening: str) -> Left:
+        """Return what a request leaves that has this past."""
+        if not past:
             return cls(start)
-        first, last = digest(talk[opening]), digest(talk[len(talk) - 1])
-        return cls(start, first, len(talk) - opening, last)
+        next_one = start.first + 1 if start is not None and start.digest is not None else len(past)
+        behind = digest(past[next_one]) if next_one < len(past) else ""
+        return cls(start, opening, behind, len(past), digest(past[len(past) - 1]))
 
     @property
     def frontier(self) -> Frontier | None:
@@ -57,6 +70,7 @@ class Left:
             "version": _VERSION,
             "start": {key: each for key, each in start.items() if each is not None},
             "opening": self.opening,
+            "behind": self.behind,
             "count": self.count,
             "last": self.last,
         }
@@ -70,35 +84,40 @@ class Left:
                 f"only {_VERSION}; leave it out: the next request begins anew"
             )
         try:
-            told = data["start"]
-            whole = {"version": 1, "starts": [told] if told else [], **_EMPTY}
-            starts = Frontier.from_dict(whole).starts
-            start = starts[0] if starts else None
-            return cls(start, str(data["opening"]), int(data["count"]), str(data["last"]))
-        except (KeyError, TypeError, ValueError) as error:
+            start = data["start"]
+            starts = Frontier.from_dict({"starts": [start] if start else [], **_EMPTY}).starts
+            opening, behind, last = (str(data[key]) for key in ("opening", "behind", "last"))
+            count = check_size(data["count"], "count")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInput(
                 f"previous: this is no frontier that was written here: {shown(error)}"
             ) from error
+        return cls(starts[0] if starts else None, opening, behind, count, last)
 
-    def why_not(self, talk: Sequence[Message], opening: int) -> str | None:
+    def why_not(self, talk: Talking) -> str | None:
         """Say why this is not of the conversation that a list shows; None if it is."""
-        past = talk[opening:] if isinstance(talk, list) else _Behind(talk, opening)
-        start = self.start
-        if start is not None and start.digest is not None and locate(past, start) is None:
-            return "the message at the frontier is not in the list"
-        if not past or digest(past[0]) == self.opening:
+        past, start = talk.past, self.start
+        same = not self.opening or talk.first_digest == self.opening
+        if start is None or not (start.first or start.digest):
+            return None if same else _ANOTHER
+        found = locate(past, start)
+        if found is None:
+            return "the message at the frontier is not in the list any more" if same else _ANOTHER
+        if same:
             return None
-        if start is not None and start.digest is not None:
-            return None  # the list lost its beginning
-        return "it is of another conversation: the first message is not the same"
+        # The list lost its beginning, or it is another that has the same message somewhere.
+        known = start.digest is not None and found + 1 < len(past) and self.behind
+        return None if known and digest(past[found + 1]) == self.behind else _ANOTHER
 
-    def goes_on(self, talk: Sequence[Message], opening: int) -> bool:
+    def goes_on(self, talk: Talking) -> bool:
         """Say whether a list begins with all that was there."""
-        place = opening + self.count - 1
-        return self.count > 0 and place < len(talk) and digest(talk[place]) == self.last
+        past = talk.past
+        return 0 < self.count <= len(past) and digest(past[self.count - 1]) == self.last
 
 
+_ANOTHER = "it is of another conversation: the first message is not the same"
 _EMPTY: dict[str, Any] = {
+    "version": 1,
     "marks": (),
     "tools": "",
     "digests": (),
@@ -106,19 +125,6 @@ _EMPTY: dict[str, Any] = {
     "lasting": 0,
     "lasting_tokens": 0,
 }
-
-
-class _Behind(Sequence[Message]):
-    """A list of messages without the first so many."""
-
-    def __init__(self, talk: Sequence[Message], first: int) -> None:
-        self._talk, self._first = talk, first
-
-    def __len__(self) -> int:
-        return max(0, len(self._talk) - self._first)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._talk[self._first + index]
 
 
 def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
@@ -130,24 +136,38 @@ def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
     return Left.from_dict(given)
 
 
-@dataclass(slots=True)
 class Table:
-    """Finds a conversation again by its name, or by its opening and what was in it."""
+    """Finds a conversation again by its name, or by its opening and what was in it.
 
-    _lock: Lock = field(default_factory=Lock)
-    _rows: OrderedDict[str, list[Left]] = field(default_factory=OrderedDict)
+    It also holds on to the newest windows, so that reports can tell what a request shares with
+    the one before. All of it is bounded, and lost with the process.
+    """
 
-    def find(self, key: str, talk: Sequence[Message], opening: int) -> Left | None:
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._rows: OrderedDict[str, list[Left]] = OrderedDict()
+        self._windows: OrderedDict[Left, LazyFrontier] = OrderedDict()
+
+    def find(self, key: str, talk: Talking) -> Left | None:
         """Return what the newest request of a conversation left."""
         with self._lock:
             rows = list(self._rows.get(key, ()))
-        on = [each for each in rows if each.goes_on(talk, opening)]
+        on = [each for each in rows if each.goes_on(talk)]
         if on:
             return max(on, key=lambda each: each.count)
         moved = [each for each in rows if each.start is not None and each.start.digest]
-        return next((each for each in moved if each.why_not(talk, opening) is None), None)
+        return next((each for each in moved if each.why_not(talk) is None), None)
 
-    def put(self, key: str, left: Left, before: Left | None) -> None:
+    def known(self, left: Left | None) -> LazyFrontier | Frontier | None:
+        """Return all that is known of the window of a request."""
+        if left is None:
+            return None
+        with self._lock:
+            return self._windows.get(left) or left.frontier
+
+    def put(
+        self, key: str, left: Left, before: Left | None, window: LazyFrontier | Frontier
+    ) -> None:
         """Note what a request left, in the place of what the one before it had left."""
         with self._lock:
             rows = self._rows.setdefault(key, [])
@@ -155,3 +175,7 @@ class Table:
             rows[:] = [left, *(each for each in rows if each not in (before, left))][:_EACH]
             while len(self._rows) > _OPENINGS:
                 self._rows.popitem(last=False)
+            if isinstance(window, LazyFrontier):
+                self._windows[left] = window
+            while len(self._windows) > _WINDOWS:
+                self._windows.popitem(last=False)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from muntin.core.message import Message, Role
-from muntin.core.planning.window import Window
+from muntin.core.planning.window import Breakpoint, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,15 @@ class Placed:
     the fixed result of a call that has none. `message` is what is counted. `text`, if it is not
     None, takes the place of the item's text: `message.content` then is this text alone, and what
     the item held beside it goes, or parts, of which the text parts are new. `arguments` are new
-    arguments of calls, as JSON texts by the ids of the calls.
+    arguments of calls, as JSON texts by the ids of the calls. With a `breakpoint`, the provider is
+    to cache up to the end of the message.
     """
 
     ref: Any
     message: Message
     text: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
+    breakpoint: Breakpoint | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -62,6 +64,7 @@ class Fitted:
     `frontier` is plain JSON of at most 1 KB; give it back as `previous` with the next request of
     the conversation. `unread` names what could not be read and was carried as it is. `fresh` says
     why the frontier that was given was not used; None if it was, or none was given.
+    `system_breakpoint` is the one behind the system text that is sent elsewhere.
     """
 
     placed: tuple[Placed, ...]
@@ -69,6 +72,7 @@ class Fitted:
     frontier: dict[str, Any]
     unread: tuple[str, ...] = ()
     fresh: str | None = None
+    system_breakpoint: Breakpoint | None = None
 
 
 class Pieces(Sequence[Piece]):

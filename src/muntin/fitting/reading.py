@@ -7,12 +7,13 @@ says why, and counts by its size. The reference of a piece is (first item, end o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from muntin.core.forms import joins_others, messages_from
 from muntin.core.message import ROLES, Message, Role, role_of
-from muntin.core.parts import Other, as_plain, compact_json
+from muntin.core.parts import Other, ToolCall, as_plain, compact_json
 from muntin.errors import MuntinError
 from muntin.fitting.pieces import Piece, Pieces
 from muntin.fitting.repair import made_id, normal, spelled_role
@@ -160,12 +161,12 @@ def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
     """Return the pieces of items that are read together."""
     if len(items) == 1:
         item = items[0]
-        if isinstance(item, Message):
-            return [Piece(item, ref)]
-        if item.__class__ is dict and len(item) == 2 and item.get("content").__class__ is str:
-            role, text = item.get("role"), item["content"]
-            if role in ROLES and role != "tool" and text.isascii():
-                return [Piece(Message(role, text), ref)]  # most of them
+        message = item if isinstance(item, Message) else None
+        if item.__class__ is dict:
+            with suppress(MuntinError, KeyError, TypeError):
+                message = _plain(item)
+        if message is not None:
+            return [Piece(message, ref)]
     try:
         found = [normal(each) for each in items]
         messages = messages_from([each for each, _ in found])
@@ -179,6 +180,25 @@ def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
         Piece(message, refs[n] if refs else ref, repaired=repaired)
         for n, message in enumerate(messages)
     ]
+
+
+def _plain(item: dict[str, Any]) -> Message | None:
+    """Return a message of Chat Completions that has nothing unusual, as most are."""
+    role, content = item.get("role"), item.get("content")
+    if content.__class__ is not str and content is not None:
+        return None
+    if len(item) == 2 and role in ROLES and role != "tool":
+        return Message(role, content)
+    if len(item) != 3:
+        return None
+    if role == "tool" and item.get("tool_call_id"):
+        return Message("tool", content, tool_call_id=item["tool_call_id"])
+    if role == "assistant" and item.get("tool_calls").__class__ is list:
+        calls = [(each["id"], each["function"]) for each in item["tool_calls"] if len(each) == 3]
+        if len(calls) == len(item["tool_calls"]) and all(len(told) == 2 for _, told in calls):
+            made = [ToolCall(name, told["name"], told["arguments"]) for name, told in calls]
+            return Message("assistant", content, tool_calls=tuple(made))
+    return None
 
 
 def _opaque(item: Any, ref: Any, why: str) -> Piece:

@@ -11,6 +11,8 @@ from typing import Any
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other, compact_json
+from muntin.core.planning.frontier import Start, digest
+from muntin.fitting.frontiers import Left
 from muntin.fitting.pieces import Piece, Pieces
 
 
@@ -18,7 +20,8 @@ class Talk(Sequence[Message]):
     """The messages of a list of pieces, each read when it is first looked at.
 
     `opening` is how many system messages stand in front, `question` the place of the user's last
-    message: behind all of them if there is none.
+    message. The history ends where it stands, at `asked`, and the run begins behind it; without
+    a question all that follows the opening is the run.
     """
 
     def __init__(self, pieces: Sequence[Piece], counter: Counter) -> None:
@@ -27,6 +30,8 @@ class Talk(Sequence[Message]):
         self._known: dict[int, Message] = {}
         self.opening = self._opening()
         self.question = self._question()
+        self.asked = self.opening if self.question is None else self.question
+        self.run = self.opening if self.question is None else self.question + 1
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -39,44 +44,48 @@ class Talk(Sequence[Message]):
             known = self._known[index] = self._message(self.pieces[index])
         return known
 
-    def role(self, index: int) -> Role:
-        """Return the role of a message, without reading it where that can be done."""
-        pieces = self.pieces
-        role = pieces.role(index) if isinstance(pieces, Pieces) else None
-        return role or self[index].role
+    @property
+    def past(self) -> Part:
+        """All but the opening."""
+        return Part(self, self.opening, len(self))
+
+    @property
+    def first_digest(self) -> str:
+        """What the conversation is known by: its first message that is not the system's."""
+        return digest(self[self.opening]) if self.opening < len(self) else ""
 
     def part(self, first: int, end: int) -> Part:
         """Return some of the messages that follow each other."""
         return Part(self, first, end)
 
+    def left(self, starts: Sequence[Start]) -> Left:
+        """Return what a request with these messages leaves to the next."""
+        return Left.of(starts[0] if starts else None, self.past, self.first_digest)
+
+    def _role(self, index: int) -> Role:
+        """Return the role of a message, without reading it where that can be done."""
+        pieces = self.pieces
+        role = pieces.role(index) if isinstance(pieces, Pieces) else None
+        return role or self[index].role
+
     def _opening(self) -> int:
         count = 0
-        while count < len(self) and self.role(count) == "system":
+        while count < len(self) and self._role(count) == "system":
             count += 1
         return count
 
     def _question(self) -> int | None:
         for place in range(len(self) - 1, self.opening - 1, -1):
-            if self.role(place) == "user":
+            if self._role(place) == "user":
                 return place
         return None
 
     def _message(self, piece: Piece) -> Message:
         message = piece.message
         if message is None:
-            text = _written(piece.ref)
-            # No text that could be cut: it must come back as it is, or not at all.
-            message = Message("user", (Other({"type": "unread", "value": text}),))
+            # No text that could be cut: it comes back as it is, or not at all.
+            message = Message("user", (Other({"type": "unread", "value": _text(piece.ref)}),))
         if piece.tokens is not None:
-            # A message of its own, which may be counted otherwise elsewhere.
-            message = Message(
-                message.role,
-                message.content,
-                tool_calls=message.tool_calls,
-                tool_call_id=message.tool_call_id,
-                name=message.name,
-                extra=message.extra,
-            )
             counted(message, self._counter.key(message), piece.tokens)  # type: ignore[arg-type]
         return message
 
@@ -98,7 +107,7 @@ class Part(Sequence[Message]):
         return self._talk[self._first + index % len(self)]
 
 
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
     """Return about what an item has when it is sent."""
     try:
         return compact_json(value)

@@ -18,7 +18,7 @@ from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier
+from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier, LazyFrontier
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.shapes import RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import (
@@ -65,7 +65,7 @@ class Slots:
         tools: Iterable[Mapping[str, Any]] = (),
         profile: Profile | str | None = None,
         trimming: Trimming = EXACT,
-        previous: Window | Frontier | None = None,
+        previous: Window | Frontier | LazyFrontier | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         counter: Counter | None = None,
         results: Results | None = RESULTS,
@@ -84,7 +84,7 @@ class Slots:
         if not isinstance(trimming, Exact | Stepped):
             raise InvalidType(f"trimming must be Exact() or Stepped(), not {shown(trimming)}")
         self.trimming = trimming
-        if previous is not None and not isinstance(previous, Window | Frontier):
+        if previous is not None and not isinstance(previous, Window | Frontier | LazyFrontier):
             raise InvalidType(
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
             )

@@ -1,0 +1,124 @@
+"""Layout: a talk as slots of the Composer, and the window of them as references.
+
+The opening system messages stay, the user's last message stays; history and run are one past with
+that message inside. Nothing is trimmed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from muntin.composer import Composer
+from muntin.core.message import Message
+from muntin.core.planning.slots import Slots
+from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.wire import as_sent
+from muntin.core.profile import OMITTED
+from muntin.errors import BudgetExceeded
+from muntin.fitting.pieces import Piece, Placed
+from muntin.fitting.talk import Talk
+
+# The slot of what stands before all pieces and is sent elsewhere.
+_ELSEWHERE = "instructions"
+
+
+def lay_out(composer: Composer, talk: Talk, system: Sequence[Message]) -> Slots:
+    """Return the slots of a talk."""
+    slots = composer.slots()
+    if system:
+        slots.add(_ELSEWHERE, [*system], required=True)
+    if talk.opening:
+        slots.add("system", talk.part(0, talk.opening), required=True)
+    trimming = composer.history_trimming
+    slots.add("history", talk.part(talk.opening, talk.asked), trimming=trimming)
+    if talk.question is not None:
+        slots.add("input", talk.part(talk.asked, talk.run))
+    if talk.run < len(talk):
+        slots.add("run", talk.part(talk.run, len(talk)), trimming=trimming, run=True)
+    return slots
+
+
+def refuse_too_large(window: Window) -> None:
+    """Refuse a window that is over budget, saying what could not be left out."""
+    if not window.over_budget:
+        return
+    report = window.report
+    sizes = {"the tools": report.tools_tokens}
+    for slot in report.slots:
+        sizes[_NAMES.get(slot.name, slot.name)] = slot.tokens_kept
+    told = ", ".join(f"{name} {size:,}" for name, size in sizes.items() if size)
+    why = (
+        f"a request of {report.budget:,} tokens has no room for what must stay: it needs "
+        f"{window.tokens:,} ({told}). Raise the budget, or shorten these."
+    )
+    raise BudgetExceeded(window.tokens, report.budget, report, why)
+
+
+_NAMES = {
+    _ELSEWHERE: "the system text",
+    "system": "the system messages",
+    "history": "the history",
+    "input": "the user's last message",
+    "run": "the newest calls and results",
+}
+
+
+def shown_places(window: Window, talk: Talk) -> list[int | None]:
+    """Return for each message of the window the place of its piece, None if it has none."""
+    begins = {"system": 0, "history": talk.opening, "input": talk.asked, "run": talk.run}
+    pairs = _shown(window, begins)
+    message, place = next(pairs, (None, None))
+    places: list[int | None] = []
+    for each in window.messages:
+        if message is not None and each is message:
+            places.append(place)
+            message, place = next(pairs, (None, None))
+        else:
+            places.append(None)
+    return places
+
+
+def _shown(window: Window, begins: dict[str, int]) -> Iterator[tuple[Message, int]]:
+    for fate in window.fates:
+        begin = begins.get(fate.slot.name)
+        if fate.shown is not None and begin is not None:
+            yield fate.shown, begin + fate.first
+
+
+def place(
+    window: Window, composer: Composer, talk: Talk, places: Sequence[int | None], elsewhere: int
+) -> tuple[tuple[Placed, ...], Breakpoint | None]:
+    """Return what is sent, in order, and the breakpoint behind the first `elsewhere` messages,
+    which are sent elsewhere."""
+    marks = {each.after - 1: each for each in window.breakpoints}
+    placed: list[Placed] = []
+    lead = composer.profile is not None and composer.profile.user_first
+    for sent in as_sent(window.messages):
+        if sent.place is not None and sent.place < elsewhere:
+            continue
+        if lead and sent.message.role != "system":
+            if sent.message.role != "user":
+                placed.append(Placed(None, OMITTED, OMITTED.text))
+            lead = False
+        number = None if sent.place is None else places[sent.place]
+        piece = None if number is None else talk.pieces[number]
+        mark = None if sent.place is None else marks.get(sent.place)
+        placed.append(_place(sent.message, piece, mark))
+    return tuple(placed), marks.get(elsewhere - 1)
+
+
+def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Placed:
+    if piece is None:
+        return Placed(None, message, message.text, breakpoint=mark)
+    given = piece.message
+    if given is None or (given is message and not piece.repaired):
+        return Placed(piece.ref, message, breakpoint=mark)
+    same = message.content == given.content and message.attachments == given.attachments
+    were = {call.id: call.arguments for call in given.tool_calls}
+    arguments = {
+        call.id: call.arguments
+        for call in message.tool_calls
+        if piece.repaired or were.get(call.id) != call.arguments
+    }
+    text = None if same and not piece.repaired else message.text
+    return Placed(piece.ref, message, text, arguments, mark)

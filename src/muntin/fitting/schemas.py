@@ -1,0 +1,29 @@
+"""Schemas: the tools of a request as they are counted, whatever a framework gives for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.agent.tools import tool_schema
+from muntin.core.checks import shown
+from muntin.core.forms.google import as_json
+from muntin.core.parts import as_plain
+from muntin.errors import InvalidType, MuntinError
+
+
+def schemas(tools: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """Return the schemas of tools, and what of them could not be read: it counts as the text it
+    has."""
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
+        raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
+    found: list[Mapping[str, Any]] = []
+    unread: list[str] = []
+    for number, each in enumerate(tools):
+        try:
+            plain = as_plain(each)
+            found.append(as_json(plain) if isinstance(plain, Mapping) else tool_schema(each))
+        except (MuntinError, RecursionError, ValueError, TypeError) as error:
+            unread.append(f"tools[{number}]: {error}")
+            found.append({"name": f"tool_{number}", "description": repr(each)})
+    return tuple(found), unread
