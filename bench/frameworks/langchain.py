@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from bench.frameworks.stage import BUDGET, Means, Stage, lookers
 from bench.runs.peers import clearing, room, summarising, trimming
 from bench.runs.script import Script, Turn
 
-RECURSION = 10_000
+CONFIG = {"configurable": {"thread_id": "1"}, "recursion_limit": 10_000}
 
 
 def model(url: str) -> Any:
@@ -40,11 +41,10 @@ def play(stage: Stage, url: str, turns: Sequence[Turn], middleware: Sequence[Any
     """Play turns in one conversation that is kept in memory."""
     saver = import_module("langgraph.checkpoint.memory").InMemorySaver()
     made = agent(stage.script, url, middleware, saver)
-    config = {"configurable": {"thread_id": "1"}, "recursion_limit": RECURSION}
     for turn in turns:
         said = {"messages": [{"role": "user", "content": stage.begin(turn)}]}
         try:
-            made.invoke(said, config)
+            made.invoke(said, CONFIG)
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
@@ -66,6 +66,16 @@ def own(make: Callable[..., Sequence[Any]]) -> Means:
         play(stage, url, stage.script.turns, make(stage, left, model(url)))
 
     return run
+
+
+def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
+    """Play turns in a conversation that a file keeps, with Muntin."""
+    saved = import_module("langgraph.checkpoint.sqlite").SqliteSaver
+    middleware = import_module("muntin.integrations.langchain").MuntinMiddleware(budget)
+    with saved.from_conn_string(str(folder / "chat.db")) as saver:
+        made = agent(script, url, [middleware], saver)
+        for turn in turns:
+            made.invoke({"messages": [{"role": "user", "content": turn.text}]}, CONFIG)
 
 
 MEANS: dict[str, Means] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from bench.frameworks.stage import BUDGET, Means, Stage, lookers
@@ -69,6 +70,19 @@ def trimmed(stage: Stage, url: str) -> None:
 
     session = agents.SQLiteSession("1")
     asyncio.run(play(stage, url, stage.script.turns, session, config))
+
+
+def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
+    """Play turns in a session that a file keeps, with Muntin, on the Responses API."""
+    made = import_module("muntin.integrations.openai_agents").MuntinSession
+    session = made(import_module("agents").SQLiteSession("1", folder / "chat.db"), budget)
+    spoken = agent(script, url, api="responses")
+
+    async def run() -> None:
+        for turn in turns:
+            await say(spoken, turn.text, session, session.run_config())
+
+    asyncio.run(run())
 
 
 MEANS: dict[str, Means] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from bench.frameworks.stage import BUDGET, Means, Stage, lookers
@@ -68,6 +69,20 @@ def last_messages() -> Any:
         return messages[-LAST:]
 
     return made(keep)
+
+
+def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
+    """Play turns in a conversation that a file keeps, with Muntin."""
+    form = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
+    made = import_module("muntin.integrations.pydantic_ai").MuntinContext
+    file = folder / "chat.json"
+    history = form.validate_json(file.read_bytes()) if file.exists() else []
+    spoken = agent(script, url, [made(budget)])
+    limits = import_module("pydantic_ai.usage").UsageLimits(request_limit=None)
+    for turn in turns:
+        done = spoken.run_sync(turn.text, message_history=history, usage_limits=limits)
+        history = done.all_messages()
+        file.write_bytes(done.all_messages_json())
 
 
 MEANS: dict[str, Means] = {"Muntin": ours, f"the last {LAST} messages": own(last_messages)}
