@@ -22,7 +22,7 @@ from muntin import Message, Slots, assistant, user
 from muntin.core.planning.window import Window
 from muntin.inspector.plans import Kept, Plans
 from muntin.inspector.server import address_of, listen, make_server, new_token
-from muntin.runtime.reports import report_of
+from muntin.timeline.receipts import report_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 from tests.inspector import sample

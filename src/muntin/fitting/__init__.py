@@ -3,5 +3,6 @@
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.messages import FittedMessages, fit
 from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
+from muntin.fitting.recorder import Recorder
 
-__all__ = ["Fitted", "FittedMessages", "Fitter", "Piece", "Pieces", "Placed", "fit"]
+__all__ = ["Fitted", "FittedMessages", "Fitter", "Piece", "Pieces", "Placed", "Recorder", "fit"]

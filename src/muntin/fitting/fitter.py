@@ -6,10 +6,12 @@ is kept comes back as references.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
+from uuid import uuid4
 
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
@@ -20,12 +22,16 @@ from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import Stepped, Trimming
-from muntin.errors import InvalidInput
-from muntin.fitting.frontiers import Left, Table, read_previous
+from muntin.core.planning.window import Window
+from muntin.errors import InvalidInput, StoreError
+from muntin.fitting.frontiers import Left, Table, first_new, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
 from muntin.fitting.pieces import Fitted, Piece
+from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import Talk
+from muntin.threads import in_thread
+from muntin.timeline.store import Store
 
 
 class Fitter:
@@ -34,7 +40,8 @@ class Fitter:
     `budget` is what a request may have, tools and system text included; without one it is the
     model's context window. `margin` tokens of it are kept free, for what a framework adds behind
     the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
-    as in every door.
+    as in every door. With a `store`, conversations are recorded there, each as a session: by its
+    name, or by one that is made for it.
     """
 
     def __init__(
@@ -49,7 +56,7 @@ class Fitter:
         ladder: Ladder | None = LADDER,
         margin: int = 0,
         strict: bool = False,
-        store: Any = None,
+        store: Store | str | Recorder | None = None,
     ) -> None:
         check_optional_text(model, "model")
         check_shapes("fit", results, ladder)
@@ -64,6 +71,7 @@ class Fitter:
             "results": results,
             "ladder": ladder,
         }
+        self.recorder = store if store is None or isinstance(store, Recorder) else Recorder(store)
         self._table = Table()
         self._composers: dict[str | None, Composer] = {}
         self._lock = Lock()
@@ -105,8 +113,27 @@ class Fitter:
             places = shown_places(window, talk)
         placed, mark = place(window, composer, talk, places, len(system))
         left = talk.left(window.lazy_frontier.starts)
+        if self.recorder is not None:
+            session = conversation or (before.session if before is not None else "")
+            left = replace(left, session=session or f"fit-{uuid4().hex}")
+            self._record(self.recorder, left, talk, window)
         self._table.put(key, left, before, window.lazy_frontier)
         return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
+
+    async def afit(self, pieces: Sequence[Piece], **given: Any) -> Fitted:
+        """Do what `fit` does; where it records, without holding up the event loop."""
+        if self.recorder is None:
+            return self.fit(pieces, **given)
+        return await in_thread(lambda: self.fit(pieces, **given))
+
+    def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
+        """Record what is new; a store that is away does not keep a request from being sent."""
+        try:
+            told = recorder.frontier(left.session)
+            first = first_new(told, talk)
+            recorder.record(left.session, talk.past[first:], window, left.to_dict())
+        except StoreError as error:
+            _log.warning("a window of session %r was not recorded: %s", left.session, error)
 
     def _composer(self, model: str | None) -> Composer:
         """Return how windows for a model are made, without tools."""
@@ -141,6 +168,7 @@ class Fitter:
             )
 
 
+_log = logging.getLogger(__name__)
 # So many models a Fitter remembers.
 _MODELS = 64
 

@@ -19,6 +19,8 @@ from muntin.core.planning.past import locate
 from muntin.errors import InvalidInput, InvalidType
 
 _VERSION = 1
+# Of a list that is met for the first time so many messages are recorded.
+_NEWEST = 1_000
 # How many openings the table knows, and conversations of each; how many windows it holds on to.
 _OPENINGS, _EACH, _WINDOWS = 1_024, 16, 32
 
@@ -40,7 +42,8 @@ class Left:
     """What a request left: where its past began, and by what its conversation is known.
 
     `opening` is the digest of the first message behind the opening, `behind` that of the message
-    behind the frontier. There were `count` messages, the last with the digest `last`.
+    behind the frontier. There were `count` messages, the last with the digest `last`. `session` is
+    where the conversation is recorded.
     """
 
     start: Start | None = None
@@ -48,6 +51,7 @@ class Left:
     behind: str = ""
     count: int = 0
     last: str = ""
+    session: str = ""
 
     @classmethod
     def of(cls, start: Start | None, past: Sequence[Message], opening: str) -> Left:
@@ -66,7 +70,7 @@ class Left:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         start = {} if self.start is None else asdict(self.start)
-        return {
+        told = {
             "version": _VERSION,
             "start": {key: each for key, each in start.items() if each is not None},
             "opening": self.opening,
@@ -74,6 +78,7 @@ class Left:
             "count": self.count,
             "last": self.last,
         }
+        return {**told, "session": self.session} if self.session else told
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Left:
@@ -87,12 +92,12 @@ class Left:
             start = data["start"]
             starts = Frontier.from_dict({"starts": [start] if start else [], **_EMPTY}).starts
             opening, behind, last = (str(data[key]) for key in ("opening", "behind", "last"))
-            count = check_size(data["count"], "count")
+            count, session = check_size(data["count"], "count"), str(data.get("session", ""))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInput(
                 f"previous: this is no frontier that was written here: {shown(error)}"
             ) from error
-        return cls(starts[0] if starts else None, opening, behind, count, last)
+        return cls(starts[0] if starts else None, opening, behind, count, last, session)
 
     def why_not(self, talk: Talking) -> str | None:
         """Say why this is not of the conversation that a list shows; None if it is."""
@@ -134,6 +139,25 @@ def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
     if not isinstance(given, Mapping):
         raise InvalidType(f"previous must be the frontier of a request, not {shown(given)}")
     return Left.from_dict(given)
+
+
+def first_new(told: Mapping[str, Any] | None, talk: Talking) -> int:
+    """Return the first message of a list that was not there when this was told of it.
+
+    Of a list that is met for the first time the newest turns are new; of one that does not go on
+    as it was, the last.
+    """
+    past = talk.past
+    try:
+        left = Left.from_dict(told) if told else None
+    except InvalidInput:  # of another version
+        left = None
+    if left is not None and left.goes_on(talk):
+        return left.count
+    if left is None and len(past) <= _NEWEST:
+        return 0
+    places = range(len(past) - _NEWEST, len(past)) if left is None else reversed(range(len(past)))
+    return next((place for place in places if past[place].role == "user"), len(past))
 
 
 class Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from muntin.agent.tools import ToolLike
@@ -16,11 +17,13 @@ from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.window import Window
 from muntin.core.report import Report
-from muntin.errors import InvalidType
+from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.pieces import Fitted, Placed
 from muntin.fitting.reading import pieces_of
+from muntin.fitting.recorder import Recorder
 from muntin.fitting.writing import written
+from muntin.timeline.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +86,18 @@ def fit(
     results: Results | None = RESULTS,
     ladder: Ladder | None = LADDER,
     conversation: str | None = None,
+    store: Store | str | Recorder | None = None,
 ) -> FittedMessages:
     """Return what of a list of messages fits a budget.
 
     Messages are dicts or objects of an SDK, in the form of any provider. `system` is text that is
     sent beside them. Give the `frontier` of each request as `previous` with the next one: the
-    requests then begin alike, and the provider's cache is of use.
+    requests then begin alike, and the provider's cache is of use. Without it, a conversation is
+    found again as long as the process lives. All else is as for `Fitter`.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise InvalidType(f"messages must be a list, not {shown(messages)}")
-    fitter = Fitter(
+    fitter = _fitter(
         budget,
         model=model,
         tokenizer=tokenizer,
@@ -102,6 +107,7 @@ def fit(
         ladder=ladder,
         margin=margin,
         strict=strict,
+        store=store,
     )
     told = [Message("system", system)] if isinstance(system, str) else list(system or ())
     fitted = fitter.fit(
@@ -112,3 +118,19 @@ def fit(
         conversation=conversation,
     )
     return FittedMessages(written(messages, fitted.placed), fitted)
+
+
+@lru_cache(maxsize=64)
+def _known(budget: Budget | int | None, **given: Any) -> Fitter:
+    return Fitter(budget, **given)
+
+
+def _fitter(budget: Budget | int | None, **given: Any) -> Fitter:
+    """Return the Fitter with these settings: one for all who ask for it, if they can be compared,
+    so that it finds conversations again."""
+    try:
+        return _known(budget, **given)
+    except TypeError as error:
+        if isinstance(error, MuntinError):
+            raise
+        return Fitter(budget, **given)

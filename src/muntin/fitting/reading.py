@@ -184,7 +184,7 @@ def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
 
 def _plain(item: dict[str, Any]) -> Message | None:
     """Return a message of Chat Completions that has nothing unusual, as most are."""
-    role, content = item.get("role"), item.get("content")
+    role, content = item.get("role"), item.get("content", item)
     if content.__class__ is not str and content is not None:
         return None
     if len(item) == 2 and role in ROLES and role != "tool":

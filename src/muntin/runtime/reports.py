@@ -14,13 +14,12 @@ from muntin.core.checks import check_size, shown
 from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
-from muntin.core.report import in_ranges
 from muntin.errors import InvalidInput, StoreError
 from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State
-from muntin.timeline.items import Beside, Record
+from muntin.timeline.items import Beside
+from muntin.timeline.receipts import plan_of, report_of
 from muntin.timeline.session import OpenTurn, Session
 
 # Frontiers that this process wrote, by their text: the next turn need not read them again.
@@ -134,22 +133,6 @@ class Receipts:
     def unwritten(self) -> list[int]:
         """The steps of which nothing is kept yet: nothing came of them."""
         return [*self._unwritten]
-
-
-def plan_of(window: Window) -> Plan:
-    """Return the plan of a window."""
-    if not isinstance(window.explained, Plan):
-        raise InvalidInput("a window that was pickled has forgotten its plan; compose it again")
-    return window.explained
-
-
-def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
-    """Return the report of a window and its plan, to be kept as one of so many."""
-    contents: dict[str, str] = {}
-    planned = compact_json(write_plan(plan_of(window), contents))
-    report = compact_json(in_ranges(window.report).to_dict())
-    record = Record(turn, step, datetime.now(UTC), report, planned)
-    return Beside(record, contents, contents.keys(), keep)
 
 
 def _write(window: Window) -> str:

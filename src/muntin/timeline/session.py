@@ -125,11 +125,12 @@ class Session:
 
     # Writing.
 
-    def append(self, *items: ItemLike) -> list[Item]:
+    def append(self, *items: ItemLike, beside: Beside | None = None) -> list[Item]:
         """Append messages in one transaction, and return their items when they are durable.
 
         A user's message begins a turn, unless one stands right before it; everything else joins
-        the newest turn. For a turn that may fail, use `with session.turn()`.
+        the newest turn. For a turn that may fail, use `with session.turn()`. What is `beside` is
+        kept with them.
         """
         drafts: list[Draft] = []
         asked = False
@@ -142,7 +143,7 @@ class Session:
             opens: Opens | None = "turn" if asks and not asked else None
             drafts.append(self._spoken(message, opens=opens, ends="completed"))
             asked = asks
-        return self.opened().append(self.id, drafts)
+        return self.opened().append(self.id, drafts, beside=beside)
 
     def try_again(self, turn: int) -> list[Item]:
         """Have what woke a failed turn handled once more, by a new turn that names the old one.

@@ -19,6 +19,7 @@ from muntin.core.checks import check_size, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.counting.memo import FormMemo, Memo
+from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.model_name import ModelName
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _BESIDE = "/beside+"
 
 # Raised when a rule of counting changes: what older rules counted, or files claimed, is not used.
-COUNTING = 2
+COUNTING = 3
 
 
 @runtime_checkable
@@ -386,9 +387,10 @@ class Counter:
             # A signature or encrypted payload is not prompt text: it is not counted.
             return self.text(part.text)
         if isinstance(part, Image):
-            return image_tokens(
-                part.width, part.height, detail=part.detail or "auto", formula=self._image_formula
-            )
+            size = (part.width, part.height)
+            if part.width is None or part.height is None:
+                size = size_of_url(part.url) or size
+            return image_tokens(*size, detail=part.detail or "auto", formula=self._image_formula)
         if isinstance(part, File):
             hint = self.text(file_hint(part.name)) if part.name else 0
             return self._file(part) + hint
@@ -407,6 +409,8 @@ class Counter:
             return file_tokens("document", len(url), name=name)
         mime, data = found
         kind = mime.partition("/")[0]
+        if kind == "image" and (size := size_of(data)) is not None:
+            return image_tokens(*size, formula=self._image_formula)
         modality = kind if kind in MODALITIES else "document"
         tokens = file_tokens(
             modality, len(data), name=name, mime_type=mime or None, formula=self._image_formula
