@@ -9,16 +9,18 @@ import json
 from itertools import takewhile
 
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, digest
+from muntin.core.planning.frontier import Frontier, LazyFrontier, digest
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
 from muntin.core.profile import Profile
 
 
 def unexplained_move(
-    window: Window, previous: Window | Frontier, profile: Profile | None
+    window: Window, previous: Window | Frontier | LazyFrontier, profile: Profile | None
 ) -> str | None:
     """Say what is wrong with the report of a following turn, or None."""
+    if isinstance(previous, LazyFrontier):
+        previous = previous.frontier
     prefix = window.report.prefix
     assert prefix is not None
     lasting = (previous if isinstance(previous, Frontier) else previous.frontier).lasting

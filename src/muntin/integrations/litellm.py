@@ -19,7 +19,7 @@ from muntin.errors import MissingExtra
 from muntin.fitting import Fitted
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
-from muntin.integrations.shared import Fits, Watcher, fitter_of, model_name
+from muntin.integrations.shared import Fits, Watcher, fitter_of, model_name, off_loop
 
 try:
     from litellm import get_llm_provider
@@ -57,7 +57,9 @@ class MuntinHook(CustomLogger):
     ) -> dict[str, Any] | None:
         """Send what fits."""
         called = getattr(call_type, "value", call_type)
-        return self.fitted(kwargs) if called in (None, *_CALLS) else None
+        if called not in (None, *_CALLS):
+            return None
+        return await off_loop(self._fitter, lambda: self.fitted(kwargs))
 
     def fitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request with the messages that fit; one without messages is returned as it is."""

@@ -18,7 +18,7 @@ from muntin.core.message import Message
 from muntin.errors import MissingExtra
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name, off_loop
 
 try:
     from agents import RunConfig
@@ -50,9 +50,15 @@ class MuntinFilter:
         self._on_fit = on_fit
         self._schemas = Schemas(_schema)
 
-    def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return what is sent."""
-        return self.fitted(data, None)[0]
+        return (await self.afitted(data, None))[0]
+
+    async def afitted(
+        self, data: CallModelData[Any], previous: Mapping[str, Any] | None
+    ) -> tuple[ModelInputData, dict[str, Any]]:
+        """Return what is sent, and the frontier it leaves."""
+        return await off_loop(self._fitter, lambda: self.fitted(data, previous))
 
     def fitted(
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
@@ -129,7 +135,7 @@ class MuntinSession:
         """Return what is sent of the input of a model call."""
         if self._frontier is None:
             self._frontier = await self._marked()
-        sent, self._frontier = self.filter.fitted(data, self._frontier)
+        sent, self._frontier = await self.filter.afitted(data, self._frontier)
         return sent
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

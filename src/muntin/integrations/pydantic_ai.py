@@ -22,7 +22,7 @@ from muntin.core.parts import Other
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Fits, Schemas, Watcher, call, fitter_of, model_name
+from muntin.integrations.shared import Fits, Schemas, Watcher, call, fitter_of, model_name, off_loop
 
 try:
     from pydantic_ai.capabilities import AbstractCapability
@@ -71,7 +71,7 @@ class MuntinContext(AbstractCapability[Any]):
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Send what fits."""
-        return self.fitted(request_context)
+        return await off_loop(self._fitter, lambda: self.fitted(request_context))
 
     async def after_model_request(
         self, ctx: Any, *, request_context: Any, response: ModelResponse

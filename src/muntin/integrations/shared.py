@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from muntin.core.budget import Budget
 from muntin.fitting import Fitted, Fitter
+from muntin.threads import in_thread
+
+T = TypeVar("T")
 
 Fits: TypeAlias = Fitter | Budget | int | None
 """What a hook fits requests with: a budget, or a `Fitter` that has more settings."""
@@ -26,6 +29,11 @@ _PROVIDERS = ("openai", "anthropic", "google")
 def fitter_of(given: Fits) -> Fitter:
     """Return the Fitter of a hook."""
     return given if isinstance(given, Fitter) else Fitter(given)
+
+
+async def off_loop(fitter: Fitter, work: Callable[[], T]) -> T:
+    """Do the work of an async hook; in a thread if it writes into a store."""
+    return work() if fitter.recorder is None else await in_thread(work)
 
 
 def model_name(provider: str, name: object) -> str | None:
