@@ -45,7 +45,10 @@ ENVIRONMENTS: dict[str, Environment] = {
         ("pydantic-ai",), ("pydantic-ai-slim[openai,anthropic]",), ("pydantic_ai",)
     ),
     "openai_agents": Environment(("openai-agents",), (), ("openai_agents",)),
-    "litellm": Environment(("litellm",), (), ("litellm",)),
+    # It asks for an older client of OpenAI than Muntin, and for mcp once there are tools.
+    "litellm": Environment(
+        ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
+    ),
 }
 
 
@@ -57,7 +60,12 @@ def python(name: str) -> Path:
 def wanted(name: str) -> list[str]:
     """Return what pip is asked to install."""
     given = ENVIRONMENTS[name]
-    return ["-e", f".[{','.join(('tokens', 'prices', *given.extras))}]", *given.install, *given.tests]
+    return [
+        "-e",
+        f".[{','.join(('tokens', 'prices', *given.extras))}]",
+        *given.install,
+        *given.tests,
+    ]
 
 
 def prepare(name: str, *, fresh: bool = False) -> None:
@@ -98,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     names = given.names or list(ENVIRONMENTS)
     if unknown := [name for name in names if name not in ENVIRONMENTS]:
-        parser.error(f"no environment is called {unknown[0]!r}; there are {', '.join(ENVIRONMENTS)}")
+        parser.error(
+            f"no environment is called {unknown[0]!r}; there are {', '.join(ENVIRONMENTS)}"
+        )
     for name in names:
         prepare(name, fresh=given.fresh)
     failed = [] if given.only_prepare else [name for name in names if not run(name)]

@@ -41,15 +41,9 @@ def play(stage: Stage, url: str, turns: Sequence[Turn], capabilities: Sequence[A
 
 def ours(stage: Stage, url: str) -> None:
     """Play with Muntin's capability."""
-    made = import_module("muntin.integrations.pydantic_ai").MuntinContext
-
-    class Timed(made):  # type: ignore[misc]
-        async def for_run(self, ctx: Any) -> Any:
-            found = await super().for_run(ctx)
-            found.fitted = stage.timed(found.fitted)
-            return found
-
-    play(stage, url, stage.script.turns, [Timed(BUDGET)])
+    made = import_module("muntin.integrations.pydantic_ai").MuntinContext(BUDGET)
+    made.fitted = stage.timed(made.fitted)
+    play(stage, url, stage.script.turns, [made])
 
 
 def own(make: Callable[[], Any]) -> Means:

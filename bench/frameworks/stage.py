@@ -35,6 +35,7 @@ def played(requests: int = REQUESTS) -> Script:
     """Return the script."""
     return script(requests, runs=RUNS, kilobytes=KILOBYTES)
 
+
 Means: TypeAlias = "Callable[[Stage, str], None]"
 """Plays the whole script against the model at an address."""
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def play(framework: str, folder: Path, ends: Sequence[int] = ()) -> Played:
     stage = Stage(script, BUDGET, check=check)
     borders = [0, *ends, len(script.turns)]
     with stage.open() as url:
-        for first, end in zip(borders, borders[1:], strict=False):
+        for first, end in pairwise(borders):
             stage.begin(script.turns[first])
             numbers = map(str, (REQUESTS, first, end, BUDGET))
             command = [sys.executable, "-m", "bench.frameworks.resume", framework, url]

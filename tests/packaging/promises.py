@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import chdir
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -178,6 +179,19 @@ def the_inspector() -> None:
     assert "<script" in page
 
 
+def adapter(name: str) -> Callable[[], None]:
+    """Return the promise that an adapter is there with its framework."""
+
+    def promise() -> None:
+        assert import_module(f"muntin.integrations.{name}").__all__
+
+    promise.__name__ = name
+    return promise
+
+
+# Extras that bring a framework, which `all` does not.
+FRAMEWORKS = ("langchain", "langgraph", "litellm", "openai-agents", "pydantic-ai")
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -192,6 +206,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "inspector": (the_inspector,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
+PROMISES |= {name: (adapter(name.replace("-", "_")),) for name in FRAMEWORKS}
 
 
 def holds(promise: Callable[[], None]) -> str:

@@ -10,7 +10,7 @@ agent's state: the checkpointer keeps it, and callers do not see it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted
@@ -27,7 +27,6 @@ try:
     )
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.types import Command
-    from typing_extensions import NotRequired
 except ImportError as error:
     raise MissingExtra(
         "muntin.integrations.langchain needs: pip install 'muntin[langchain]'"

@@ -1,13 +1,13 @@
 """LiteLLM: a hook that makes every request fit, in the SDK and in the proxy.
 
     hook = MuntinHook(8_000)
-    litellm.callbacks = [hook]                                  # acompletion, Router, proxy
-    litellm.completion(**hook.fitted({"model": …, "messages": …}))   # completion
+    litellm.callbacks = [hook]                                      # acompletion, Router, proxy
+    litellm.completion(**hook.fitted({"model": …, "messages": …}))  # completion
 
-Hook (litellm 1.106): `CustomLogger.async_pre_call_deployment_hook(kwargs: dict, call_type) -> dict |
-None`, called with the deployment that was chosen; `completion` calls no hook that may change a
-request, so it is given a fitted one. LiteLLM keeps no state: conversations are found again as long
-as the process lives, and by `metadata={"muntin_frontier": …}` after a restart.
+Hook (litellm 1.106): `CustomLogger.async_pre_call_deployment_hook(kwargs: dict, call_type) ->
+dict | None`, called with the deployment that was chosen. `completion` calls no hook that may change
+a request, so it is given a fitted one. LiteLLM keeps no state: conversations are found again as
+long as the process lives, and by `metadata={"muntin_frontier": …}` after a restart.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class MuntinHook(CustomLogger):
         return await off_loop(self._fitter, lambda: self.fitted(kwargs))
 
     def fitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request with the messages that fit; one without messages is returned as it is."""
+        """Return a request with the messages that fit; one without messages as it is."""
         messages = request.get("messages")
         if not isinstance(messages, list) or not messages:
             return dict(request)

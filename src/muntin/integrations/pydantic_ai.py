@@ -4,15 +4,14 @@
 
 Hook (pydantic-ai 2.66): `AbstractCapability.prepare_model_request(ctx: RunContext,
 request_context: ModelRequestContext) -> ModelRequestContext`, which sees the model that serves the
-request and changes nothing of the history. The frontier is in the `metadata` of each answer, which
-Pydantic AI keeps with the messages and does not send.
+request. The frontier is in the `metadata` of each request of the history, which Pydantic AI keeps
+with the messages and does not send.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -63,27 +62,17 @@ class MuntinContext(AbstractCapability[Any]):
         self._model = model
         self._on_fit = on_fit
         self._schemas = Schemas(_schema)
-        self._frontier: dict[str, Any] | None = None
-
-    async def for_run(self, ctx: Any) -> MuntinContext:
-        """Return the capability of one run: what a request leaves waits there for its answer."""
-        return copy(self)
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
-        """Send what fits."""
-        return await off_loop(self._fitter, lambda: self.fitted(request_context))
+        """Send what fits, and keep the frontier with the newest request of the history."""
+        sent, frontier = await off_loop(self._fitter, lambda: self.fitted(request_context))
+        newest = ctx.messages[-1] if ctx.messages else None
+        if isinstance(newest, ModelRequest):
+            newest.metadata = {**(newest.metadata or {}), FRONTIER: frontier}
+        return sent
 
-    async def after_model_request(
-        self, ctx: Any, *, request_context: Any, response: ModelResponse
-    ) -> ModelResponse:
-        """Keep the frontier with the answer."""
-        if self._frontier is None:
-            return response
-        metadata = {**(response.metadata or {}), FRONTIER: self._frontier}
-        return replace(response, metadata=metadata)
-
-    def fitted(self, request: Any) -> Any:
-        """Return the request with the messages that fit."""
+    def fitted(self, request: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the request with the messages that fit, and the frontier it leaves."""
         parameters = request.model.customize_request_parameters(request.model_request_parameters)
         messages = request.messages
         fitted = self._fitter.fit(
@@ -93,10 +82,9 @@ class MuntinContext(AbstractCapability[Any]):
             previous=_previous(messages),
             model=self._model or self._fitter.model or _name_of(request.model),
         )
-        self._frontier = fitted.frontier
         if self._on_fit is not None:
             self._on_fit(fitted)
-        return replace(request, messages=written(messages, fitted))
+        return replace(request, messages=written(messages, fitted)), fitted.frontier
 
 
 def _schema(tool: Any) -> Mapping[str, Any]:
@@ -120,9 +108,9 @@ def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
 
 
 def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
-    """Return the frontier that stands in the newest answer with one."""
+    """Return the frontier that stands in the newest request with one."""
     for message in reversed(messages):
-        if isinstance(message, ModelResponse) and FRONTIER in (message.metadata or {}):
+        if isinstance(message, ModelRequest) and FRONTIER in (message.metadata or {}):
             found: Mapping[str, Any] = message.metadata[FRONTIER]
             return found
     return None
