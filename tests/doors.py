@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from muntin import App, Slots, Source, context, flow, generate, generator, prompt
+from muntin import App, Slots, Source, context, fit, flow, generate, generator, prompt
 from muntin.agent import ToolLike, run_agent
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
@@ -32,6 +32,27 @@ async def by_slots(
         slots.add("input", text)
         slots.add("run", [*run])
         return slots.render()
+
+    await run_agent(model, compose, tools=tools)
+
+
+async def by_fit(app: App, model: ScriptedModel, text: str, tools: Sequence[ToolLike] = ()) -> None:
+    """A list of messages that an app holds itself, fitted at each step of the agent loop."""
+    messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+    frontier: dict[str, Any] = {}
+
+    def compose(run: tuple[Any, ...]) -> Any:
+        nonlocal frontier
+        fitted = fit(
+            [*messages, *run],
+            app.budget or 8_000,
+            model=model.name,
+            tools=tools,
+            previous=frontier,
+            tokenizer=app.tokenizer,
+        )
+        frontier = fitted.frontier
+        return fitted.window
 
     await run_agent(model, compose, tools=tools)
 
@@ -172,6 +193,6 @@ DOORS: dict[str, Door] = {
     name.removeprefix("by_"): door for name, door in list(globals().items()) if name[:3] == "by_"
 }
 # Those that keep what happens in the app's store.
-DURABLE = {name: door for name, door in DOORS.items() if name not in ("slots", "generate")}
+DURABLE = {name: door for name, door in DOORS.items() if name not in ("slots", "fit", "generate")}
 
 __all__ = ["DOORS", "DURABLE", "SYSTEM", "Door"]

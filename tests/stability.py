@@ -21,6 +21,8 @@ def unexplained_move(
     """Say what is wrong with the report of a following turn, or None."""
     if isinstance(previous, LazyFrontier):
         previous = previous.frontier
+    if isinstance(previous, Frontier) and previous.is_bare:
+        return None  # nothing is known of what was sent
     prefix = window.report.prefix
     assert prefix is not None
     lasting = (previous if isinstance(previous, Frontier) else previous.frontier).lasting

@@ -107,7 +107,7 @@ SUBJECTS = {
 
 
 def exported(module: str) -> list[str]:
-    """Return what a module lists in `__all__`; adapters are read, their frameworks may be missing."""
+    """Return what a module lists in `__all__`; adapters are read: frameworks may be missing."""
     if not module.startswith("muntin.integrations."):
         return list(getattr(import_module(module), "__all__", ()))
     (listed,) = re.findall(r"^__all__ = (\[.*\])$", FILES[module].text, re.MULTILINE)

@@ -105,7 +105,8 @@ class Fitter:
         window = slots.render()
         refuse_too_large(window)
         places = shown_places(window, talk)
-        unread = (*odd, *_unread(places, talk))
+        shown = talk.opaque.keys() & set(places) if talk.opaque else ()
+        unread = (*odd, *(f"message {number}: {talk.opaque[number]}" for number in sorted(shown)))
         if unread:
             self._refuse(unread)
             slots.exclude("unread", reason="unread", detail="; ".join(unread))
@@ -171,13 +172,3 @@ class Fitter:
 _log = logging.getLogger(__name__)
 # So many models a Fitter remembers.
 _MODELS = 64
-
-
-def _unread(places: Sequence[int | None], talk: Talk) -> list[str]:
-    """Name the pieces in the window that could not be read."""
-    found = []
-    for number in places:
-        why = None if number is None else talk.pieces[number].opaque
-        if why is not None:
-            found.append(f"message {number}: {why}")
-    return found

@@ -13,12 +13,15 @@ from threading import Lock
 from typing import Any, Protocol
 
 from muntin.core.checks import check_size, shown
+from muntin.core.checks import digest as hashed
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier, LazyFrontier, Start, digest
 from muntin.core.planning.past import locate
 from muntin.errors import InvalidInput, InvalidType
 
 _VERSION = 1
+# A conversation is known by so many of its last messages.
+_FEW = 4
 # Of a list that is met for the first time so many messages are recorded.
 _NEWEST = 1_000
 # How many openings the table knows, and conversations of each; how many windows it holds on to.
@@ -42,8 +45,8 @@ class Left:
     """What a request left: where its past began, and by what its conversation is known.
 
     `opening` is the digest of the first message behind the opening, `behind` that of the message
-    behind the frontier. There were `count` messages, the last with the digest `last`. `session` is
-    where the conversation is recorded.
+    behind the frontier. There were `count` messages; `last` is of the last few of them. `session`
+    is where the conversation is recorded.
     """
 
     start: Start | None = None
@@ -60,7 +63,7 @@ class Left:
             return cls(start)
         next_one = start.first + 1 if start is not None and start.digest is not None else len(past)
         behind = digest(past[next_one]) if next_one < len(past) else ""
-        return cls(start, opening, behind, len(past), digest(past[len(past) - 1]))
+        return cls(start, opening, behind, len(past), _ending(past, len(past)))
 
     @property
     def frontier(self) -> Frontier | None:
@@ -117,7 +120,13 @@ class Left:
     def goes_on(self, talk: Talking) -> bool:
         """Say whether a list begins with all that was there."""
         past = talk.past
-        return 0 < self.count <= len(past) and digest(past[self.count - 1]) == self.last
+        return 0 < self.count <= len(past) and _ending(past, self.count) == self.last
+
+
+def _ending(past: Sequence[Message], end: int) -> str:
+    """Return one digest of the few messages before a place: one alone may be in many lists."""
+    last = [digest(past[place]) for place in range(max(0, end - _FEW), end)]
+    return hashed(" ".join(last), 8)
 
 
 _ANOTHER = "it is of another conversation: the first message is not the same"

@@ -107,21 +107,23 @@ class Pieces(Sequence[Piece]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        number, part = self._find(index % len(self))
-        if number not in self._known:
-            self._known[number] = self._read(self._items[number], number)
-        return self._known[number][part]
+        if not 0 <= index < len(self):
+            if not -len(self) <= index < 0:
+                raise IndexError(index)
+            index += len(self)
+        number, part = (index, 0) if self._begins is None else self._find(index)
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = self._read(self._items[number], number)
+        return found[part]
 
     def role(self, index: int) -> Role | None:
         """Return the role of a piece if it is known without reading the item."""
         return None if self._role is None else self._role(self._items[self._find(index)[0]])
 
     def _find(self, index: int) -> tuple[int, int]:
+        """Return the number of an item, and which of its pieces it is."""
         if self._begins is None:
             return index, 0
         number = bisect_right(self._begins, index) - 1
-        while self._begins[number + 1] == self._begins[number]:
-            number += 1  # pragma: no cover - an item of no pieces: bisect_right is behind it
         return number, index - self._begins[number]

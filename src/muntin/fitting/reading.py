@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
+from types import NoneType
 from typing import Any, NamedTuple
 
 from muntin.core.forms import joins_others, messages_from
@@ -32,6 +34,9 @@ class Ref(NamedTuple):
 
 def pieces_of(items: Sequence[Any]) -> Pieces:
     """Return the pieces of a list, read when they are looked at."""
+    if _are_single(items):
+        reader = _Reader(items, None)
+        return Pieces(range(len(items)), reader.read, role=reader.role)
     odd = [
         number
         for number, item in enumerate(items)
@@ -47,6 +52,15 @@ def pieces_of(items: Sequence[Any]) -> Pieces:
     counts = (len(spans_of(items[group[0]])) for group in groups)
     several = {n: count for n, count in enumerate(counts) if count > 1}
     return Pieces(range(len(groups)), reader.read, several=several, role=reader.role)
+
+
+def _are_single(items: Sequence[Any]) -> bool:
+    """Say whether each item is one message for certain, as fast as can be: lists are long."""
+    try:
+        kinds = set(map(type, map(itemgetter("content"), items)))
+    except (KeyError, TypeError, IndexError):
+        return False
+    return kinds <= {str, NoneType} and set(map(type, items)) <= {dict}
 
 
 def piece(data: Any, ref: Any) -> Piece:
@@ -113,17 +127,18 @@ class _Reader:
     def read(self, number: int, _: int) -> Sequence[Piece]:
         """Return the pieces of an item, or of items that are read together."""
         span = range(number, number + 1) if self._groups is None else self._groups[number]
-        items = [self._items[each] for each in span]
         ref = Ref(span.start, span.stop)
-        if len(items) == 1:
-            item = items[0]
-            if item.__class__ is dict and _answers_unnamed(item):
-                item = {**item, "tool_call_id": self._call_id(span.start, item)}
-            found = _read([item], ref)
-            # What could not be read is one piece, whatever is in it.
-            missing = len(spans_of(items[0])) - len(found)
-            return [*found, *[Piece(Message("user"), ref)] * missing]
-        return _read(items, ref)
+        if len(span) > 1:
+            return _read([self._items[each] for each in span], ref)
+        item = self._items[span.start]
+        if item.__class__ is dict and _answers_unnamed(item):
+            item = {**item, "tool_call_id": self._call_id(span.start, item)}
+        found = _read([item], ref)
+        if item.__class__ is dict and item.get("content").__class__ is str:
+            return found
+        # What could not be read is one piece, whatever is in it.
+        missing = len(spans_of(item)) - len(found)
+        return [*found, *[Piece(Message("user"), ref)] * missing]
 
     def role(self, number: int) -> Role | None:
         """Return the role of an item, if it is known without reading it."""

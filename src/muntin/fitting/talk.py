@@ -28,6 +28,8 @@ class Talk(Sequence[Message]):
         self.pieces = pieces
         self._counter = counter
         self._known: dict[int, Message] = {}
+        # Why messages that were looked at could not be read, by their places.
+        self.opaque: dict[int, str] = {}
         self.opening = self._opening()
         self.question = self._question()
         self.asked = self.opening if self.question is None else self.question
@@ -41,7 +43,10 @@ class Talk(Sequence[Message]):
             return [self[each] for each in range(*index.indices(len(self)))]
         known = self._known.get(index)
         if known is None:
-            known = self._known[index] = self._message(self.pieces[index])
+            piece = self.pieces[index]
+            known = self._known[index] = self._message(piece)
+            if piece.opaque is not None or piece.message is None:
+                self.opaque[index] = piece.opaque or "it was not read"
         return known
 
     @property

@@ -54,6 +54,10 @@ def _items(items: Sequence[Any], ref: Ref, parts: Sequence[Placed]) -> Iterable[
             yield item if told is None else with_fields(item, **{key: told})
         return
     item = items[ref.first]
+    plain = item.__class__ is dict and item.get("content").__class__ is str
+    if plain and parts[0].is_whole:
+        yield item  # most of them
+        return
     spans = spans_of(item)
     if len(parts) == len(spans) and all(part.is_whole for part in parts):
         yield item

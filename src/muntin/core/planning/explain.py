@@ -61,7 +61,7 @@ def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
     if not plan.reading.beyond:
         return
     first = unread.start
-    for end in [*sorted({fate.first for fate in read} & set(unread)), unread.stop]:
+    for end in [*sorted({fate.first for fate in read if fate.first in unread}), unread.stop]:
         if end > first:
             yield Fate(plan.slot, first, end - first, "dropped", "beyond_fit")
         first = end + 1

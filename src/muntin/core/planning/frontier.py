@@ -89,6 +89,11 @@ class Frontier:
         return [slot for slot, count in self.runs for _ in range(count)]
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it tells where histories begin, and nothing of what was sent."""
+        return not self.digests and not self.tools
+
+    @property
     def hash(self) -> str:
         """One digest of all that was sent: the tools, then the messages."""
         return hashed("\n".join((self.tools, *self.digests)), _BYTES)

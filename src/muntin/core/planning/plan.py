@@ -113,6 +113,12 @@ class Plan:
         """Whether the current input lost its middle."""
         return any(each.verdicts for each in self.slots if each.slot.is_input)
 
+    @property
+    def _sent_before(self) -> LazyFrontier | Frontier | None:
+        """What is known of the request before: where its histories began may be all."""
+        before = self.declared.before
+        return None if isinstance(before, Frontier) and before.is_bare else before
+
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
         rendered = render(self.slots)
@@ -120,7 +126,7 @@ class Plan:
         frontier, breakpoints = place_breakpoints(
             rendered,
             self.declared.profile,
-            self.declared.before,
+            self._sent_before,
             starts=tuple(starts),
             behind=behind_talk(each.slot for each in self.slots),
             tools=self.declared.tools,
@@ -152,7 +158,7 @@ class Plan:
         if caching is None and before is None and not any(each.step for each in self.slots):
             return None
         _, frontier, _ = self._composed
-        return track(frontier, before, self.slots, tokens=self.tokens, caching=caching)
+        return track(frontier, self._sent_before, self.slots, tokens=self.tokens, caching=caching)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What can be made from the decisions is made again.

@@ -1,0 +1,128 @@
+"""What a request leaves to the next: small, checked, and found again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from muntin import InvalidInput, Message, user
+from muntin.core.planning.frontier import Start, digest
+from muntin.fitting import fit
+from muntin.fitting.frontiers import Left, Table, first_new
+from tests.fitting.talks import growing, words
+
+
+class Talk:
+    """A list of messages without an opening."""
+
+    def __init__(self, *texts: str) -> None:
+        self.past = [user(text) for text in texts]
+
+    @property
+    def first_digest(self) -> str:
+        return digest(self.past[0]) if self.past else ""
+
+
+def left(talk: Talk, start: Start | None = None) -> Left:
+    return Left.of(start, talk.past, talk.first_digest)
+
+
+def at(talk: Talk, place: int) -> Start:
+    return Start("history", 0, place, None, digest(talk.past[place]))
+
+
+def test_it_is_plain_json_and_small() -> None:
+    for talk in growing(30):
+        told = fit(talk, 2_000, model="openai/gpt-4o", previous={}).frontier
+        assert json.loads(json.dumps(told)) == told
+        assert len(json.dumps(told)) < 400
+        assert Left.from_dict(told).to_dict() == told
+
+
+WRITTEN: dict[str, Any] = {
+    "version": 1,
+    "start": {},
+    "opening": "",
+    "behind": "",
+    "count": 1,
+    "last": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({**WRITTEN, "version": 2}, "version 2 cannot be read"),
+        ({"starts": []}, "version None cannot be read"),
+        ({"version": 1}, "no frontier that was written here"),
+        ({**WRITTEN, "start": "x"}, "no frontier that was written here"),
+        ({**WRITTEN, "start": {"what": 1}}, "no frontier that was written here"),
+        ({**WRITTEN, "count": -1}, "no frontier that was written here"),
+    ],
+)
+def test_what_is_none_is_refused(told: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^previous: .*{why}"):
+        fit([{"role": "user", "content": "x"}], 100, previous=told)
+
+
+def test_it_belongs_to_a_list_that_begins_alike() -> None:
+    talk = Talk("a", "b", "c", "d")
+    assert left(talk).why_not(Talk("a", "b", "c", "d", "e")) is None
+    assert "another conversation" in str(left(talk).why_not(Talk("x", "b", "c", "d")))
+
+
+def test_the_message_at_the_frontier_must_be_there() -> None:
+    talk = Talk("a", "b", "c", "d")
+    mine = left(talk, at(talk, 2))
+    assert mine.why_not(Talk("a", "b", "c", "d")) is None
+    assert "not in the list" in str(mine.why_not(Talk("a", "b", "x", "d")))
+
+
+def test_a_list_that_lost_its_beginning_is_known_by_two_messages() -> None:
+    talk = Talk("a", "b", "ok", "d")
+    mine = left(talk, at(talk, 2))
+    assert mine.why_not(Talk("ok", "d", "e")) is None
+    assert "another conversation" in str(mine.why_not(Talk("x", "y", "ok", "z")))
+
+
+def test_the_table_is_bounded() -> None:
+    table = Table()
+    for number in range(1_100):
+        talk = Talk(f"opening {number}")
+        table.put(talk.first_digest, left(talk), None, _FRONTIER)
+    assert table.find(Talk("opening 0").first_digest, Talk("opening 0")) is None
+    newest = Talk("opening 1099")
+    assert table.find(newest.first_digest, newest) == left(newest)
+    for number in range(20):
+        talk = Talk("same", f"other {number}")
+        table.put("same", left(talk), None, _FRONTIER)
+    assert table.find("same", Talk("same", "other 0")) is None
+    assert table.find("same", Talk("same", "other 19", "more")) is not None
+
+
+_FRONTIER = fit([], 100).window.frontier
+
+
+def test_the_longest_list_that_goes_on_is_taken() -> None:
+    table = Table()
+    short, long = Talk("a", "b"), Talk("a", "b", "c", "d")
+    table.put("a", left(long), None, _FRONTIER)
+    table.put("a", left(short), None, _FRONTIER)
+    assert table.find("a", Talk("a", "b", "c", "d", "e")) == left(long)
+    assert table.find("a", Talk("a", "b", "x")) == left(short)
+
+
+def test_only_what_is_new_is_recorded() -> None:
+    talk = Talk(*(words(3, n) for n in range(6)))
+    told = left(talk).to_dict()
+    assert first_new(None, talk) == 0
+    assert first_new(told, talk) == 6
+    talk.past += [Message("assistant", "x"), user("y")]
+    assert first_new(told, talk) == 6
+    talk.past[5] = user("edited")
+    assert first_new(told, talk) == 7
+    assert first_new({"version": 7}, talk) == 0
+    many = Talk(*(str(n) for n in range(3_000)))
+    assert first_new(None, many) == 2_000
