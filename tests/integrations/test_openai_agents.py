@@ -72,6 +72,10 @@ def test_a_session_shows_the_items_of_the_one_it_wraps_and_not_the_frontier():
         assert await session.get_items(2) == items[-2:]
         assert await session.pop_item() == items[-1]
         assert await session.get_items() == items[:-1]
+        again = MuntinSession(inner, BUDGET)  # as after a restart
+        await again.add_items([items[-1]])
+        assert (await inner.get_items())[-1]["type"] == "muntin_frontier"
+        await again.pop_item()
         await session.unwrap()
         assert await inner.get_items() == items[:-1]
         await session.clear_session()

@@ -133,8 +133,7 @@ class MuntinSession:
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return what is sent of the input of a model call."""
-        if self._frontier is None:
-            self._frontier = await self._marked()
+        await self._load()
         sent, self._frontier = await self.filter.afitted(data, self._frontier)
         return sent
 
@@ -146,14 +145,18 @@ class MuntinSession:
 
     async def add_items(self, items: Sequence[Any]) -> None:
         """Append items; the frontier stands behind the last one."""
+        await self._load()
         await self.unwrap()
-        mark = [] if self._frontier is None else [{"type": _KIND, "frontier": self._frontier}]
-        await self._session.add_items([*items, *mark])
+        await self._session.add_items([*items, *self._mark()])
 
     async def pop_item(self) -> Any:
         """Remove the newest item and return it."""
+        await self._load()
         await self.unwrap()
-        return await self._session.pop_item()
+        popped = await self._session.pop_item()
+        if mark := self._mark():
+            await self._session.add_items(mark)
+        return popped
 
     async def clear_session(self) -> None:
         """Remove all items."""
@@ -165,6 +168,13 @@ class MuntinSession:
         if await self._marked() is not None:
             await self._session.pop_item()
         return self._session
+
+    async def _load(self) -> None:
+        if self._frontier is None:
+            self._frontier = await self._marked()
+
+    def _mark(self) -> list[dict[str, Any]]:
+        return [] if self._frontier is None else [{"type": _KIND, "frontier": self._frontier}]
 
     async def _marked(self) -> dict[str, Any] | None:
         """Return the frontier that stands behind the items."""
