@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "langchain": "langchain_openai",
     "pydantic_ai": "pydantic_ai",
     "openai_agents": "agents",
+    "agent_framework": "agent_framework_openai",
     "litellm": "litellm",
 }
 OWN, SHORT_REQUESTS = "Muntin", 30

@@ -45,6 +45,9 @@ ENVIRONMENTS: dict[str, Environment] = {
         ("pydantic-ai",), ("pydantic-ai-slim[openai,anthropic]",), ("pydantic_ai",)
     ),
     "openai_agents": Environment(("openai-agents",), (), ("openai_agents",)),
+    "agent_framework": Environment(
+        ("agent-framework",), ("agent-framework-openai",), ("agent_framework",)
+    ),
     # It asks for an older client of OpenAI than Muntin, and for mcp once there are tools.
     "litellm": Environment(
         ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")

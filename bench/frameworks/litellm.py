@@ -35,7 +35,9 @@ def answer(script: Script, url: str, messages: list[Any], change: Change) -> Non
         request = {"model": "openai/gpt-5", "messages": messages, "tools": schemas(script)}
         made = ask(**change(request), api_base=f"{url}/v1", api_key="none", num_retries=0)
         said = made.choices[0].message
-        messages.append({"content": None, **said.model_dump(exclude_none=True)})
+        messages.append({"role": "assistant", "content": said.content})
+        if said.tool_calls:
+            messages[-1]["tool_calls"] = [each.model_dump() for each in said.tool_calls]
         if not said.tool_calls:
             return
         messages += [

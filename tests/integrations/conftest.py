@@ -9,6 +9,7 @@ import pytest
 
 # What each adapter imports.
 FRAMEWORKS = {
+    "agent_framework": "agent_framework",
     "langchain": "langchain",
     "langgraph": "langgraph",
     "litellm": "litellm",

@@ -190,7 +190,14 @@ def adapter(name: str) -> Callable[[], None]:
 
 
 # Extras that bring a framework, which `all` does not.
-FRAMEWORKS = ("langchain", "langgraph", "litellm", "openai-agents", "pydantic-ai")
+FRAMEWORKS = (
+    "agent-framework",
+    "langchain",
+    "langgraph",
+    "litellm",
+    "openai-agents",
+    "pydantic-ai",
+)
 
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),

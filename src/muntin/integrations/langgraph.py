@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from muntin.errors import InvalidInput, MissingExtra
 from muntin.fitting import Fitted
@@ -25,6 +25,9 @@ from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of
 try:
     from langchain_core.messages import BaseMessage, SystemMessage
     from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    # As LangGraph's own states are made, so that one class can be both.
+    from typing_extensions import TypedDict
 except ImportError as error:
     raise MissingExtra(
         "muntin.integrations.langgraph needs: pip install 'muntin[langgraph]'"
