@@ -31,7 +31,7 @@ FRAMEWORKS = {
     "agent_framework": "agent_framework_openai",
     "litellm": "litellm",
 }
-OWN, SHORT_REQUESTS = "Muntin", 30
+CLIENT, SHORT_REQUESTS = "openai", 30
 ADAPTERS = Path(__file__).parent.parent / "src" / "muntin" / "integrations"
 
 
@@ -106,9 +106,12 @@ def lines(framework: str) -> float:
 def measure(short: bool) -> Iterator[Figure]:
     """Play what is installed; in the short form only the client."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is fetched
-    for framework, module in FRAMEWORKS.items():
-        if find_spec(module) is None or (short and framework != "openai"):
-            continue
+    here = [name for name, module in FRAMEWORKS.items() if find_spec(module)]
+    if short:
+        here = [CLIENT]
+    elif len(here) > 1 and "langchain" not in here:
+        here.remove(CLIENT)  # it is beside most frameworks: played once is enough
+    for framework in here:
         found = list(rows(framework, SHORT_REQUESTS if short else REQUESTS))
         yield from figures(framework, [replace(row, window=0) for row in found])
 
