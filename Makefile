@@ -10,7 +10,7 @@ SITE := site
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
 PYTHONS ?= $(foreach minor,11 12 13 14,$(shell python3.$(minor) -c "import sys; print(sys.executable)" 2>/dev/null))
 
-.PHONY: help demo test pythons browser picture check lint types site docs soak bench bench-short format clean
+.PHONY: help demo test pythons browser picture check lint types site docs integrations soak bench bench-short format clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -64,6 +64,9 @@ docs: site ## Build the site into site/, and check that the docs are true
 
 check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
 
+integrations: $(READY) ## Run Muntin in other frameworks, each in an environment of its own (some 20 minutes)
+	$(BIN)/python -m tools.integrations
+
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/timeline/test_windows.py
@@ -73,6 +76,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
 	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
+	$(BIN)/python -m tools.integrations
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write docs/benchmarks.md
@@ -90,4 +94,4 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .env-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,6 +28,7 @@ from typing import Any
 from bench.measure import Figure, as_json, table
 from bench.page import write
 from bench.plot import PEERS
+from tools import integrations
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".env-bench"
@@ -88,6 +89,11 @@ ENVIRONMENTS = (
             "agent-framework-anthropic>=1.0.0b1,<2",
         ),
         ("long_runs",),
+    ),
+    # Frameworks that Muntin has adapters for, each with its newest release.
+    *(
+        Environment(f"in-{name}", tuple(integrations.wanted(name)), ("adapters",))
+        for name in integrations.ENVIRONMENTS
     ),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment(

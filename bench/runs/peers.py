@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from time import process_time
-from typing import Any
+from typing import Any, Protocol
 
 from bench.runs.ours import about
 from bench.runs.score import Score
@@ -23,6 +23,14 @@ from bench.runs.script import Script, Turn
 from bench.runs.wire import FRAME, count, lines
 
 RECURSION = 100_000
+
+
+class Summarises(Protocol):
+    """What a peer that summarises asks of its stage."""
+
+    def summarise(self, text: str) -> str:
+        """Write a summary."""
+        ...
 
 
 class Stage:
@@ -64,17 +72,19 @@ class Stage:
 
     def room(self, schemas: Sequence[Mapping[str, Any]]) -> int:
         """Return what the system's text and the tools leave of the window."""
-        request = {
-            "tools": schemas,
-            "messages": [{"role": "system", "content": self.script.system}],
-        }
-        return self.window - sum(line.tokens for line in lines("openai", request))
+        return room(self.window, self.script.system, schemas)
+
+
+def room(window: int, system: str, schemas: Sequence[Mapping[str, Any]]) -> int:
+    """Return what a system's text and tools leave of a window."""
+    request = {"tools": schemas, "messages": [{"role": "system", "content": system}]}
+    return window - sum(line.tokens for line in lines("openai", request))
 
 
 # LangChain.
 
 
-def _langchain(stage: Stage, make: Callable[[Stage, int, Any], Sequence[Any]]) -> None:
+def _langchain(stage: Stage, make: Callable[[Summarises, int, Any], Sequence[Any]]) -> None:
     agents = import_module("langchain.agents")
     core = import_module("langchain_core.messages")
     tools = _langchain_tools(stage)
@@ -157,8 +167,8 @@ def _tokens(messages: Sequence[Any]) -> int:
     )  # fmt: skip
 
 
-def _trimming(start_on: Any) -> Callable[[Stage, int, Any], Sequence[Any]]:
-    def make(stage: Stage, room: int, model: Any) -> Sequence[Any]:
+def trimming(start_on: Any) -> Callable[[Summarises, int, Any], Sequence[Any]]:
+    def make(stage: Summarises, room: int, model: Any) -> Sequence[Any]:
         middleware = import_module("langchain.agents.middleware")
         trim = import_module("langchain_core.messages").trim_messages
 
@@ -179,13 +189,13 @@ def _trimming(start_on: Any) -> Callable[[Stage, int, Any], Sequence[Any]]:
     return make
 
 
-def _clearing(stage: Stage, room: int, model: Any) -> Sequence[Any]:
+def clearing(stage: Summarises, room: int, model: Any) -> Sequence[Any]:
     middleware = import_module("langchain.agents.middleware")
     edit = middleware.ClearToolUsesEdit(trigger=room)
     return [middleware.ContextEditingMiddleware(edits=[edit], token_counter=_tokens)]
 
 
-def _summarising(stage: Stage, room: int, model: Any) -> Sequence[Any]:
+def summarising(stage: Summarises, room: int, model: Any) -> Sequence[Any]:
     middleware = import_module("langchain.agents.middleware")
     strings = import_module("langchain_core.messages").get_buffer_string
     return [
@@ -281,9 +291,9 @@ def _chat_client(stage: Stage, af: Any) -> Any:
 
 
 PEERS: dict[str, Callable[[Stage], None]] = {
-    "LangChain trim_messages": lambda stage: _langchain(stage, _trimming(("human", "ai"))),
-    "LangChain trim_messages, human first": lambda stage: _langchain(stage, _trimming("human")),
-    "LangChain ClearToolUsesEdit": lambda stage: _langchain(stage, _clearing),
-    "LangChain SummarizationMiddleware": lambda stage: _langchain(stage, _summarising),
+    "LangChain trim_messages": lambda stage: _langchain(stage, trimming(("human", "ai"))),
+    "LangChain trim_messages, human first": lambda stage: _langchain(stage, trimming("human")),
+    "LangChain ClearToolUsesEdit": lambda stage: _langchain(stage, clearing),
+    "LangChain SummarizationMiddleware": lambda stage: _langchain(stage, summarising),
     "Agent Framework compaction": _microsoft,
 }

@@ -50,7 +50,7 @@ def _chat(request: Request) -> Iterator[str]:
 
 
 def _anthropic(request: Request) -> Iterator[str]:
-    messages = _combined(request.get("messages") or ())
+    messages = combined(request.get("messages") or ())
     if not messages:
         yield "there is no message"
         return
@@ -77,7 +77,7 @@ def _anthropic(request: Request) -> Iterator[str]:
         yield "the last calls have no result"
 
 
-def _combined(messages: Sequence[Request]) -> list[dict[str, Any]]:
+def combined(messages: Sequence[Request]) -> list[dict[str, Any]]:
     """Return messages as the provider reads them: neighbours of one role are one."""
     found: list[dict[str, Any]] = []
     for message in messages:

@@ -49,6 +49,8 @@ class Row:
     turns_seen: float
     """In view at least as a stub: in any form that names them."""
     calls_seen: float
+    question_lost: int
+    """Requests that do not show what the user asks."""
     newest_seen: float
     """How often the calls just made are seen by the model that made them."""
     needles: float
@@ -116,6 +118,7 @@ class Score:
         self._cost = 0.0
         self._views: list[tuple[float, float, float]] = []
         self._newest: list[bool] = []
+        self._lost = 0
         self._needles: list[tuple[bool, bool, bool]] = []
         self.seconds: list[float] = []
         self.invalid = 0
@@ -170,6 +173,7 @@ class Score:
         last = made[-LAST_CALLS:]
         calls = sum(mark in seen for mark in last) / len(last) if last else 1.0
         self._views.append((full, partial, calls))
+        self._lost += f"t{turn.number:04}" not in seen
         if step:
             self._newest.append(all(call.mark in seen for call in turn.steps[step - 1]))
         if step == 0:
@@ -218,6 +222,7 @@ class Score:
             turns_full=_mean([each[0] for each in views]),
             turns_seen=_mean([each[1] for each in views]),
             calls_seen=_mean([each[2] for each in views]),
+            question_lost=self._lost,
             newest_seen=_mean(self._newest),
             needles=_mean([each[1] for each in self._needles]),
             needles_recent=_mean([each[1] for each in recent]),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, pairwise
@@ -147,10 +147,10 @@ def _parsed(text: str) -> Any:
 _INSIDE = {"first", "middle", "last"}
 
 
-def _result(number: int, mark: str, needles: dict[str, str]) -> str:
+def _result(number: int, mark: str, needles: dict[str, str], sizes: Sequence[float]) -> str:
     """Return the result of a call: recorded ones up to its size, the needles in their places."""
     recorded = _recorded()
-    left = int(1_000 * KILOBYTES[number % len(KILOBYTES)]) - 40 - 24 * len(_INSIDE & needles.keys())
+    left = int(1_000 * sizes[number % len(sizes)]) - 40 - 24 * len(_INSIDE & needles.keys())
     own = recorded.calls[number % len(recorded.calls)][2]
     candidates = recorded.results
     shown: list[Any] = []
@@ -172,7 +172,9 @@ def _result(number: int, mark: str, needles: dict[str, str]) -> str:
 # The run.
 
 
-def script(requests: int) -> Script:
+def script(
+    requests: int, *, runs: Sequence[int] = RUNS, kilobytes: Sequence[float] = KILOBYTES
+) -> Script:
     """Return a run in which the model is asked so often."""
     recorded = _recorded()
     names = tuple(dict.fromkeys(name for name, *_ in recorded.calls))
@@ -183,15 +185,17 @@ def script(requests: int) -> Script:
         left = requests - made
         if left <= 0:
             return Script(recorded.system, names, tuple(turns))
-        length = min(RUNS[number % len(RUNS)], left - 1)
-        turn = _turn(number, steps, length, asked)
+        length = min(runs[number % len(runs)], left - 1)
+        turn = _turn(number, steps, length, asked, kilobytes)
         turns.append(turn)
         steps += length
         made += turn.requests
     raise AssertionError
 
 
-def _turn(number: int, first: int, length: int, asked: dict[int, list[Needle]]) -> Turn:
+def _turn(
+    number: int, first: int, length: int, asked: dict[int, list[Needle]], sizes: Sequence[float]
+) -> Turn:
     recorded = _recorded()
     planted: dict[str, str] = {}
     for each in range(NEEDLES):
@@ -213,7 +217,7 @@ def _turn(number: int, first: int, length: int, asked: dict[int, list[Needle]]) 
     if "answer" in planted:
         answer += f" I filed it as {planted['answer']}."
     middle = first + length // 2
-    steps = [_step(n, planted if n == middle else {}) for n in range(first, first + length)]
+    steps = [_step(n, planted if n == middle else {}, sizes) for n in range(first, first + length)]
     said = " ".join(words)
     return Turn(
         number,
@@ -224,7 +228,7 @@ def _turn(number: int, first: int, length: int, asked: dict[int, list[Needle]]) 
     )
 
 
-def _step(number: int, planted: dict[str, str]) -> tuple[Call, ...]:
+def _step(number: int, planted: dict[str, str], sizes: Sequence[float]) -> tuple[Call, ...]:
     recorded = _recorded()
     found = []
     for which in "ab"[: 2 if number % TWO_CALLS == TWO_CALLS // 2 else 1]:
@@ -234,5 +238,5 @@ def _step(number: int, planted: dict[str, str]) -> tuple[Call, ...]:
         if "arguments" in needles:
             given = {**given, "case": needles["arguments"]}
         arguments = json.dumps({"step": mark, "arguments": given})
-        found.append(Call(mark, name, arguments, _result(place, mark, needles)))
+        found.append(Call(mark, name, arguments, _result(place, mark, needles, sizes)))
     return tuple(found)

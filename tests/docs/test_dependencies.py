@@ -23,12 +23,12 @@ def test_a_section_names_what_is_declared(title):
     if title == "To build":
         assert SECTIONS[title] == PROJECT["build-system"]["requires"]
         return
-    declared = [line for extra in re.findall(r"`(\w+)`", title) for line in EXTRAS[extra]]
+    declared = [line for extra in re.findall(r"`([\w-]+)`", title) for line in EXTRAS[extra]]
     assert SECTIONS[title] == declared
 
 
 def test_every_extra_has_a_section():
-    assert sorted(re.findall(r"`(\w+)`", " ".join(SECTIONS))) == sorted(EXTRAS)
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(SECTIONS))) == sorted(EXTRAS)
 
 
 def test_the_package_alone_needs_nothing():

@@ -25,7 +25,11 @@ def variables(request, monkeypatch) -> Iterator[Mapping[str, str]]:
         yield {"MUNTIN_STORE": address}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+# The pages of frameworks are run where those are installed, by tests/integrations/test_pages.py.
+RUN = [page for page in DOCUMENTS if page.parent.name != "frameworks"]
+
+
+@pytest.mark.parametrize("document", RUN, ids=name_of)
 def test_examples_and_commands_print_what_the_document_says(
     document, variables, tmp_path, monkeypatch
 ):

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import chdir
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -209,6 +210,26 @@ def a_session_for_another_agent() -> None:
         assert mcp_server(store, "ada").name == "muntin"
 
 
+def adapter(name: str) -> Callable[[], None]:
+    """Return the promise that an adapter is there with its framework."""
+
+    def promise() -> None:
+        assert import_module(f"muntin.integrations.{name}").__all__
+
+    promise.__name__ = name
+    return promise
+
+
+# Extras that bring a framework, which `all` does not.
+FRAMEWORKS = (
+    "agent-framework",
+    "langchain",
+    "langgraph",
+    "litellm",
+    "openai-agents",
+    "pydantic-ai",
+)
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -225,6 +246,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "mcp": (a_session_for_another_agent,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
+PROMISES |= {name: (adapter(name.replace("-", "_")),) for name in FRAMEWORKS}
 
 
 def holds(promise: Callable[[], None]) -> str:

@@ -195,11 +195,11 @@ class Forms:
             given = json.loads(call.arguments)
             if isinstance(given, dict):
                 short = {key: self._value(value) for key, value in given.items()}
-                if self.counter.text(compact_json(short)) < self.counter.text(call.arguments):
+                if self.counter.text(_like(call, short)) < self.counter.text(call.arguments):
                     shown = short
         except (ValueError, RecursionError):  # no JSON, or nested too deeply
             pass
-        return replace(call, arguments=compact_json(shown))
+        return replace(call, arguments=_like(call, shown))
 
     def _value(self, value: Any) -> Any:
         """Return a value of arguments, shortened if it is long."""
@@ -207,6 +207,14 @@ class Forms:
         if len(text) <= 2 * _VALUE:
             return value
         return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
+
+
+def _like(call: ToolCall, arguments: Any) -> str:
+    """Write arguments with the spaces that the call itself has: whoever parses them and writes
+    them again, as frameworks do, then sends what was counted."""
+    if '": ' not in call.arguments:
+        return compact_json(arguments)
+    return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
 
 
 class Form(NamedTuple):

@@ -1,0 +1,1 @@
+"""Frameworks as their users run them, against a server on this machine."""

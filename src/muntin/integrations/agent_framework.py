@@ -1,0 +1,208 @@
+"""Microsoft Agent Framework: a chat middleware that makes every request fit.
+
+    Agent(client=client, instructions="…", middleware=[MuntinMiddleware(8_000)])
+
+Hook (agent-framework 1.23): `ChatMiddleware.process(context: ChatContext, call_next)`, which sees
+every call of the model with its messages, options and session. The frontier is in the state of the
+session, which `AgentSession.to_dict()` keeps. Answers are sent without the name that the framework
+gives them after a run, because with it the next request would begin otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from itertools import groupby
+from typing import Any
+
+from muntin.core.message import Message as Counted
+from muntin.errors import MissingExtra
+from muntin.fitting import Fitted, Piece, Pieces, Placed
+from muntin.fitting.reading import piece
+from muntin.integrations.shared import (
+    Fits,
+    Schemas,
+    Watcher,
+    call,
+    fitter_of,
+    model_name,
+    off_loop,
+)
+
+try:
+    from agent_framework import ChatContext, ChatMiddleware, Content, Message
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"
+    ) from error
+
+__all__ = ["MuntinMiddleware"]
+
+FRONTIER = "muntin_frontier"
+
+
+class MuntinMiddleware(ChatMiddleware):
+    """Fits every request of an agent; the session keeps all messages.
+
+    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it that of the client is taken where
+    its maker is known. `on_fit` is told of every fitted request.
+    """
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(_schema)
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Send what fits."""
+        fitted = await off_loop(self._fitter, lambda: self.fitted(context))
+        if context.session is not None:
+            context.session.state[FRONTIER] = fitted.frontier
+        context.messages = written(context.messages, fitted)
+        await call_next()
+
+    def fitted(self, context: ChatContext) -> Fitted:
+        """Return what of a request is sent."""
+        options = context.options or {}
+        told = options.get("instructions")
+        session = context.session
+        fitted = self._fitter.fit(
+            pieces_of(context.messages),
+            tools=self._schemas.of(options.get("tools") or ()),
+            system=[Counted("system", told)] if told else (),
+            previous=None if session is None else session.state.get(FRONTIER),
+            model=self._model or self._fitter.model or _name_of(context.client, options),
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return fitted
+
+
+def _schema(tool: Any) -> Mapping[str, Any]:
+    if isinstance(tool, Mapping):
+        return tool
+    made: Mapping[str, Any] = tool.to_json_schema_spec()
+    return made
+
+
+def _name_of(client: Any, options: Mapping[str, Any]) -> str | None:
+    name = options.get("model") or getattr(client, "model", None)
+    return model_name(type(client).__module__.partition(".")[0], name)
+
+
+# Reading.
+
+
+def pieces_of(messages: Sequence[Any]) -> Pieces:
+    """Return the pieces: each result of a message is one, any other message is one.
+
+    The reference is the message's number and its content's, None for a whole message.
+    """
+    several = {
+        number: count
+        for number, message in enumerate(messages)
+        if (count := len(_results(message))) > 1
+    }
+    return Pieces(messages, _read, several=several)
+
+
+def _results(message: Any) -> list[int]:
+    """Return which contents of a message are results; all are, or none is."""
+    kinds = [content.type == "function_result" for content in message.contents]
+    return list(range(len(kinds))) if kinds and all(kinds) else []
+
+
+def _read(message: Any, number: int) -> Sequence[Piece]:
+    results = _results(message)
+    if not results:
+        return [piece(_as_dict(message), (number, None))]
+    found = [(at, message.contents[at]) for at in results]
+    return [
+        piece({"role": "tool", "tool_call_id": c.call_id, "content": _said(c)}, (number, at))
+        for at, c in found
+    ]
+
+
+def _said(result: Any) -> str:
+    """Return the text of a result, as the clients send it."""
+    return result.result if isinstance(result.result, str) else str(result.result or "")
+
+
+def _as_dict(message: Any) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for content in message.contents:
+        if content.type == "function_call":
+            arguments = "{}" if content.arguments is None else content.arguments
+            calls.append(call(content.call_id, content.name, arguments))
+        elif content.type == "text":
+            parts += [{"type": "text", "text": content.text}] if content.text else []
+        elif content.type in ("uri", "data") and str(content.media_type).startswith("image/"):
+            parts.append({"type": "image_url", "image_url": {"url": content.uri}})
+        elif content.type != "usage":
+            parts.append({"type": content.type, "value": content.to_json()})
+    data: dict[str, Any] = {"role": str(message.role), "content": parts or None}
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        data["content"] = parts[0]["text"]
+    return {**data, "tool_calls": calls} if calls else data
+
+
+# Writing.
+
+
+def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+    """Return the messages that are sent; each is the object it was unless something changed."""
+    found: list[Any] = []
+    for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
+        placed = list(several)
+        if number is None:
+            found += [_added(each.message) for each in placed]
+            continue
+        message = messages[number]
+        count = len(_results(message)) or 1
+        if not all(each.is_whole for each in placed) or len(placed) != count:
+            message = _changed(message, placed)
+        if message.author_name is not None and message.role == "assistant":
+            message = copy(message)
+            message.author_name = None
+        found.append(message)
+    return found
+
+
+def _added(message: Counted) -> Any:
+    if message.role == "tool":
+        result = Content.from_function_result(message.tool_call_id, result=message.text)
+        return Message("tool", [result])
+    return Message(message.role, [message.text])
+
+
+def _changed(message: Any, placed: Sequence[Placed]) -> Any:
+    """Return a message with its new texts and arguments, and only the results that are placed."""
+    made = copy(message)
+    if placed[0].ref[1] is None:
+        made.contents = _contents(message, placed[0])
+        return made
+    made.contents = [
+        message.contents[each.ref[1]]
+        if each.is_whole
+        else Content.from_function_result(each.message.tool_call_id, result=each.text)
+        for each in placed
+    ]
+    return made
+
+
+def _contents(message: Any, placed: Placed) -> list[Any]:
+    contents: list[Any] = []
+    text = placed.text
+    for content in message.contents:
+        if content.type == "function_call" and content.call_id in placed.arguments:
+            content = copy(content)
+            content.arguments = placed.arguments[content.call_id]
+        elif content.type == "text" and placed.text is not None:
+            content, text = Content.from_text(text or ""), None  # all texts are one now
+        contents.append(content)
+    return [each for each in contents if each.type != "text" or each.text]

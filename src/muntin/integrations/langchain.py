@@ -1,0 +1,97 @@
+"""LangChain: a middleware that makes every request of an agent fit.
+
+    create_agent(model, tools, middleware=[MuntinMiddleware(8_000)], checkpointer=…)
+
+Hook (langchain 1.4): `AgentMiddleware.wrap_model_call(request: ModelRequest, handler) ->
+ModelResponse | ExtendedModelResponse`, and `awrap_model_call`. The frontier is a private key of the
+agent's state: the checkpointer keeps it, and callers do not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, NotRequired
+
+from muntin.errors import MissingExtra
+from muntin.fitting import Fitted
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, off_loop
+
+try:
+    from langchain.agents.middleware.types import (
+        AgentMiddleware,
+        AgentState,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+        PrivateStateAttr,
+    )
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.types import Command
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.langchain needs: pip install 'muntin[langchain]'"
+    ) from error
+
+from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
+
+__all__ = ["MuntinMiddleware", "MuntinState"]
+
+
+class MuntinState(AgentState):
+    """The agent's state, and what one request leaves to the next."""
+
+    muntin_frontier: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+
+class MuntinMiddleware(AgentMiddleware):
+    """Fits every request of an agent; the conversation itself stays whole.
+
+    `budget` is what a request may have, system text and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting, as in `openai/gpt-5`; without it that of the
+    request is taken where its maker is known. `on_fit` is told of every fitted request.
+    """
+
+    state_schema = MuntinState
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        super().__init__()
+        self.tools: Sequence[Any] = []
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(convert_to_openai_tool)
+
+    def wrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
+    ) -> ExtendedModelResponse:
+        """Send what fits."""
+        fitted, smaller = self.fitted(request)
+        return _extended(handler(smaller), fitted)
+
+    async def awrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
+    ) -> ExtendedModelResponse:
+        """Send what fits."""
+        fitted, smaller = await off_loop(self._fitter, lambda: self.fitted(request))
+        return _extended(await handler(smaller), fitted)
+
+    def fitted(self, request: ModelRequest) -> tuple[Fitted, ModelRequest]:
+        """Return the request with the messages that fit."""
+        system = request.system_message
+        fitted = self._fitter.fit(
+            pieces_of(request.messages),
+            tools=self._schemas.of(request.tools),
+            system=() if system is None else [read(system)],
+            previous=request.state.get(FRONTIER),
+            model=self._model or self._fitter.model or name_of(request.model),
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return fitted, request.override(messages=written(request.messages, fitted.placed))
+
+
+def _extended(response: Any, fitted: Fitted) -> ExtendedModelResponse:
+    command = Command(update={FRONTIER: fitted.frontier})
+    return ExtendedModelResponse(model_response=response, command=command)

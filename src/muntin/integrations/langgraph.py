@@ -1,0 +1,94 @@
+"""LangGraph: a helper for the node that asks the model, with the frontier in the checkpoint.
+
+    class State(MessagesState, MuntinState): ...
+
+    fit = MuntinFit(8_000, tools=tools)
+
+    def ask(state: State):
+        fitted = fit(state)
+        return {"messages": [model.invoke(fitted.messages)], **fitted.update}
+
+LangGraph 1.2 has no hook before a model: a node is a function of the state, and what it returns is
+merged into the state and kept by the checkpointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.errors import InvalidInput, MissingExtra
+from muntin.fitting import Fitted
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of
+
+try:
+    from langchain_core.messages import BaseMessage, SystemMessage
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    # As LangGraph's own states are made, so that one class can be both.
+    from typing_extensions import TypedDict
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.langgraph needs: pip install 'muntin[langgraph]'"
+    ) from error
+
+from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
+
+__all__ = ["FittedState", "MuntinFit", "MuntinState"]
+
+
+class MuntinState(TypedDict, total=False):
+    """What a graph's state needs: what one request leaves to the next."""
+
+    muntin_frontier: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FittedState:
+    """What a node sends, and what it returns beside the model's answer."""
+
+    messages: list[BaseMessage]
+    update: dict[str, Any]
+    fitted: Fitted
+
+
+class MuntinFit:
+    """Fits the messages of a state; `tools` and `system` are what the node sends with them.
+
+    A system text is put before the messages, and not into the state.
+    """
+
+    def __init__(
+        self,
+        budget: Fits = None,
+        *,
+        tools: Sequence[Any] = (),
+        system: str | None = None,
+        model: Any = None,
+        key: str = "messages",
+        on_fit: Watcher | None = None,
+    ) -> None:
+        self._fitter = fitter_of(budget)
+        self._tools = Schemas(convert_to_openai_tool).of(tools)
+        self._system = [] if system is None else [SystemMessage(system)]
+        self._model = model if isinstance(model, str | None) else name_of(model)
+        self._key = key
+        self._on_fit = on_fit
+
+    def __call__(self, state: Mapping[str, Any]) -> FittedState:
+        """Return what is sent of a state."""
+        if self._key not in state:
+            raise InvalidInput(f"the state has no key {self._key!r}; name it: MuntinFit(key=...)")
+        messages = state[self._key]
+        fitted = self._fitter.fit(
+            pieces_of(messages),
+            tools=self._tools,
+            system=[read(message) for message in self._system],
+            previous=state.get(FRONTIER),
+            model=self._model,
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        kept = [*self._system, *written(messages, fitted.placed)]
+        return FittedState(kept, {FRONTIER: fitted.frontier}, fitted)

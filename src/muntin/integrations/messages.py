@@ -1,0 +1,143 @@
+"""LangChain's messages as pieces, and what fits of them as the objects they were.
+
+For LangChain and LangGraph, which both import it when LangChain is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from muntin.core.message import Message
+from muntin.core.parts import Text
+from muntin.fitting import Piece, Pieces, Placed
+from muntin.fitting.reading import piece
+from muntin.integrations.shared import call, model_name
+
+# The key of a state under which the frontier is kept.
+FRONTIER = "muntin_frontier"
+
+
+def name_of(model: Any) -> str | None:
+    """Return the name of a LangChain model as Muntin writes it, where its maker is known."""
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return model_name(type(model).__module__.partition(".")[0], name)
+
+
+# Reading.
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+# Blocks that repeat what `tool_calls` of the message says.
+_CALLS = ("tool_use", "tool_call", "function_call", "server_tool_call")
+
+
+def pieces_of(messages: Sequence[BaseMessage]) -> Pieces:
+    """Return the pieces of a list of LangChain's messages; the reference is a message's number."""
+    return Pieces(messages, _read, role=lambda message: _ROLES.get(message.type))
+
+
+def read(message: BaseMessage) -> Message:
+    """Return one message as it is counted."""
+    return piece(_as_dict(message), 0).message or Message("user")
+
+
+def _read(message: BaseMessage, number: int) -> Sequence[Piece]:
+    return [piece(_as_dict(message), number)]
+
+
+def _as_dict(message: BaseMessage) -> dict[str, Any]:
+    """Return what is counted of a message, in the form of Chat Completions."""
+    role = _ROLES.get(message.type) or getattr(message, "role", message.type)
+    content = message.content
+    if isinstance(content, list):
+        parts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in content]
+        content = [part for part in parts if part.get("type") not in _CALLS] or ""
+    data: dict[str, Any] = {"role": role, "content": content}
+    if isinstance(message, ToolMessage):
+        return {**data, "tool_call_id": message.tool_call_id}
+    calls = [
+        call(each.get("id"), each.get("name"), each.get("args"))
+        for each in (
+            *getattr(message, "tool_calls", ()),
+            *getattr(message, "invalid_tool_calls", ()),
+        )
+    ]
+    return {**data, "tool_calls": calls} if calls else data
+
+
+# Writing.
+
+
+def written(messages: Sequence[BaseMessage], placed: Sequence[Placed]) -> list[BaseMessage]:
+    """Return the messages that are sent; each is the object it was unless its text is another."""
+    return [
+        _added(each.message)
+        if each.ref is None
+        else messages[each.ref]
+        if each.is_whole
+        else _changed(messages[each.ref], each)
+        for each in placed
+    ]
+
+
+_ADDED = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+
+
+def _added(message: Message) -> BaseMessage:
+    if message.role == "tool":
+        return ToolMessage(message.text, tool_call_id=message.tool_call_id)
+    return _ADDED[message.role](message.text)
+
+
+def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
+    content = message.content if placed.text is None else _content(message, placed)
+    update: dict[str, Any] = {"content": content}
+    if placed.arguments:
+        given = {id: json.loads(text) for id, text in placed.arguments.items()}
+        update["tool_calls"] = [
+            {**each, "args": given.get(each["id"], each["args"])} for each in message.tool_calls
+        ]
+        if isinstance(content, list):
+            update["content"] = [_block(block, placed.arguments) for block in content]
+    return message.model_copy(update=update)
+
+
+def _content(message: BaseMessage, placed: Placed) -> Any:
+    """Return the content with the new text: blocks that are no text stay where they may."""
+    if isinstance(message.content, str):
+        return placed.text
+    texts = [placed.text]
+    stay = message.type == "ai"
+    if isinstance(placed.message.content, tuple):
+        texts, stay = [p.text for p in placed.message.content if isinstance(p, Text)], True
+    blocks: list[Any] = []
+    for block in message.content:
+        if isinstance(block, str) or block.get("type") == "text":
+            if texts:
+                extra = {"type": "text"} if isinstance(block, str) else block
+                blocks.append({**extra, "text": texts.pop(0)})
+        elif stay:
+            blocks.append(block)
+    return [*({"type": "text", "text": text} for text in texts if text), *blocks]
+
+
+def _block(block: Any, arguments: Mapping[str, str]) -> Any:
+    """Return a block with its new arguments, if it is a call that has some."""
+    if not isinstance(block, Mapping) or block.get("type") not in _CALLS:
+        return block
+    text = arguments.get(block.get("call_id") or block.get("id") or "")
+    if text is None:
+        return block
+    if "arguments" in block:
+        return {**block, "arguments": text}
+    key = "input" if "input" in block else "args"
+    return {**block, key: json.loads(text)}

@@ -1,0 +1,187 @@
+"""The OpenAI Agents SDK: a filter that makes every request fit, and a session that keeps its place.
+
+    session = MuntinSession(SQLiteSession("ada", "chat.db"), 8_000)
+    await Runner.run(agent, "Hi", session=session, run_config=session.run_config())
+
+Hooks (openai-agents 0.24): `RunConfig.call_model_input_filter: Callable[[CallModelData],
+MaybeAwaitable[ModelInputData]]`, and the protocol `Session` (`get_items`, `add_items`, `pop_item`,
+`clear_session`). The frontier is the last item of the session that is wrapped, and is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.errors import MissingExtra
+from muntin.fitting.reading import pieces_of
+from muntin.fitting.writing import written
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name, off_loop
+
+try:
+    from agents import RunConfig
+    from agents.run_config import CallModelData, ModelInputData
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"
+    ) from error
+
+__all__ = ["MuntinFilter", "MuntinSession"]
+
+_KIND = "muntin_frontier"
+
+
+class MuntinFilter:
+    """Fits the input of every model call of a run; give it as `call_model_input_filter`.
+
+    `budget` is what a request may have, instructions and the agent's function tools included, or a
+    `Fitter` with more settings: its `margin` is for handoffs and the tools of MCP servers, which
+    the hook does not see. Conversations are found again as long as the process lives;
+    `MuntinSession` finds them after a restart too.
+    """
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(_schema)
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return what is sent."""
+        return (await self.afitted(data, None))[0]
+
+    async def afitted(
+        self, data: CallModelData[Any], previous: Mapping[str, Any] | None
+    ) -> tuple[ModelInputData, dict[str, Any]]:
+        """Return what is sent, and the frontier it leaves."""
+        return await off_loop(self._fitter, lambda: self.fitted(data, previous))
+
+    def fitted(
+        self, data: CallModelData[Any], previous: Mapping[str, Any] | None
+    ) -> tuple[ModelInputData, dict[str, Any]]:
+        """Return what is sent, and the frontier it leaves."""
+        given, agent = data.model_data, data.agent
+        tools = [each for each in agent.tools if hasattr(each, "params_json_schema")]
+        told = [Message("system", given.instructions)] if given.instructions else []
+        fitted = self._fitter.fit(
+            pieces_of(given.input),
+            tools=self._schemas.of(tools),
+            system=told,
+            previous=previous,
+            model=self._model or self._fitter.model or _name_of(agent.model),
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return replace(given, input=written(given.input, fitted.placed)), fitted.frontier
+
+
+def _schema(tool: Any) -> Mapping[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.params_json_schema,
+        "strict": tool.strict_json_schema,
+    }
+    return {"type": "function", "function": function}
+
+
+def _name_of(model: Any) -> str | None:
+    """Return the model's name: a bare one is OpenAI's, as it is for the SDK."""
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    if not isinstance(name, str):
+        return None
+    maker, _, rest = name.removeprefix("litellm/").rpartition("/")
+    return model_name(maker or "openai", rest)
+
+
+class MuntinSession:
+    """A session that keeps all items in another one, and the frontier behind them.
+
+    Run with `run_config=session.run_config()`. The session that is wrapped keeps one item more, of
+    a type of ours: to use it without this one again, call `unwrap()` first.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        budget: Fits = None,
+        *,
+        model: str | None = None,
+        on_fit: Watcher | None = None,
+    ) -> None:
+        self._session = session
+        self.filter = MuntinFilter(budget, model=model, on_fit=on_fit)
+        self._frontier: dict[str, Any] | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is wrapped."""
+        return str(self._session.session_id)
+
+    @property
+    def session_settings(self) -> Any:
+        """The settings of the session that is wrapped."""
+        return getattr(self._session, "session_settings", None)
+
+    def run_config(self, config: RunConfig | None = None) -> RunConfig:
+        """Return the configuration of a run, or the one given, with the filter of this session."""
+        return replace(config or RunConfig(), call_model_input_filter=self.input_filter)
+
+    async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return what is sent of the input of a model call."""
+        await self._load()
+        sent, self._frontier = await self.filter.afitted(data, self._frontier)
+        return sent
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest items, all without a limit."""
+        items = await self._session.get_items(None if limit is None else limit + 1)
+        shown = [item for item in items if not _is_mark(item)]
+        return shown if limit is None else shown[len(shown) - limit if len(shown) > limit else 0 :]
+
+    async def add_items(self, items: Sequence[Any]) -> None:
+        """Append items; the frontier stands behind the last one."""
+        await self._load()
+        await self.unwrap()
+        await self._session.add_items([*items, *self._mark()])
+
+    async def pop_item(self) -> Any:
+        """Remove the newest item and return it."""
+        await self._load()
+        await self.unwrap()
+        popped = await self._session.pop_item()
+        if mark := self._mark():
+            await self._session.add_items(mark)
+        return popped
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        self._frontier = None
+        await self._session.clear_session()
+
+    async def unwrap(self) -> Any:
+        """Return the session that is wrapped, with nothing of ours in it."""
+        if await self._marked() is not None:
+            await self._session.pop_item()
+        return self._session
+
+    async def _load(self) -> None:
+        if self._frontier is None:
+            self._frontier = await self._marked()
+
+    def _mark(self) -> list[dict[str, Any]]:
+        return [] if self._frontier is None else [{"type": _KIND, "frontier": self._frontier}]
+
+    async def _marked(self) -> dict[str, Any] | None:
+        """Return the frontier that stands behind the items."""
+        last = await self._session.get_items(1)
+        found: dict[str, Any] | None = last[0]["frontier"] if last and _is_mark(last[0]) else None
+        return found
+
+
+def _is_mark(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("type") == _KIND

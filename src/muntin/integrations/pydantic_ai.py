@@ -1,0 +1,267 @@
+"""Pydantic AI: a capability that makes every request of an agent fit.
+
+    Agent("openai:gpt-5", capabilities=[MuntinContext(8_000)])
+
+Hook (pydantic-ai 2.66): `AbstractCapability.prepare_model_request(ctx: RunContext,
+request_context: ModelRequestContext) -> ModelRequestContext`, which sees the model that serves the
+request. The frontier is in the `metadata` of each request of the history, which Pydantic AI keeps
+with the messages and does not send.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.core.parts import Other
+from muntin.errors import MissingExtra
+from muntin.fitting import Fitted, Piece, Pieces, Placed
+from muntin.fitting.reading import piece
+from muntin.integrations.shared import Fits, Schemas, Watcher, call, fitter_of, model_name, off_loop
+
+try:
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import (
+        BinaryContent,
+        FileUrl,
+        ImageUrl,
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextContent,
+        TextPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.pydantic_ai needs: pip install 'muntin[pydantic-ai]'"
+    ) from error
+
+__all__ = ["MuntinContext"]
+
+FRONTIER = "muntin_frontier"
+
+
+class MuntinContext(AbstractCapability[Any]):
+    """Fits every request of an agent; the message history stays whole.
+
+    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it that of the request is taken where
+    its maker is known. `on_fit` is told of every fitted request.
+    """
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(_schema)
+
+    async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
+        """Send what fits, and keep the frontier with the newest request of the history."""
+        sent, frontier = await off_loop(self._fitter, lambda: self.fitted(request_context))
+        newest = ctx.messages[-1] if ctx.messages else None
+        if isinstance(newest, ModelRequest):
+            newest.metadata = {**(newest.metadata or {}), FRONTIER: frontier}
+        return sent
+
+    def fitted(self, request: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the request with the messages that fit, and the frontier it leaves."""
+        parameters = request.model.customize_request_parameters(request.model_request_parameters)
+        messages = request.messages
+        fitted = self._fitter.fit(
+            pieces_of(messages),
+            tools=self._schemas.of([*parameters.function_tools, *parameters.output_tools]),
+            system=_instructions(messages, parameters),
+            previous=_previous(messages),
+            model=self._model or self._fitter.model or _name_of(request.model),
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return replace(request, messages=written(messages, fitted)), fitted.frontier
+
+
+def _schema(tool: Any) -> Mapping[str, Any]:
+    function = {"name": tool.name, "parameters": tool.parameters_json_schema}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
+    """Return the instructions, which are sent before all messages."""
+    parts = parameters.instruction_parts
+    if parts is not None:
+        text = "\n\n".join(part.content for part in parts if part.content)
+    else:
+        requests = [each for each in reversed(messages) if isinstance(each, ModelRequest)]
+        text = next((each.instructions for each in requests if each.instructions), "")
+    return [Message("system", text)] if text else []
+
+
+def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
+    """Return the frontier that stands in the newest request with one."""
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest) and FRONTIER in (message.metadata or {}):
+            found: Mapping[str, Any] = message.metadata[FRONTIER]
+            return found
+    return None
+
+
+def _name_of(model: Any) -> str | None:
+    return model_name(str(model.system), model.model_name)
+
+
+# Reading.
+
+
+def pieces_of(messages: Sequence[Any]) -> Pieces:
+    """Return the pieces: each part of a request is one, an answer is one.
+
+    The reference is the message's number and its part's, None for an answer.
+    """
+    several = {
+        number: len(message.parts)
+        for number, message in enumerate(messages)
+        if isinstance(message, ModelRequest) and len(message.parts) != 1
+    }
+    return Pieces(messages, _read, several=several)
+
+
+def _read(message: Any, number: int) -> Sequence[Piece]:
+    if isinstance(message, ModelRequest):
+        return [_request_part(part, (number, at)) for at, part in enumerate(message.parts)]
+    return [_answer(message, (number, None))]
+
+
+def _request_part(part: Any, ref: Any) -> Piece:
+    kind = part.part_kind
+    if kind == "system-prompt":
+        return piece({"role": "system", "content": part.content}, ref)
+    if kind == "user-prompt":
+        content = part.content
+        if not isinstance(content, str):
+            content = [_content(each) for each in content]
+        return piece({"role": "user", "content": content}, ref)
+    if kind == "tool-return":
+        text, files = part.model_response_str(), part.files
+        content = [{"type": "text", "text": text}, *map(_content, files)] if files else text
+        return piece({"role": "tool", "tool_call_id": part.tool_call_id, "content": content}, ref)
+    if kind == "retry-prompt" and part.tool_name is not None:
+        text = part.model_response()
+        return piece({"role": "tool", "tool_call_id": part.tool_call_id, "content": text}, ref)
+    if hasattr(part, "model_response"):
+        return piece({"role": "user", "content": part.model_response()}, ref)
+    return _opaque(part, ref)
+
+
+def _opaque(part: Any, ref: Any) -> Piece:
+    shown = Other({"type": part.part_kind, "value": repr(part)})
+    return Piece(Message("user", (shown,)), ref, opaque=f"a part of kind {part.part_kind!r}")
+
+
+def _content(item: Any) -> dict[str, Any]:
+    """Return an item of a user's content as Chat Completions has it."""
+    if isinstance(item, str | TextContent):
+        return {"type": "text", "text": item if isinstance(item, str) else item.content}
+    if isinstance(item, ImageUrl):
+        return {"type": "image_url", "image_url": {"url": item.url}}
+    if isinstance(item, BinaryContent):
+        url = f"data:{item.media_type};base64,{b64encode(item.data).decode()}"
+        if item.is_image:
+            return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "file", "file": {"file_data": url}}
+    if isinstance(item, FileUrl):
+        return {"type": "file", "file": {"file_data": item.url}}
+    return {"type": "unread", "value": repr(item)}
+
+
+def _answer(message: ModelResponse, ref: Any) -> Piece:
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for part in message.parts:
+        if part.part_kind == "text":
+            parts += [{"type": "text", "text": part.content}] if part.content else []
+        elif part.part_kind == "tool-call":
+            calls.append(call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
+        else:
+            parts.append({"type": part.part_kind, "value": _value(part)})
+    data: dict[str, Any] = {"role": "assistant", "content": parts or None}
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        data["content"] = parts[0]["text"]
+    return piece({**data, "tool_calls": calls} if calls else data, ref)
+
+
+def _value(part: Any) -> str:
+    content = getattr(part, "content", None)
+    return content if isinstance(content, str) else repr(part)
+
+
+# Writing.
+
+
+def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+    """Return the messages that are sent; each is the object it was unless something is missing."""
+    names = {c.id: c.name for each in fitted.placed for c in each.message.tool_calls}
+    found: list[Any] = []
+    for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
+        placed = list(several)
+        if number is None:
+            found += [_added(each.message, names) for each in placed]
+            continue
+        message = messages[number]
+        whole = all(each.is_whole for each in placed)
+        if isinstance(message, ModelResponse):
+            found.append(message if whole else _changed_answer(message, placed[0]))
+        elif whole and len(placed) == len(message.parts):
+            found.append(message)
+        else:
+            parts = [_changed_part(message.parts[each.ref[1]], each) for each in placed]
+            found.append(replace(message, parts=parts))
+    return found
+
+
+def _added(message: Message, names: Mapping[str, str]) -> Any:
+    if message.role == "assistant":
+        return ModelResponse([TextPart(message.text)])
+    if message.role == "tool":
+        called = message.tool_call_id or ""
+        part: Any = ToolReturnPart(names.get(called, "tool"), message.text, called)
+    elif message.role == "system":
+        part = SystemPromptPart(message.text)
+    else:
+        part = UserPromptPart(message.text)
+    return ModelRequest([part])
+
+
+def _changed_part(part: Any, placed: Placed) -> Any:
+    if placed.is_whole:
+        return part
+    if isinstance(part, ToolReturnPart):  # the text is what the model reads, errors and all
+        return replace(part, content=placed.text, outcome="success")
+    return replace(part, content=placed.text)
+
+
+def _changed_answer(message: ModelResponse, placed: Placed) -> ModelResponse:
+    return replace(message, parts=list(_changed_parts(message, placed)))
+
+
+def _changed_parts(message: ModelResponse, placed: Placed) -> Iterator[Any]:
+    text = placed.text
+    for part in message.parts:
+        if part.part_kind == "tool-call" and part.tool_call_id in placed.arguments:
+            yield replace(part, args=placed.arguments[part.tool_call_id])
+        elif part.part_kind == "text" and placed.text is not None:
+            if text:
+                yield replace(part, content=text)
+            text = None  # all texts are one now
+        else:
+            yield part

@@ -1,0 +1,68 @@
+"""What adapters share: the Fitter of a hook, names of models, tools that were described before.
+
+Knows no framework.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from muntin.core.budget import Budget
+from muntin.fitting import Fitted, Fitter
+from muntin.threads import in_thread
+
+T = TypeVar("T")
+
+Fits: TypeAlias = Fitter | Budget | int | None
+"""What a hook fits requests with: a budget, or a `Fitter` that has more settings."""
+
+Watcher: TypeAlias = Callable[[Fitted], object]
+"""Is told of every request that was fitted, before it is sent."""
+
+# The packages and words by which frameworks call the providers that Muntin knows.
+_PROVIDERS = ("openai", "anthropic", "google")
+
+
+def fitter_of(given: Fits) -> Fitter:
+    """Return the Fitter of a hook."""
+    return given if isinstance(given, Fitter) else Fitter(given)
+
+
+async def off_loop(fitter: Fitter, work: Callable[[], T]) -> T:
+    """Do the work of an async hook; in a thread if it writes into a store."""
+    return work() if fitter.recorder is None else await in_thread(work)
+
+
+def model_name(provider: str, name: object) -> str | None:
+    """Return a model's name as Muntin writes it; None if nothing is known of its provider.
+
+    `provider` is any word that contains the provider's name, such as that of a package.
+    """
+    known = next((each for each in _PROVIDERS if each in provider.lower()), None)
+    return f"{known}/{name}" if known and isinstance(name, str) and name else None
+
+
+def call(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a tool call as Chat Completions has it."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+@dataclass(slots=True)
+class Schemas:
+    """The schemas of an agent's tools, made once for as long as the tools are the same objects."""
+
+    make: Callable[[Any], Mapping[str, Any]]
+    _made: tuple[Sequence[Any], list[Mapping[str, Any]]] = field(default=((), []))
+
+    def of(self, tools: Sequence[Any]) -> list[Mapping[str, Any]]:
+        """Return the schemas of tools."""
+        known, schemas = self._made
+        same = len(known) == len(tools)
+        if not same or any(one is not other for one, other in zip(known, tools, strict=True)):
+            known, schemas = list(tools), [self.make(tool) for tool in tools]
+            self._made = known, schemas  # one assignment: two threads at most make it twice
+        return schemas

@@ -1,0 +1,71 @@
+"""Every adapter has an extra, an environment, tests, a page and a place in the benchmark."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from bench.frameworks.stage import played
+from muntin.integrations.shared import Schemas, model_name
+from tests.integrations.conftest import FRAMEWORKS
+from tests.packaging.promises import FRAMEWORKS as EXTRAS
+from tests.paths import ROOT
+from tools import integrations
+
+SOURCE = ROOT / "src" / "muntin" / "integrations"
+EXTRA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_an_adapter_has_all_that_belongs_to_it(name):
+    spelled = name.replace("_", "-")
+    assert (SOURCE / f"{name}.py").exists()
+    assert (ROOT / "tests" / "integrations" / f"test_{name}.py").exists()
+    assert (ROOT / "docs" / "howto" / "frameworks" / f"{spelled}.md").exists()
+    assert (ROOT / "bench" / "frameworks" / f"{name}.py").exists()
+    assert len(EXTRA[spelled]) == 1
+    assert "<" not in EXTRA[spelled][0]  # only a floor
+    (environment,) = [e for e in integrations.ENVIRONMENTS.values() if name in e.adapters]
+    assert spelled in environment.extras
+    assert f"pip install 'muntin[{spelled}]'" in (SOURCE / f"{name}.py").read_text("utf-8")
+
+
+def test_the_extras_of_frameworks_are_not_in_all():
+    assert {name.replace("_", "-") for name in FRAMEWORKS} == set(EXTRAS)
+    assert not set(EXTRAS) & set(EXTRA["all"][0].partition("[")[2].rstrip("]").split(","))
+
+
+def test_the_play_is_the_one_that_the_table_names():
+    script = played()
+    assert (len(script.turns), script.requests, len(script.names)) == (60, 178, 14)
+
+
+def test_an_unknown_environment_is_named(capsys):
+    with pytest.raises(SystemExit):
+        integrations.main(["nothing"])
+    assert "'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "known"),
+    [
+        ("langchain_openai", "gpt-5", "openai/gpt-5"),
+        ("google-gla", "gemini-3-pro", "google/gemini-3-pro"),
+        ("anthropic", None, None),
+        ("somebody", "gpt-5", None),
+    ],
+)
+def test_the_name_of_a_model_is_taken_where_its_maker_is_known(provider, name, known):
+    assert model_name(provider, name) == known
+
+
+def test_schemas_are_made_once_for_as_long_as_the_tools_are_the_same():
+    made: list[object] = []
+    schemas = Schemas(lambda tool: made.append(tool) or {"name": str(tool)})
+    tools = [object(), object()]
+    assert schemas.of(tools) is schemas.of(list(tools))
+    assert schemas.of(tools[:1]) == [{"name": str(tools[0])}]
+    assert len(made) == 3

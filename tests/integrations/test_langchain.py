@@ -1,0 +1,141 @@
+"""LangChain: the middleware, with the frontier in a private channel of the state."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Barrier, Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware.types import ModelRequest
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from bench.frameworks.langchain import CONFIG, agent, tools
+from bench.frameworks.stage import Stage, played
+from muntin.errors import BudgetExceeded
+from muntin.fitting import Fitted, Fitter
+from muntin.integrations.langchain import MuntinMiddleware
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+
+LONG = "A sentence that says nothing. " * 40
+
+
+def request(messages: list[Any], **given: Any) -> ModelRequest:
+    return ModelRequest(model=SimpleNamespace(), messages=messages, **given)
+
+
+def test_every_request_is_valid_and_fits(whole):
+    check_fits(whole)
+
+
+def test_the_same_bytes_are_sent_after_a_restart(whole, tmp_path):
+    check_same_bytes("langchain", tmp_path, whole)
+
+
+def test_anthropic_is_streamed_to_and_every_request_is_valid():
+    script = played(30)
+    stage = Stage(script, BUDGET, rules="anthropic", check=check)
+    with stage.open() as url:
+        made = create_agent(
+            ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="none"),
+            tools=tools(script),
+            system_prompt=script.system,
+            middleware=[MuntinMiddleware(BUDGET)],
+            checkpointer=InMemorySaver(),
+        )
+
+        async def run() -> None:
+            for turn in script.turns:
+                said = {"messages": [{"role": "user", "content": stage.begin(turn)}]}
+                async for _ in made.astream(said, CONFIG, stream_mode="messages"):
+                    pass
+
+        asyncio.run(run())
+    row = stage.score.row("anthropic")
+    assert (row.requests, row.invalid, row.over, row.question_lost) == (30, 0, 0, 0)
+    assert all(each["stream"] for each in stage.requests)
+
+
+def test_the_frontier_is_no_part_of_what_callers_see():
+    stage = Stage(played(3))
+    with stage.open() as url:
+        made = agent(stage.script, url, [MuntinMiddleware(BUDGET)], InMemorySaver())
+        state = made.invoke({"messages": [("user", stage.script.turns[0].text)]}, CONFIG)
+    assert set(state) == {"messages"}
+    assert "muntin_frontier" in made.get_state(CONFIG).values
+
+
+def test_messages_come_back_as_the_objects_they_were():
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s1g"}
+    used = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "Oslo"}}
+    call = {"id": "c1", "name": "look", "args": {"at": "Oslo"}, "type": "tool_call"}
+    messages = [
+        HumanMessage("Where?"),
+        AIMessage([thought, used], tool_calls=[call]),
+        ToolMessage("Here.", tool_call_id="c1", artifact={"kept": True}),
+    ]
+    fitted, sent = MuntinMiddleware(1_000).fitted(request(messages))
+    assert all(one is other for one, other in zip(sent.messages, messages, strict=True))
+    assert fitted.unread == ()
+
+
+def test_a_shortened_result_keeps_all_but_its_text():
+    call = {"id": "c1", "name": "look", "args": {}, "type": "tool_call"}
+    result = ToolMessage(LONG * 10, tool_call_id="c1", artifact=[1], name="look", id="m3")
+    messages = [HumanMessage("Where?"), AIMessage("", tool_calls=[call]), result]
+    _, sent = MuntinMiddleware(600).fitted(request(messages))
+    made = sent.messages[-1]
+    assert len(made.content) < len(result.content)
+    assert (made.artifact, made.id, made.name, made.tool_call_id) == ([1], "m3", "look", "c1")
+    assert result.content == LONG * 10
+
+
+def test_what_cannot_be_read_is_carried_counted_and_named():
+    told: list[Fitted] = []
+    odd = ChatMessage("What is this?", role="critic")
+    block = HumanMessage([{"type": "hologram", "data": "x" * 400}, {"type": "text", "text": "Hm?"}])
+    middleware = MuntinMiddleware(2_000, on_fit=told.append)
+    _, sent = middleware.fitted(request([HumanMessage("Hi"), odd, block]))
+    assert sent.messages[1] is odd
+    assert sent.messages[2] is block
+    assert "critic" in told[0].unread[0]
+    assert told[0].window.tokens > 100
+
+
+def test_a_budget_smaller_than_the_system_text_is_an_error_that_says_so():
+    system = SystemMessage(LONG)
+    with pytest.raises(BudgetExceeded):
+        MuntinMiddleware(50).fitted(request([HumanMessage("Hi")], system_message=system))
+
+
+def test_a_frontier_of_another_conversation_is_left_aside_and_the_report_says_so():
+    told: list[Fitted] = []
+    middleware = MuntinMiddleware(500, on_fit=told.append)
+    for name in ("one", "other"):
+        said = [HumanMessage(f"{name} {n} {LONG}") for n in range(10)]
+        state = {"messages": said, "muntin_frontier": told[0].frontier if told else None}
+        middleware.fitted(request(said, state=state))
+    assert told[0].fresh is None
+    assert told[1].fresh
+
+
+def test_two_requests_of_one_conversation_at_once_are_both_whole():
+    middleware = MuntinMiddleware(Fitter(500))
+    said = [HumanMessage(f"{n} {LONG}") for n in range(10)]
+    gate, sent = Barrier(2), []
+
+    def run() -> None:
+        gate.wait()
+        sent.append(middleware.fitted(request(said))[1].messages)
+
+    threads = [Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sent[0] == sent[1]
+    assert sent[0][-1] is said[-1]

@@ -1,0 +1,124 @@
+"""Muntin in other people's frameworks: an environment for each, with its newest release.
+
+    python -m tools.integrations [NAME ...] [--fresh] [--only-prepare]
+
+Frameworks cannot all be installed together, so each has an environment in `.env-integrations`, with
+Muntin in it. Its tests and its page of the docs are run there. `--fresh` makes the environments
+again, so that they have the newest releases of today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / ".env-integrations"
+# What the tests themselves need.
+TESTS = ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2", "openai>=3")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What is installed together, and the adapters that are tested with it."""
+
+    extras: tuple[str, ...]
+    install: tuple[str, ...]
+    """What an app has beside the framework: its clients, its stores."""
+    adapters: tuple[str, ...]
+    tests: tuple[str, ...] = TESTS
+
+
+ENVIRONMENTS: dict[str, Environment] = {
+    "langchain": Environment(
+        ("langchain", "langgraph"),
+        ("langchain-openai", "langchain-anthropic", "langgraph-checkpoint-sqlite"),
+        ("langchain", "langgraph"),
+    ),
+    "pydantic_ai": Environment(
+        ("pydantic-ai",), ("pydantic-ai-slim[openai,anthropic]",), ("pydantic_ai",)
+    ),
+    "openai_agents": Environment(("openai-agents",), (), ("openai_agents",)),
+    "agent_framework": Environment(
+        ("agent-framework",), ("agent-framework-openai",), ("agent_framework",)
+    ),
+    # It asks for an older client of OpenAI than Muntin, and for mcp once there are tools.
+    "litellm": Environment(
+        ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
+    ),
+}
+
+
+def python(name: str) -> Path:
+    """Return the interpreter of an environment."""
+    return FOLDER / name / "bin" / "python"
+
+
+def wanted(name: str) -> list[str]:
+    """Return what pip is asked to install."""
+    given = ENVIRONMENTS[name]
+    return [
+        "-e",
+        f".[{','.join(('tokens', 'prices', *given.extras))}]",
+        *given.install,
+        *given.tests,
+    ]
+
+
+def prepare(name: str, *, fresh: bool = False) -> None:
+    """Make an environment, unless it is there with all that is asked of it."""
+    ready, asked = FOLDER / name / ".ready", wanted(name)
+    if not fresh and ready.exists() and json.loads(ready.read_text("utf-8")) == asked:
+        return
+    print(f"Setting up {FOLDER.name}/{name} (once) ...", file=sys.stderr)
+    venv.create(FOLDER / name, with_pip=True, clear=True)
+    pip = [str(python(name)), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, *asked], cwd=ROOT, check=True)
+    ready.write_text(json.dumps(asked), encoding="utf-8")
+
+
+def tests(name: str) -> list[str]:
+    """Return what is run in an environment: the tests of its adapters, and their pages."""
+    found = [f"tests/integrations/test_{adapter}.py" for adapter in ENVIRONMENTS[name].adapters]
+    return [*found, "tests/integrations/test_pages.py"]
+
+
+def run(name: str) -> bool:
+    """Run the tests of an environment, and say whether all passed."""
+    print(f"== {name}", file=sys.stderr)
+    command = [str(python(name)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests(name)]
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prepare the environments that are named, or all, and run their tests."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.integrations",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ENVIRONMENTS))
+    parser.add_argument("--fresh", action="store_true", help="make the environments again")
+    parser.add_argument("--only-prepare", action="store_true", help="run no tests")
+    given = parser.parse_args(arguments)
+    names = given.names or list(ENVIRONMENTS)
+    if unknown := [name for name in names if name not in ENVIRONMENTS]:
+        parser.error(
+            f"no environment is called {unknown[0]!r}; there are {', '.join(ENVIRONMENTS)}"
+        )
+    for name in names:
+        prepare(name, fresh=given.fresh)
+    failed = [] if given.only_prepare else [name for name in names if not run(name)]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
