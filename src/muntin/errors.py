@@ -92,6 +92,11 @@ def _bounded(text: str) -> str:
     return f"{text[:half]} […{len(text) - 2 * half:,} characters…] {text[-half:]}"
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error as a timeline keeps it: in one line."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
+
+
 class InvalidInput(MuntinError, ValueError):
     """A value handed to Muntin is out of range or malformed."""
 

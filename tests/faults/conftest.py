@@ -39,6 +39,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def start_engine() -> Iterator[Start]:
+    """Return what starts a worker of an engine."""
+    with workers(Path(__file__).with_name("engine_worker.py")) as starting:
+        yield starting
+
+
+@pytest.fixture
 def start() -> Iterator[Start]:
     """Return what starts a worker."""
     with workers(Path(__file__).with_name("worker.py")) as starting:

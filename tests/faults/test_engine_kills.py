@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 from muntin.timeline.store import open_store
 from tests.faults.engine_log import read_log, wrong
 from tests.reliability.server import Server, running_server
-from tests.workers import Start, workers
+from tests.workers import Start
 
 LONG = bool(os.environ.get("MUNTIN_FAULTS"))
 
@@ -34,18 +34,6 @@ def size(name: str, short: int, long: int) -> int:
 ENTITIES, MESSAGES = size("ENTITIES", 20, 200), size("MESSAGES", 6, 20)
 WORKERS, KILLS = size("WORKERS", 3, 4), size("KILLS", 5, 50)
 RESTARTS = size("RESTARTS", 2, 10)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with workers(Path(__file__).with_name("engine_worker.py")) as starting:
-        yield starting
 
 
 @pytest.fixture(params=["embedded-sqlite", "procrastinate", "procrastinate-apart"])
@@ -136,15 +124,15 @@ def wait_for(true: Callable[[], Any], within: float) -> None:
         time.sleep(0.02)
 
 
-def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start, tmp_path):
+def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start_engine, tmp_path):
     engine, url, apart = place
     log = tmp_path / "log"
-    crew = Crew(start, log, apart, url=url, engine=engine)
+    crew = Crew(start_engine, log, apart, url=url, engine=engine)
     try:
         for _ in range(WORKERS):
             crew.add()
         pause = 0.3 if not LONG else 0.1
-        sender = start(
+        sender = start_engine(
             "send", url=url, engine=engine, entities=ENTITIES, messages=MESSAGES, pause=pause
         )
         for _ in range(KILLS):
@@ -178,13 +166,15 @@ def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start, 
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(mode, start, tmp_path):
+def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(mode, start_engine, tmp_path):
     log = tmp_path / "log"
     with running_server() as server:
         url = server.url(server.new_database())
-        crew = Crew(start, log, url=url, engine="procrastinate")
+        crew = Crew(start_engine, log, url=url, engine="procrastinate")
         crew.add(), crew.add()
-        sender = start("send", url=url, engine="procrastinate", entities=10, messages=30, pause=0.1)
+        sender = start_engine(
+            "send", url=url, engine="procrastinate", entities=10, messages=30, pause=0.1
+        )
         for _ in range(RESTARTS):
             wait_for(lambda: busy(log), 30)
             server.stop(mode)
@@ -214,17 +204,17 @@ def _jobs(server: Server, url: str) -> int:
 
 
 def test_a_worker_that_hangs_is_followed_and_writes_nothing_when_it_comes_back(
-    server, start, tmp_path
+    server, start_engine, tmp_path
 ):
     url, log = server.url(server.new_database()), tmp_path / "log"
     given = {"url": url, "engine": "procrastinate", "silent": 2.0, "log": str(log)}
-    hung = start("work", name="hung", seconds=1.5, **given)
+    hung = start_engine("work", name="hung", seconds=1.5, **given)
     assert hung.stdout is not None
     hung.stdout.readline()
-    sender = start("send", url=url, engine="procrastinate", entities=1, messages=1)
+    sender = start_engine("send", url=url, engine="procrastinate", entities=1, messages=1)
     wait_for(lambda: log.exists() and "begins" in log.read_text(encoding="utf-8"), 20)
     hung.send_signal(signal.SIGSTOP)
-    other = start("work", name="other", seconds=0.1, **given)
+    other = start_engine("work", name="other", seconds=0.1, **given)
     store = open_store(url)
     wait_for(lambda: not store.waiting(), 30)
     hung.send_signal(signal.SIGCONT)
@@ -235,14 +225,14 @@ def test_a_worker_that_hangs_is_followed_and_writes_nothing_when_it_comes_back(
     assert len([item for item in store.read("e/0") if item.kind == "context_inserted"]) == 1
     assert [turn.status for turn in store.turns("e/0")] == ["completed"]
     # It works on, as another worker.
-    start("send", url=url, engine="procrastinate", entities=10, messages=1).wait(20)
+    start_engine("send", url=url, engine="procrastinate", entities=10, messages=1).wait(20)
     wait_for(lambda: not store.waiting(), 30)
     store.close()
 
 
-def test_message_and_wake_are_both_there_or_neither_wherever_the_sender_dies(server, start):
+def test_message_and_wake_are_both_there_or_neither_wherever_the_sender_dies(server, start_engine):
     url = server.url(server.new_database())
-    process = start("die", url=url)
+    process = start_engine("die", url=url)
     said = process.communicate(timeout=120)[0].splitlines()
     store = open_store(url)
     database = url.split("/")[3].partition("?")[0]

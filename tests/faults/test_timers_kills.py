@@ -6,31 +6,16 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from muntin.timeline.store import open_store
 from muntin.timeline.timers import Timer
 from tests.faults.test_engine_kills import Crew, size, wait_for
-from tests.reliability.server import Server, running_server
-from tests.workers import Start, workers
+from tests.reliability.server import Server
 
 TIMERS, KILLS, LOOKED = size("TIMERS", 300, 3_000), size("KILLS", 3, 20), 100_000
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with workers(Path(__file__).with_name("engine_worker.py")) as starting:
-        yield starting
 
 
 @pytest.fixture(params=["embedded-sqlite", "procrastinate"])
@@ -41,14 +26,16 @@ def place(request, tmp_path) -> tuple[str, str]:
     return "embedded", f"sqlite:///{tmp_path / 'store.db'}"
 
 
-def test_each_timer_comes_once_though_processes_that_release_are_killed(place, start, tmp_path):
+def test_each_timer_comes_once_though_processes_that_release_are_killed(
+    place, start_engine, tmp_path
+):
     engine, url = place
     store = open_store(url)
     soon = datetime.now(UTC) + timedelta(seconds=3)
     for number in range(TIMERS):
         due = soon + timedelta(seconds=random.uniform(0, 4))
         store.timers.put(Timer(f"e/{number % 40}", f"t{number}", due, number))
-    crew = Crew(start, tmp_path / "log", url=url, engine=engine, seconds=0.0)
+    crew = Crew(start_engine, tmp_path / "log", url=url, engine=engine, seconds=0.0)
     try:
         for _ in range(3):
             crew.add()

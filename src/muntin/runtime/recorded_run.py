@@ -17,7 +17,7 @@ from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.usage import Usage
-from muntin.errors import MuntinError
+from muntin.errors import MuntinError, error_text
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
 from muntin.runtime.in_store import provider_busy
@@ -29,11 +29,6 @@ from muntin.timeline.project import Projection, project
 DeclareStep: TypeAlias = Callable[
     [Composer, tuple[Message, ...]], Slots | Window | Awaitable[Slots | Window]
 ]
-
-
-def error_text(error: BaseException) -> str:
-    """Return an error as the timeline keeps it: in one line."""
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
 
 
 def recorded_run(

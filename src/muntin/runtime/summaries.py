@@ -29,7 +29,7 @@ from muntin.core.planning.slot import SYSTEM, Recap
 from muntin.core.planning.window import Window
 from muntin.core.tags.xml import element
 from muntin.core.usage import SessionUsage, Usage
-from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut
+from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, error_text
 from muntin.providers.model import Model
 from muntin.runtime.in_store import in_store
 from muntin.timeline.items import VAIN, Beside, Draft, Visibility
@@ -274,7 +274,7 @@ async def _try(job: Job, state: State, held: partial[bool]) -> None:
     try:
         made = await _summarise(job, state, held, bill)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+        text = error_text(error)
         _log.warning("the summary of %r failed: %s", job.session.id, text)
         after = state.after_failure(job.coming, job.turn, text)
         await in_store(job.session, partial(_give_up, job, after, bill.usage))

@@ -23,6 +23,7 @@ from muntin.errors import (
     MuntinError,
     StoreError,
     TurnLost,
+    error_text,
 )
 from muntin.providers.model import Reply
 from muntin.providers.overload import tried_later
@@ -31,7 +32,6 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
 from muntin.runtime.in_store import in_store, provider_busy, store_away
 from muntin.runtime.inbox import Inbox, Registered, entity_type
-from muntin.runtime.recorded_run import error_text
 from muntin.timeline.items import UNSETTLED, Draft, Item, Status
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
