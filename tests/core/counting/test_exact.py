@@ -309,3 +309,14 @@ def test_a_malformed_file_is_named(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(InvalidInput, match=r"not a tokenizer\.json: .*broken\.json"):
         hf_tokenizer(path)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
+def test_a_very_long_text_is_counted_in_parts_with_the_same_count(name, monkeypatch):
+    text = " a word's end, Größe 42 naïve  two\n three (four five) 東京 six_seven "
+    text += " i'm I'M it'll 1234 x"
+    texts = [text[n:] + text * 20 + text[:n] for n in range(len(text))]
+    counted = [openai_tokenizer(name).count(each) for each in texts]
+    monkeypatch.setattr(exact, "_PART", 37)
+    assert len(list(exact._parts(texts[0]))) > 20
+    assert [openai_tokenizer(name).count(each) for each in texts] == counted

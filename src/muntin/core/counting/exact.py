@@ -95,6 +95,11 @@ _LONG_RUN = 250_000
 _BLANK = r"[\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _LONG_BLANKS = re.compile(rf"(?<!{_BLANK}){_BLANK}{{{_LONG_RUN},}}+(?![\r\n])")
 
+# The tokens of a text take many times its memory. So one of more characters is counted in parts,
+# cut at a blank between two letters: both patterns end a word there, and begin the next with it.
+_PART = 1_000_000
+_BETWEEN_WORDS = re.compile("(?<=[a-z]) (?=[a-z])")
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ExactTokenizer:
@@ -179,7 +184,7 @@ def _load(name: str) -> ExactTokenizer:
     return ExactTokenizer(
         name,
         _OPENAI_OVERHEAD,
-        lambda text: sum(len(encode(piece)) for piece in _pieces(text)),
+        lambda text: sum(len(encode(part)) for piece in _pieces(text) for part in _parts(piece)),
         function_overhead=_FUNCTION_OVERHEAD[name],
     )
 
@@ -210,4 +215,16 @@ def _pieces(text: str) -> Iterator[str]:
             yield text[start : run.start()]
             yield text[run.start() : end]
             start = end
+    yield text[start:]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Cut a very long text between words, where both patterns cut it anyway."""
+    start = 0
+    while len(text) - start > _PART:
+        found = _BETWEEN_WORDS.search(text, start + _PART)
+        if found is None:
+            break
+        yield text[start : found.start()]
+        start = found.start()
     yield text[start:]
