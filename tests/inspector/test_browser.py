@@ -11,6 +11,9 @@ from muntin import Slots, assistant, user
 from muntin.inspector.plans import Plans
 from muntin.runtime import read_plan
 from muntin.timeline.store.memory import MemoryStore
+from tests.fitting.test_client import client_of
+from tests.fitting.traffic import request, traffic
+from tests.gateway.running import TOKEN, running, soon
 from tests.inspector import hostile
 from tests.inspector.conftest import Inspector, inspecting, keep, picture, until
 from tests.inspector.sample import LONG
@@ -469,3 +472,18 @@ def test_the_saved_file_shows_the_window_and_nothing_in_it_runs(page, tmp_path, 
         assert page.locator("script, iframe, img, svg, object").count() == 0
         assert page.locator("tbody tr").count() >= len(each.report.slots)
         picture(page, f"saved-{name}-{scheme}")
+
+
+def test_the_page_works_under_the_path_of_a_gateway(browser):
+    with traffic(1_200) as (server, _), running(server.url, 1_200) as gate:
+        messages = [{"role": "user", "content": "A question through the gateway"}]
+        client_of("chat", gate.url).chat.completions.create(**request("chat", messages))
+        context = browser.new_context()
+        page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda each: asked.append(each.url))
+        soon(lambda: gate.store.sessions() and gate.store.reports(gate.store.sessions()[0].id))
+        page.goto(f"{gate.url}/muntin/?token={TOKEN}")
+        page.wait_for_selector("text=A question through the gateway")
+        context.close()
+        assert all(url.startswith(f"{gate.url}/muntin/") for url in asked)

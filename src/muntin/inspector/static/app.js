@@ -11,7 +11,7 @@ const VIEWS = { window: "Window", compare: "Turn to turn", session: "Session" };
 const NEWS = 5000;
 
 // The address keeps what is looked at; the token leaves it.
-if (location.search) history.replaceState(null, "", `/${location.hash}`);
+if (location.search) history.replaceState(null, "", `${location.pathname}${location.hash}`);
 
 const state = { session: null, turn: null, step: null, view: "window", budget: null, other: null };
 let windows = [];
