@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.conversations import Dict, exchanges, history
 from bench.measure import Figure, in_turns, run
-from muntin import Message, Slots, Window
+from muntin import Message, Slots, Window, fit, messages_from
 from muntin.core.counting.exact import ExactTokenizer, openai_tokenizer
 
 SMALL, LARGE = 8_000, 128_000
@@ -327,6 +327,25 @@ def planning(repeats: int, size: int) -> Iterator[Figure]:
     )
 
 
+def fitting(size: int, repeats: int) -> Iterator[Figure]:
+    """Compare `fit` of a long list of dicts, its next request, with reading all of it."""
+    many, few = history(size), history(size // 100)
+
+    def next_request(messages: list[Dict]) -> Job:
+        before = fit(messages, SMALL, model="openai/gpt-4o", previous={}).frontier
+        return lambda: len(fit(messages, SMALL, model="openai/gpt-4o", previous=before).kept)
+
+    yield from compare(
+        f"fit, next request: {size:,} messages (agent) into {SMALL:,}",
+        (next_request(many), 4 * repeats),
+        {
+            "reading all of them": (lambda: len(messages_from(many)), repeats),
+            f"Muntin, {size // 100:,} messages": (next_request(few), 4 * repeats),
+        },
+        lambda peer: 0.1 if peer == "reading all of them" else 2.0,
+    )
+
+
 IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
 
 
@@ -426,6 +445,7 @@ def measure(short: bool) -> Iterator[Figure]:
         yield from ourselves(largest // 10, largest, budget, 4 * repeats)
         yield from tokenised(largest, budget)
     yield from planning(4 * repeats, largest // 100)
+    yield from fitting(40_000, repeats)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,8 @@ SUBJECTS = {
     "core/planning/test_properties.py": "*",
     "core/planning/test_work.py": "*",
     "core/planning/test_worked_cases.py": "decide givers trim render explain window",
+    "fitting/test_properties.py": "*",
+    "fitting/test_recorder.py": "../timeline/receipts",
     "inspector/test_browser.py": "server data changes",
     "inspector/test_long_runs.py": "data server",
     "inspector/test_security.py": "server plans",

@@ -5,6 +5,7 @@ A shape that cannot be read is told apart: it is carried as it is.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -234,7 +235,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "a role nobody knows": Shape([ask(), {"role": "critic", "content": "Bad."}, ask()], opaque=1),
     "no message": Shape([ask(), {"event": "ping"}, 42, None, ask()], opaque=1),
-    "a field that cannot be copied": Shape([{**ask(), "lock": (n for n in ())}]),
+    "a field that cannot be copied": Shape([{**ask(), "lock": Lock()}]),
     "a call that is no call": Shape(
         [ask(), {"role": "assistant", "content": "x", "tool_calls": ["look"]}], opaque=1
     ),

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from muntin import BudgetExceeded, InvalidInput, Message, Stepped, assistant, system, tool, user
+from muntin import (
+    BudgetExceeded,
+    InvalidInput,
+    Message,
+    Stepped,
+    ToolCall,
+    assistant,
+    system,
+    tool,
+    user,
+)
 from muntin.core.message import NO_RESULT
 from muntin.errors import InvalidType
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, fit
@@ -93,13 +103,7 @@ def test_long_arguments_of_calls_get_shorter_too() -> None:
 
 
 def test_a_call_without_a_result_gets_one() -> None:
-    talk = [
-        user("Where?"),
-        Message(
-            "assistant", tool_calls=({"id": "a", "type": "function", "function": {"name": "look"}},)
-        ),
-        user("And?"),
-    ]  # type: ignore[arg-type]
+    talk = [user("Where?"), assistant(tool_calls=[ToolCall("a", "look")]), user("And?")]
     fitted = Fitter(1_000).fit(pieces(*talk))
     assert refs(fitted) == ["item 0", "item 1", None, "item 2"]
     assert fitted.placed[2].message == tool("a", NO_RESULT)
@@ -130,6 +134,17 @@ def test_system_text_that_is_sent_elsewhere_counts_and_is_not_placed() -> None:
     more = Fitter(1_000).fit(pieces(user("Where?")), system=[system(words(100))])
     assert refs(more) == ["item 0"]
     assert more.window.tokens - plain.window.tokens > 100
+
+
+def test_system_text_may_be_a_text_a_message_or_blocks() -> None:
+    ask = [{"role": "user", "content": "Where?"}]
+    texts: list[Any] = [
+        words(100),
+        [system(words(100))],
+        [{"role": "system", "content": words(100)}],
+        [{"type": "text", "text": words(100), "cache_control": {"type": "ephemeral"}}],
+    ]
+    assert len({fit(ask, 1_000, system=text, previous={}).tokens for text in texts}) == 1
 
 
 def test_a_list_without_a_question_keeps_its_newest_calls() -> None:
@@ -183,6 +198,10 @@ def test_bad_settings_are_refused_by_name() -> None:
         fit("Where?", 100)
     with pytest.raises(InvalidType, match="tools must be a list"):
         fit([], 100, tools={"name": "look"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="system must be a text"):
+        fit([], 100, system=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="conversation must be a str"):
+        fit([], 100, conversation=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidType, match="previous must be"):
         fit([{"role": "user", "content": "x"}], 100, previous="earlier")  # type: ignore[arg-type]
 

@@ -532,3 +532,13 @@ def test_a_store_is_opened_by_its_address(tmp_path, monkeypatch):
         talk(Session("s"), "a")
     assert (tmp_path / "muntin.db").exists()
     assert shown(Session("s", store="sqlite:///muntin.db")) == ["a?", "a!"]
+
+
+def test_what_is_hidden_is_in_no_window_and_stays_in_the_timeline() -> None:
+    session = Session("s", store=MemoryStore())
+    session.append(user("a"), assistant("b"), user("c"))
+    assert session.hide(3)
+    assert not session.hide(3)
+    assert [message.text for message in session.messages()] == ["a", "b"]
+    assert [message.text for message in session.timeline_messages()] == ["a", "b"]
+    assert [item.position for item in session.store.read("s")] == [1, 2, 3]

@@ -93,6 +93,8 @@ class Fitter:
         conversation is found again by its name, or by its opening and what was in it, as long as
         the process lives; an empty mapping begins anew.
         """
+        check_optional_text(conversation, "conversation")
+        check_optional_text(model, "model")
         composer = self._composer(model or self.model)
         offered, odd = schemas(tools)
         talk = Talk(pieces, composer.counter)

@@ -11,6 +11,7 @@ from muntin.agent.tools import ToolLike
 from muntin.core.budget import Budget
 from muntin.core.checks import shown
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
+from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
@@ -20,7 +21,7 @@ from muntin.core.report import Report
 from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.pieces import Fitted, Placed
-from muntin.fitting.reading import pieces_of
+from muntin.fitting.reading import NotSingle, pieces_of
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.writing import written
 from muntin.timeline.store import Store
@@ -76,7 +77,7 @@ def fit(
     *,
     model: str | None = None,
     tools: Sequence[ToolLike] = (),
-    system: str | Sequence[Message] | None = None,
+    system: str | Sequence[Message | Mapping[str, Any]] | None = None,
     previous: Mapping[str, Any] | Frontier | None = None,
     margin: int = 0,
     strict: bool = False,
@@ -109,15 +110,28 @@ def fit(
         strict=strict,
         store=store,
     )
-    told = [Message("system", system)] if isinstance(system, str) else list(system or ())
-    fitted = fitter.fit(
-        pieces_of(messages),
-        tools=tools,
-        system=told,
-        previous=previous,
-        conversation=conversation,
-    )
+    told = _told(system)
+    given: dict[str, Any] = {"previous": previous, "conversation": conversation}
+    try:
+        # Most lists are of single messages; to be sure of it, all of them would have to be read.
+        fitted = fitter.fit(pieces_of(messages, single=True), tools=tools, system=told, **given)
+    except NotSingle:
+        fitted = fitter.fit(pieces_of(messages), tools=tools, system=told, **given)
     return FittedMessages(written(messages, fitted.placed), fitted)
+
+
+def _told(system: str | Sequence[Message | Mapping[str, Any]] | None) -> list[Message]:
+    """Return system text that is sent beside a list: a text, messages, or Anthropic's blocks."""
+    if system is None or isinstance(system, str):
+        return [Message("system", system)] if system else []
+    if isinstance(system, bytes | Mapping) or not isinstance(system, Sequence):
+        raise InvalidType(f"system must be a text or a list of messages, not {shown(system)}")
+    blocks = [{"role": "system", "content": [e]} if _is_block(e) else e for e in system]
+    return messages_from(blocks, where="system[{}]")
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, Mapping) and "role" not in value
 
 
 @lru_cache(maxsize=64)

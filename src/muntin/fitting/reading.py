@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from operator import itemgetter
-from types import NoneType
 from typing import Any, NamedTuple
 
 from muntin.core.forms import joins_others, messages_from
@@ -32,10 +30,18 @@ class Ref(NamedTuple):
     part: int = 0
 
 
-def pieces_of(items: Sequence[Any]) -> Pieces:
-    """Return the pieces of a list, read when they are looked at."""
-    if _are_single(items):
-        reader = _Reader(items, None)
+class NotSingle(Exception):
+    """An item is not one message, although all were taken to be."""
+
+
+def pieces_of(items: Sequence[Any], *, single: bool = False) -> Pieces:
+    """Return the pieces of a list, read when they are looked at.
+
+    All items are looked at to see which of them are several messages, or part of one. With
+    `single` none is taken to be, and reading one that is raises `NotSingle`.
+    """
+    if single:
+        reader = _Reader(items, None, single=True)
         return Pieces(range(len(items)), reader.read, role=reader.role)
     odd = [
         number
@@ -52,15 +58,6 @@ def pieces_of(items: Sequence[Any]) -> Pieces:
     counts = (len(spans_of(items[group[0]])) for group in groups)
     several = {n: count for n, count in enumerate(counts) if count > 1}
     return Pieces(range(len(groups)), reader.read, several=several, role=reader.role)
-
-
-def _are_single(items: Sequence[Any]) -> bool:
-    """Say whether each item is one message for certain, as fast as can be: lists are long."""
-    try:
-        kinds = set(map(type, map(itemgetter("content"), items)))
-    except (KeyError, TypeError, IndexError):
-        return False
-    return kinds <= {str, NoneType} and set(map(type, items)) <= {dict}
 
 
 def piece(data: Any, ref: Any) -> Piece:
@@ -120,9 +117,12 @@ def _groups(items: Sequence[Any]) -> list[range]:
 class _Reader:
     """Reads the items of one list."""
 
-    def __init__(self, items: Sequence[Any], groups: Sequence[range] | None) -> None:
+    def __init__(
+        self, items: Sequence[Any], groups: Sequence[range] | None, *, single: bool = False
+    ) -> None:
         self._items = items
         self._groups = groups
+        self._single = single
 
     def read(self, number: int, _: int) -> Sequence[Piece]:
         """Return the pieces of an item, or of items that are read together."""
@@ -133,11 +133,13 @@ class _Reader:
         item = self._items[span.start]
         if item.__class__ is dict and _answers_unnamed(item):
             item = {**item, "tool_call_id": self._call_id(span.start, item)}
+        plain = item.__class__ is dict and item.get("content").__class__ is str
+        count = 1 if plain else len(spans_of(item))
+        if self._single and not plain and (count > 1 or joins_others(item)):
+            raise NotSingle
         found = _read([item], ref)
-        if item.__class__ is dict and item.get("content").__class__ is str:
-            return found
         # What could not be read is one piece, whatever is in it.
-        missing = len(spans_of(item)) - len(found)
+        missing = count - len(found)
         return [*found, *[Piece(Message("user"), ref)] * missing]
 
     def role(self, number: int) -> Role | None:

@@ -168,6 +168,13 @@ class Session:
         ]
         return self.store.append(self.id, begins)
 
+    def hide(self, position: int) -> bool:
+        """Hide an item from the client and from the history; it stays in the timeline.
+
+        False if there is no such item, or nobody sees it.
+        """
+        return self.opened().hide(self.id, position)
+
     @contextmanager
     def turn(self) -> Iterator[OpenTurn]:
         """Begin a turn with the first append inside; it is completed at the end of the block.

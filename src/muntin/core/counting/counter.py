@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _BESIDE = "/beside+"
 
 # Raised when a rule of counting changes: what older rules counted, or files claimed, is not used.
-COUNTING = 3
+COUNTING = 2
 
 
 @runtime_checkable
@@ -213,7 +213,7 @@ class Counter:
         if not isinstance(self.tokenizer, _Function):
             self._key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
-                self._media_key = f"{self._key}/{image_formula}/size"
+                self._media_key = f"{self._key}/{image_formula}/pixels"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
 

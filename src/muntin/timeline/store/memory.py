@@ -31,6 +31,7 @@ from muntin.timeline.items import (
     SessionInfo,
     Status,
     Turn,
+    Visibility,
     check_session_id,
 )
 from muntin.timeline.owner import choose, gave_up_text, is_gone, is_lost, pause
@@ -142,6 +143,15 @@ class MemoryStore:
                 if 1 <= position <= len(kept.items):
                     item = kept.items[position - 1]
                     kept.items[position - 1] = replace(item, tokens={**item.tokens, **tokens})
+
+    def hide(self, session: str, position: int) -> bool:
+        with self._lock:
+            kept = self._kept(session)
+            if not 1 <= check_size(position, "position") <= len(kept.items):
+                return False
+            item = kept.items[position - 1]
+            kept.items[position - 1] = replace(item, visibility=Visibility(False, False))
+            return item.visibility.client or item.visibility.history
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
         with self._lock:

@@ -93,6 +93,12 @@ class Timelines(Protocol):
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
         """Add token counts, by position and tokenizer, to items already appended."""
 
+    def hide(self, session: str, position: int) -> bool:
+        """Hide an item from the client and from the history; it stays in the timeline.
+
+        False if there is no such item, or nobody sees it.
+        """
+
     def entries(self, session: str, id: str | None = None) -> list[Item]:
         """Return the items of the live entries by position; with an id, all its versions."""
 

@@ -105,6 +105,25 @@ def a_view_shows_what_may_be_seen(store: Store) -> None:
 
 
 @fact
+def an_item_can_be_hidden(store: Store) -> None:
+    """What is hidden is in no view but `all`, where it is as it was; nothing moves up."""
+    store.append("s", said("a", "b", "c"))
+    before = texts(store.read("s"))
+    same([store.hide("s", 3), store.hide("s", 3)], [True, False])
+    same([store.hide("s", 9), store.hide("other", 1)], [False, False])
+    views: Any = ("all", "client", "history")
+    got = [positions(store.read("s", view=view)) for view in views]
+    same(got, [[1, 2, 3], [1, 2], [1, 2]])
+    same(texts(store.read("s")), before)
+    same(positions(store.read("s", view="history", newest=1)), [2])
+    store.append("s", said("d"))
+    same(positions(store.read("s", view="history", newest=2)), [2, 4])
+    unfit: Any
+    for unfit in (-1, 1.5, None):
+        refused(partial(store.hide, "s", unfit), f"a position of {unfit}")
+
+
+@fact
 def a_page_is_the_oldest_or_newest_between_two_positions(store: Store) -> None:
     """`after` and `before` exclude themselves; every page is read the oldest first."""
     store.append("s", said(*"abcdefghi"))

@@ -60,6 +60,9 @@ INSERT_ITEMS = _insert(
     "session, position, turn, kind, run, client, history, transient, time, total, tokens, data",
 )
 RECOUNT = "UPDATE muntin_items SET tokens = :counted WHERE session = :sid AND position = :at"
+_SEEN = "session = :sid AND position = :at AND (client OR history)"
+IS_SEEN = f"SELECT 1 FROM muntin_items WHERE {_SEEN}"
+HIDE = f"UPDATE muntin_items SET client = FALSE, history = FALSE WHERE {_SEEN}"
 REACH = f"""
 SELECT {_ITEM} FROM muntin_items i
 WHERE session = {_SID}

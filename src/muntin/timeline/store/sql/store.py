@@ -133,6 +133,19 @@ class SqlStore(SqlLeases):
 
         self.database.transact(write)
 
+    def hide(self, session: str, position: int) -> bool:
+        check(session)
+        at = min(check_size(position, "position"), _MOST)
+
+        def write(tx: Transaction) -> bool:
+            sid = tx.scalar(sql.SESSION_ID, session=session)
+            seen = tx.scalar(sql.IS_SEEN, sid=sid, at=at) is not None
+            if seen:
+                tx.run(sql.HIDE, sid=sid, at=at)
+            return seen
+
+        return self.database.transact(write)
+
     def entries(self, session: str, id: str | None = None) -> list[Item]:
         if id is None:
             return to_items(self.ask(sql.LIVE, session), self.name)
