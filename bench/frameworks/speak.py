@@ -183,7 +183,10 @@ def _response_stream(said: Said, number: int) -> Iterator[str]:
     for at, item in enumerate(_items(said, number)):
         place = {"item_id": item["id"], "output_index": at}
         opened = {**item, "status": "in_progress"}
-        opened |= {"content": []} if item["type"] == "message" else {"arguments": ""}
+        if item["type"] == "message":
+            opened["content"] = []
+        else:
+            opened["arguments"] = ""
         events.append({"type": "response.output_item.added", "output_index": at, "item": opened})
         if item["type"] == "message":
             events += _said_events(item["content"][0], {**place, "content_index": 0})

@@ -40,7 +40,10 @@ __all__ = ["MuntinMiddleware", "MuntinState"]
 class MuntinState(AgentState):
     """The agent's state, and what one request leaves to the next."""
 
-    muntin_frontier: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    # Where LangChain is not installed, a type checker does not know that this is a TypedDict.
+    muntin_frontier: NotRequired[  # type: ignore[valid-type, unused-ignore]
+        Annotated[dict[str, Any], PrivateStateAttr]
+    ]
 
 
 class MuntinMiddleware(AgentMiddleware):

@@ -17,7 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from muntin.core.message import Message
+from muntin.core.message import Message, Role
 from muntin.core.parts import Text
 from muntin.fitting import Piece, Pieces, Placed
 from muntin.fitting.reading import piece
@@ -35,7 +35,12 @@ def name_of(model: Any) -> str | None:
 
 # Reading.
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+_ROLES: Mapping[str, Role] = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+}
 # Blocks that repeat what `tool_calls` of the message says.
 _CALLS = ("tool_use", "tool_call", "function_call", "server_tool_call")
 

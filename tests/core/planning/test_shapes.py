@@ -111,6 +111,16 @@ def test_long_arguments_are_shortened_in_a_stub_and_stay_json() -> None:
     assert (call.id, call.name) == ("c1", "write")
 
 
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_shortened_arguments_have_the_spaces_of_the_call(separators: tuple[str, str]) -> None:
+    """Frameworks parse arguments and write them again: what was counted is what is sent."""
+    given = {"path": "a.py", "text": "word " * 400}
+    call = ToolCall("c", "write", json.dumps(given, separators=separators))
+    (shown,) = forms().calls(assistant(tool_calls=[call])).tool_calls
+    assert len(shown.arguments) < len(call.arguments)
+    assert shown.arguments == json.dumps(json.loads(shown.arguments), separators=separators)
+
+
 def test_arguments_that_are_no_json_are_named_by_their_size() -> None:
     called = assistant(tool_calls=[ToolCall("c1", "write", "{" + "x" * 100)])
     assert forms().calls(called).tool_calls[0].arguments == '{"left_out":"101 tokens"}'
