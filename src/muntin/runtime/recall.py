@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.composer import Composer
 from muntin.core.message import as_message
-from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
@@ -161,7 +161,7 @@ def _before(scope: Scope, first: float) -> Scope:
     return replace(scope, before=min(ends, default=None))
 
 
-def _begins(previous: Window | Frontier | None) -> float:
+def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
     """Return where the histories of the window before begin, as far as that is known."""
     known = previous.lazy_frontier if isinstance(previous, Window) else previous
     starts = () if known is None else known.starts
