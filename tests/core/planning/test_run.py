@@ -363,6 +363,26 @@ def test_a_stored_frontier_gives_the_same_bytes(session: Session) -> None:
     assert sent[0] == sent[1] == sent[2]
 
 
+def test_a_stored_plan_keeps_every_result_that_is_one_line() -> None:
+    talk = [
+        message
+        for n in range(60)
+        for message in (
+            assistant("", tool_calls=[ToolCall(f"c{n}", "look", f'{{"n":{n}}}')]),
+            tool(f"c{n}", "r" * 9_000),
+        )
+    ]
+    slots = Slots(3_000, tokenizer=len, ladder=Ladder(), results=Results())
+    slots.add("run", talk)
+    slots.add("input", "?")
+    window = slots.render()
+    assert len(window.messages) == 121
+    plan: Any = window.explained
+    contents: dict[str, str] = {}
+    again = read_plan(write_plan(plan, contents), contents.get, tokenizer=len)
+    assert again.window().messages == window.messages
+
+
 @many
 @given(sessions(), st.integers(100, 3_000))
 def test_a_stored_plan_gives_the_same_window_at_any_budget(session: Session, other: int) -> None:

@@ -28,6 +28,8 @@ from muntin.errors import InvalidInput, NeedsConversation
 
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
 _CHARACTERS = 8
+# The line that stands in the place of a result has so many characters, at least.
+_LINE = 20
 # Fields of a slot that are written if they are not the default, by their keys.
 _RULES = {
     **{
@@ -128,9 +130,17 @@ def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
         if characters < 0:
             break
         newest.append(each if isinstance(each, Message) else as_message(each))
-        characters -= len(newest[-1].text) + 1
+        characters -= _least(slot, newest[-1]) + 1
     left = len(slot.messages) - len(newest)
     return [*(as_message(slot.messages[n]) for n in asked if 0 <= n < left), *newest[::-1]]
+
+
+def _least(slot: Slot, message: Message) -> int:
+    """Return how many characters of a message a window shows at least, if it shows it at all: a
+    result may be one line."""
+    size = len(message.text)
+    shortened = message.role == "tool" and (slot.ladder is not None or slot.results is not None)
+    return min(size, _LINE) if shortened else size
 
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
