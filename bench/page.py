@@ -60,6 +60,11 @@ from a long timeline of recorded conversations, run, record. Against commits of 
 comes, with a rollback journal, and against those of a write-ahead log, which the store uses: the
 quicker a disk commits, the more of a wake's own work shows.""",
     ),
+    "gateway": (
+        "The gateway",
+        """A request through the gateway beside the same request through a plain proxy on the same
+server and HTTP client. The provider answers at once: what differs is what Muntin does.""",
+    ),
     "engine": (
         "Engines",
         """Wakes in workers (procrastinate) beside the embedded engine, on one PostgreSQL:
