@@ -69,6 +69,7 @@ integrations: $(READY) ## Run Muntin in other frameworks, each in an environment
 
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
+	MUNTIN_HUGE=200000000 $(BIN)/python -m pytest -n 1 tests/promises/test_strange_results.py -k huge
 	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/timeline/test_windows.py
 	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py

@@ -69,6 +69,7 @@ ENVIRONMENTS = (
         ("-e", _MUNTIN, "langchain-core>=1.0,<2", "rank-bm25>=0.2.2,<0.3", "scikit-learn>=1.5,<2"),
         ("recall",),
     ),
+    Environment("gateway", ("-e", ".[gateway,tokens]"), ("gateway",)),
     # A PostgreSQL of its own, from a wheel.
     Environment(
         "engine",

@@ -63,6 +63,11 @@ agent the last two are one. Against as many bare commits of a write-ahead log, o
 PostgreSQL: the quicker a disk commits, the more of a wake's own work shows. Processor time is that
 of Muntin's process.""",
     ),
+    "gateway": (
+        "The gateway",
+        """A request through the gateway beside the same request through a plain proxy on the same
+server and HTTP client. The provider answers at once: what differs is what Muntin does.""",
+    ),
     "engine": (
         "Engines",
         """Wakes in workers (procrastinate) beside the embedded engine, on one PostgreSQL:

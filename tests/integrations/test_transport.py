@@ -73,7 +73,7 @@ def test_requests_to_gemini_fit(streamed):
                 if streamed
                 else client.models.generate_content
             )
-            answered = ask(model="gemini-2.5-pro", contents=contents)
+            answered: Any = ask(model="gemini-2.5-pro", contents=contents)
             assert list(answered) if streamed else answered.text == "Hello, world"
             contents.append(types.Content(role="model", parts=[types.Part(text=WORDS)]))
     for number, body in enumerate(bodies):
