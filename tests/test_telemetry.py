@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from muntin import App, Message, ToolCall, telemetry
+from muntin import App, Message, ToolCall, fit, telemetry
 from muntin.agent import run_agent, stream_agent
 from muntin.core.planning.slots import Slots
 from muntin.core.usage import Usage
@@ -131,6 +131,16 @@ def test_a_session_is_named(door: Door, seen: Seen) -> None:
     run(door(app, answers("Yes."), "Is it?", ()))
     known = {each.id for each in app.store.sessions()}
     assert {attributes(each)[Names.CONVERSATION] for each in seen.spans("chat")} <= known
+
+
+def test_fitting_a_list_tells_of_its_window(seen: Seen) -> None:
+    talk = [{"role": "user", "content": "a long question " * 30}] * 9
+    fitted = fit(talk, 400, model="openai/gpt-4o", previous={})
+    (span,) = seen.spans("compose_context")
+    told = attributes(span)
+    assert told[Names.TOKENS] == fitted.report.tokens
+    assert told[Names.COMPACTED] is True
+    assert seen.spans("chat") == []
 
 
 def test_what_is_left_out_is_an_event(seen: Seen) -> None:

@@ -97,11 +97,12 @@ _HOMES = {
     "muntin.core.planning": "Cut Exact Group Ladder Results Slots Stepped Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
-    "muntin.fitting": "fit",
+    "muntin.fitting": "fit fit_client",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
     "muntin.runtime": "Action App Source Summary Wake capability flow generator",
     "muntin.settings": "config",
     "muntin.timeline": "ContextEntry History Session Tokens Turns",
+    "muntin.timeline.recall": "Recall",
 }
 # Public too, and seldom needed: importable from here, but not listed.
 _MORE = {
@@ -111,11 +112,10 @@ _MORE = {
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
         "validate_tag_name xml_tag"
     ),
-    "muntin.fitting": "fit_client",
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",
-    "muntin.timeline.recall": "Recall Recalled",
+    "muntin.timeline.recall": "Recalled",
 }
 _HOME = {
     name: module

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -97,15 +98,26 @@ class Watched(Protocol):
         """How many wakes run."""
 
 
+# Whether a window is being composed: what is composed inside of that is the same window.
+_composing: ContextVar[bool] = ContextVar("muntin_composing", default=False)
+
+
 class composing:  # noqa: N801 - used as a function in `with`
-    """The span of one window while it is composed; `made` puts the window's report into it."""
+    """The span of one window while it is composed; `made` puts the window's report into it.
+
+    Inside of another it does nothing: a window is told of once.
+    """
 
     def __init__(self, model: str | None, conversation: str | None = None) -> None:
         self._model, self._conversation = model, conversation
         self._span: Span | None = None
         self._current: Any = None
+        self._outer: Token[bool] | None = None
 
     def __enter__(self) -> composing:
+        if _composing.get():
+            return self
+        self._outer = _composing.set(True)
         tracer = _tracer()
         if tracer is not None:
             self._span = tracer.start_span(_named("compose_context", self._model))
@@ -115,6 +127,8 @@ class composing:  # noqa: N801 - used as a function in `with`
 
     def made(self, window: Window) -> None:
         """Tell what became of every slot."""
+        if self._outer is None:
+            return
         meters = _meters()
         recording = self._span is not None and self._span.is_recording()
         if meters is None and not recording:
@@ -135,6 +149,8 @@ class composing:  # noqa: N801 - used as a function in `with`
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._outer is not None:
+            _composing.reset(self._outer)
         if self._current is not None:
             self._current.__exit__(kind, error, trace)
 

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 from uuid import uuid4
 
+from muntin import telemetry
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
@@ -95,7 +96,21 @@ class Fitter:
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
-        composer = self._composer(model or self.model)
+        with telemetry.composing(model or self.model, conversation) as composed:
+            composer = self._composer(model or self.model)
+            fitted = self._fit(composer, pieces, tools, system, previous, conversation)
+            composed.made(fitted.window)
+        return fitted
+
+    def _fit(
+        self,
+        composer: Composer,
+        pieces: Sequence[Piece],
+        tools: Sequence[ToolLike],
+        system: Sequence[Message],
+        previous: Mapping[str, Any] | Frontier | None,
+        conversation: str | None,
+    ) -> Fitted:
         offered, odd = schemas(tools)
         talk = Talk(pieces, composer.counter)
         key = conversation or talk.first_digest
