@@ -21,7 +21,10 @@ def graph(script: Script, url: str, budget: int, saver: Any) -> Any:
     fit = adapter.MuntinFit(budget, tools=given, system=script.system, model=asked)
     bound = asked.bind_tools(given)
 
-    class State(made.MessagesState, adapter.MuntinState):  # type: ignore[misc]
+    messages: Any = made.MessagesState
+    own: Any = adapter.MuntinState
+
+    class State(messages, own):  # type: ignore[misc]
         pass
 
     def ask(state: Any) -> Any:

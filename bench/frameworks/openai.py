@@ -45,7 +45,8 @@ def answer(stage: Stage, client: Any, messages: list[Any], keep: Keep) -> None:
 
 def ours(stage: Stage, url: str) -> None:
     """Play with `muntin.fit`."""
-    tools, left = schemas(stage.script), [None]
+    tools = schemas(stage.script)
+    left: list[dict[str, Any] | None] = [None]
 
     def keep(messages: list[Any]) -> list[Any]:
         made = muntin.fit(messages, BUDGET, model="openai/gpt-5", tools=tools, previous=left[0])

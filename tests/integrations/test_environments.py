@@ -64,7 +64,12 @@ def test_the_name_of_a_model_is_taken_where_its_maker_is_known(provider, name, k
 
 def test_schemas_are_made_once_for_as_long_as_the_tools_are_the_same():
     made: list[object] = []
-    schemas = Schemas(lambda tool: made.append(tool) or {"name": str(tool)})
+
+    def make(tool: object) -> dict[str, str]:
+        made.append(tool)
+        return {"name": str(tool)}
+
+    schemas = Schemas(make)
     tools = [object(), object()]
     assert schemas.of(tools) is schemas.of(list(tools))
     assert schemas.of(tools[:1]) == [{"name": str(tools[0])}]
