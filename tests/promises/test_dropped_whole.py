@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin import Group, Input, Stepped, ToolCall, assistant, tool, user
+from muntin import Group, Input, Stepped, ToolCall, assistant, system, tool, user
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 
 
@@ -101,6 +101,20 @@ def test_a_floor_kept_for_what_is_dropped_does_not_cost_the_system_text_its_plac
     assert texts(compose(6, *adds)) == ["a", "c", "d", "?"]
 
 
+def test_a_priority_that_is_dropped_costs_no_system_text_its_protection() -> None:
+    talk = [user("d"), user("e"), system("f")]
+    adds = [
+        slot("first", "aa", max_tokens=10),
+        slot("rules", "bbbbbb", required=True),
+        slot("eager", "cc", priority=1),
+        slot("talk", talk, trim_behavior="slot", min_tokens=1),
+        slot("input", Input("?")),
+    ]
+    assert texts(compose(8, *adds)) == ["bbbbbb", "f", "?"]
+    del adds[2]
+    assert texts(compose(8, *adds)) == ["bbbbbb", "f", "?"]
+
+
 @many
 @given(plain_slots(floors=True, question=60), st.integers(1, 200), st.data())
 def test_the_window_is_the_one_without_what_was_dropped(
@@ -142,16 +156,17 @@ def test_with_the_tokens_that_a_report_names_a_message_is_kept_whole(
 def test_ranks_say_in_which_order_things_went(adds: list[Add], budget: int) -> None:
     report = compose(budget, *adds).report
     cuts: list[Any] = [
-        (decision.rank, each)
+        (decision.rank, each, decision.reason)
         for each in report.slots
         for decision in each.decisions
         if decision.rank is not None
     ]
-    assert sorted(rank for rank, _ in cuts) == list(range(1, len(cuts) + 1))
+    assert sorted(rank for rank, _, _ in cuts) == list(range(1, len(cuts) + 1))
     late = sorted(
-        ((rank, each) for rank, each in cuts if each.reason == "over_budget"),
+        # What is too old to be read goes first, whatever its priority.
+        ((rank, each) for rank, each, reason in cuts if reason == "over_budget"),
         key=lambda cut: cut[0],
     )
     priorities = [each.priority for _, each in late]
-    if not any(each.reason == "over_cap" for _, each in cuts):
+    if not any(each.reason == "over_cap" for _, each, _ in cuts):
         assert priorities == sorted(priorities)

@@ -58,7 +58,7 @@ def judge(
     """
     goal = budget
     while True:
-        verdict, size = _judge(slots, budget, goal, overhead, frozenset())
+        verdict, size = _judge(slots, slots, budget, goal, overhead, frozenset())
         lead = overhead + LEAD if user_first and _needs_lead(verdict.messages) else 0
         if not lead or size > goal or size + lead <= budget:
             nothing = budget == 0 and any(place.messages for place in places(slots, overhead))
@@ -72,9 +72,17 @@ def _needs_lead(messages: Sequence[Message]) -> bool:
 
 
 def _judge(
-    slots: Sequence[Given], budget: int, goal: int, overhead: int, dead: frozenset[object]
+    whole: Sequence[Given],
+    slots: Sequence[Given],
+    budget: int,
+    goal: int,
+    overhead: int,
+    dead: frozenset[object],
 ) -> tuple[Verdict, int]:
-    """Return what the rules demand of a window that is to fit `goal`, and its size."""
+    """Return what the rules demand of a window that is to fit `goal`, and its size.
+
+    `slots` are those of `whole` that are not known to be dropped in vain.
+    """
     window = places(slots, overhead, dead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
@@ -89,11 +97,17 @@ def _judge(
     order = sorted((n for n in numbers), key=lambda n: (window[n].priority, n))
     taken, died = _take(window, order, goal, overhead)
     if died:
-        return _judge(slots, budget, goal, overhead, dead | died)
-    for gone in _in_vain(window, order, taken, fallback=fallback):
-        names = [id(window[n].given) for n in gone]  # a group stands where its first slot stands
-        left = [replace(s, content=None) if id(s) in names else s for s in slots]
-        return _judge(left, budget, goal, overhead, dead)
+        return _judge(whole, slots, budget, goal, overhead, dead | died)
+    gone = _gone(window, order, taken)
+    for n in gone:  # a floor was kept for it
+        capped_away = all(kept is None for kept in window[n].capped)
+        if window[n].floor and not fallback and not capped_away:
+            left = [replace(s, content=None) if s is window[n].given else s for s in slots]
+            return _judge(whole, left, budget, goal, overhead, dead)
+    kept = [place for n, place in enumerate(window) if n not in gone]
+    if is_without_need(places(whole, overhead), kept):
+        left = [replace(s, content=None) if s.priority else s for s in whole]
+        return _judge(left, left, budget, goal, overhead, frozenset())
     if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
         taken |= {n: window[n].capped for n in numbers if window[n].given.is_input}
     size = _size(window, taken, overhead)
@@ -245,20 +259,17 @@ def _less(place: Place, state: State, died: frozenset[object]) -> State:
     return tuple(None if i in lost else kept for i, kept in enumerate(state))
 
 
-def _in_vain(
-    window: list[Place], order: list[int], taken: Taken, *, fallback: bool
-) -> Iterator[list[int]]:
-    """Yield slots that were dropped and had cost others something."""
+def _gone(window: list[Place], order: list[int], taken: Taken) -> list[int]:
+    """Return the slots that were dropped, in the order in which they go."""
     gone = [n for n in order if window[n].messages and not window[n].size(taken[n])]
-    gone = [n for n in gone if all(kept is None for kept in taken[n])]
-    for n in gone:
-        capped_away = all(kept is None for kept in window[n].capped)
-        if window[n].floor and not fallback and not capped_away:
-            yield [n]
-    eager = [n for n in order if window[n].messages and window[n].given.priority]
-    spoken = any(m.role == "system" for place in window for m in place.messages)
-    if eager and spoken and all(n in gone for n in eager):
-        yield eager
+    return [n for n in gone if all(kept is None for kept in taken[n])]
+
+
+def is_without_need(whole: list[Place], left: list[Place]) -> bool:
+    """Say whether no slot with a priority is left, and system messages had to be unprotected."""
+    spoken = any(m.role == "system" for place in whole for m in place.messages)
+    eager = any(place.given.priority for place in whole if place.messages)
+    return spoken and eager and not any(p.given.priority for p in left if p.messages)
 
 
 def _need(place: Place, window: list[Place]) -> int:

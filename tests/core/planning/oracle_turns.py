@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import floor, inf
 
 from muntin import Message
-from tests.core.planning.oracle import texts, within
+from tests.core.planning.oracle import is_without_need, texts, within
 from tests.core.planning.oracle_slots import (
     Given,
     Place,
@@ -141,8 +141,18 @@ class Turn:
             self.state = (None,)
 
 
-def judge_in_turn(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> Verdict:
-    """Return what the rules demand when slots take room in turn."""
+def judge_in_turn(
+    slots: Sequence[Given],
+    budget: int,
+    *,
+    overhead: int = 0,
+    whole: Sequence[Given] | None = None,
+) -> Verdict:
+    """Return what the rules demand when slots take room in turn.
+
+    `slots` are those of `whole` that are not known to be dropped in vain.
+    """
+    whole = slots if whole is None else whole
     window = places(slots, overhead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
@@ -157,11 +167,16 @@ def judge_in_turn(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> 
     if sum(turn.size for turn in turns) > budget:
         _take(turns, budget)
     gone = [turn for turn in turns if turn.gone]
-    costly = _costly(turns, gone, capped_away)
-    if costly:
-        names = [id(turn.place.given) for turn in costly]
-        left = [replace(s, content=None) if id(s) in names else s for s in slots]
-        verdict = judge_in_turn(left, budget, overhead=overhead)
+    shared = [t for t in _order(turns) if t in gone and t not in capped_away]
+    costly = next((turn for turn in shared if turn.place.given.group is not None), None)
+    kept = [turn.place for turn in turns if turn not in gone]
+    left: Sequence[Given] | None = None
+    if costly is not None:  # it had a share
+        left = [replace(s, content=None) if s is costly.place.given else s for s in slots]
+    elif is_without_need(places(whole, overhead), kept):
+        left = whole = [replace(s, content=None) if s.priority else s for s in whole]
+    if left is not None:
+        verdict = judge_in_turn(left, budget, overhead=overhead, whole=whole)
         return replace(verdict, over_budget=verdict.over_budget or budget == 0)
     found = tuple(message for turn in turns for message in turn.messages())
     empty = budget == 0 and any(place.messages for place in window)
@@ -171,21 +186,6 @@ def judge_in_turn(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> 
 
 def _order(turns: list[Turn]) -> list[Turn]:
     return sorted((t for t in turns if t.place.messages), key=lambda turn: turn.place.priority)
-
-
-def _costly(turns: list[Turn], gone: list[Turn], capped_away: list[Turn]) -> list[Turn]:
-    """Return dropped slots that cost others something: a share of what a group had (of those, the
-    one that goes first), else the protection of system messages."""
-    shared = [t for t in _order(turns) if t in gone and t not in capped_away]
-    for turn in shared:
-        if turn.place.given.group is not None:
-            return [turn]
-    left = [turn for turn in turns if turn.place.messages and turn not in gone]
-    eager = [turn for turn in gone if turn.place.given.priority]
-    spoken = any(m.role == "system" for turn in turns for m in turn.place.messages)
-    if eager and spoken and not any(turn.place.given.priority for turn in left):
-        return eager
-    return []
 
 
 def _take(turns: list[Turn], budget: int) -> None:

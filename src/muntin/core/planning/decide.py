@@ -227,13 +227,20 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
     if stuck:
         return replace(known, stuck=known.stuck | stuck)
     gone = [each for each in books.readings if books.is_empty(each)]
-    costly = _in_vain(books, [each for each in gone if each.slot.index not in known.slots])
+    costly = _kept_room(books, [each for each in gone if each.slot.index not in known.slots])
     if costly:
-        slots = {each.slot.index: _last_word(books, each) for each in costly}
-        all_of_it = sum(books.asks.values()) - books.goal
-        short = {index: all_of_it for index, last in slots.items() if last.reason != OVER_CAP}
-        return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
-    return None
+        return _without(books, costly, known)
+    eager = () if known.calm else _without_need(books, gone)
+    # The system messages are protected again: what had no place before may have one now.
+    return _without(books, eager, Lessons(calm=True)) if eager else None
+
+
+def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons:
+    """Return lessons that leave these slots out too."""
+    slots = {each.slot.index: _last_word(books, each) for each in costly}
+    all_of_it = sum(books.asks.values()) - books.goal
+    short = {index: all_of_it for index, last in slots.items() if last.reason != OVER_CAP}
+    return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
 
 
 def _is_stuck(books: Books, reading: Reading) -> bool:
@@ -244,22 +251,24 @@ def _is_stuck(books: Books, reading: Reading) -> bool:
     return least_of(books, reading) < books.sizes[slot.index]
 
 
-def _in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
-    """Return dropped slots that cost others something: the first to go for which room was kept,
-    else all whose priority took the system messages their protection."""
+def _kept_room(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
+    """Return the dropped slot that goes first of those for which others had less."""
 
     def turn(each: Reading) -> tuple[int, int]:
         return books.order.get(each.slot.index, 0), each.slot.priority
 
-    kept_room = [each for each in gone if _was_kept_room(books, each)]
-    if kept_room:
-        return [min(kept_room, key=turn)]
-    if books.calm or not any(unit.system for each in books.readings for unit in each.units):
+    return [each for each in sorted(gone, key=turn) if _was_kept_room(books, each)][:1]
+
+
+def _without_need(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
+    """Return the slots whose priority took the system messages their protection, if all of them
+    were dropped."""
+    if not any(unit.system for each in books.readings for unit in each.units):
         return []
     rest = [each for each in books.readings if each.units and not books.is_empty(each)]
     if any(each.slot.priority for each in rest):
         return []
-    return [each for each in gone if each.slot.priority]
+    return [each for each in gone if each.units and each.slot.priority]
 
 
 def _was_kept_room(books: Books, reading: Reading) -> bool:
