@@ -62,7 +62,7 @@ def anthropic(url: str, stream: bool) -> tuple[str, list[tuple[str, str, str]]]:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", [chat, responses, anthropic])
 @pytest.mark.parametrize("said", [SAID, CALLS])
-def test_a_client_reads_what_is_said(said, api, stream):
+def test_a_client_reads_what_is_said(said: Said, api: Any, stream: bool) -> None:
     asked: list[str] = []
 
     def speak(api: str, request: dict[str, Any]) -> Said:
