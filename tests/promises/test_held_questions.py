@@ -26,7 +26,9 @@ STEPS, CALLS = 18, 1
 BUDGET = {"sources": 5_000}
 LADDERS = {"ladder": Ladder(), "no ladder": None}
 # Doors that show what was done in turns before.
-PASTS = ("conversation", "timeline", "entity", "sources", "strategy")
+PASTS = ("conversation", "timeline", "entity", "returned", "sources", "strategy")
+# Doors whose handler is registered once.
+ENTITIES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
 
 
 def look(n: int) -> str:
@@ -66,8 +68,8 @@ def work(door: str, url: str, name: str, *, restart: bool, ladder: Ladder | None
             if restart and turn:
                 await app.close()
                 app = App(url, ladder=ladder, trimming=Stepped())
-            if door in ("entity", "sources") and turn and not restart:
-                await app.ask({"entity": "plain/1", "sources": "sourced/1"}[door], question(turn))
+            if door in ENTITIES and turn and not restart:
+                await app.ask(ENTITIES[door], question(turn))
             else:
                 await DURABLE[door](app, worker.model, question(turn), tools)
         await app.close()
@@ -109,7 +111,7 @@ def test_a_run_in_view_has_its_question(door, ladder, name, tmp_path):
             assert sent.count(question(turn)) == 1
     if door in PASTS:  # the next turn shows the run too
         assert called(windows[STEPS + 1])[-1] == STEPS - 1
-        moved = door == "entity"  # its entry is another one now
+        moved = door in ("entity", "returned")  # its entry is another one now
         moved = moved or not windows[STEPS + 1].frontier.starts[0].requests
         before, after = (WIRES[name](window)["messages"] for window in windows[STEPS : STEPS + 2])
         assert moved or strip(after[: len(before)]) == strip(before)
