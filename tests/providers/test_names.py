@@ -12,7 +12,7 @@ from muntin.providers.names import Facts, context_window, facts, prices_of
 
 
 def test_a_model_has_a_window_and_prices():
-    known = Facts(200_000, Decimal(3), Decimal("0.3"), Decimal("3.75"))
+    known = Facts(200_000, Decimal(3), Decimal("0.3"), Decimal("3.75"), Decimal(15))
     assert facts("anthropic/claude-3-7-sonnet-latest") == known
     assert facts("claude-3-7-sonnet-latest") == known
     assert prices_of("anthropic/claude-3-7-sonnet-latest") == (3.0, 0.3)

@@ -37,6 +37,15 @@ PURPOSES = {
     "openai": "models of OpenAI and compatible servers",
     "anthropic": "models of Anthropic",
     "google": "models of Google",
+    "otel": "spans and metrics for OpenTelemetry",
+    "mcp": "one session for an agent that lives elsewhere",
+    "gateway": "a server before a provider",
+    "langchain": "agents of LangChain",
+    "langgraph": "graphs of LangGraph",
+    "pydantic-ai": "agents of Pydantic AI",
+    "openai-agents": "agents of the OpenAI Agents SDK",
+    "agent-framework": "agents of Microsoft Agent Framework",
+    "litellm": "calls of LiteLLM",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
