@@ -14,7 +14,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Mapping,
     Sequence,
 )
@@ -196,7 +195,7 @@ class ActiveTurn:
                 raise
             return False
 
-    def read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
+    def read(self, work: Callable[[], T]) -> Awaitable[T]:
         """Read something; while the store is away, try again until the lease ends."""
         return patiently(self.session, work, lambda _: self._holds)
 

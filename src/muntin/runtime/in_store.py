@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from muntin.agent.loop import hurried
 from muntin.errors import ProviderError, StoreError
@@ -35,8 +36,11 @@ def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
 Until: TypeAlias = Callable[[StoreError], float]
 
 
-def patiently(session: Session, work: Callable[[], T], until: Until) -> Coroutine[Any, Any, T]:
+def patiently(session: Session, work: Callable[[], T], until: Until) -> Awaitable[T]:
     """Do something with a session's store; while the store is away, try again."""
+    if isinstance(session.store, MemoryStore):
+        with suppress(StoreError):
+            return in_store(session, work)  # done at once: nothing else runs meanwhile
     return tried_again(lambda: in_store(session, work), until)
 
 
