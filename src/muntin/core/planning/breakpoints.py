@@ -241,10 +241,11 @@ def _anchor(
     previous: LazyFrontier | Frontier | None,
 ) -> int:
     """Return the latest of the turn before that still stands, if no tail looks back to it."""
-    if previous is None:
+    if previous is None or not previous.breakpoints:
         return 0
+    shared = _shared(messages[: max(previous.breakpoints)], previous)
     for place in reversed(previous.breakpoints):
-        if place > len(messages) or previous.digest(place - 1) != digest(messages[place - 1]):
+        if place > shared:  # something before it is another text now
             continue
         near = [tail for tail in tails if tail >= place]
         if caching.lookback is None or not near:
@@ -253,6 +254,16 @@ def _anchor(
         # The breakpoint's own block is the first that is looked at.
         return place if added >= caching.lookback else 0
     return 0
+
+
+def _shared(messages: Sequence[Message], previous: LazyFrontier | Frontier) -> int:
+    """Return with how many messages of the turn before a request begins."""
+    sent = previous.messages if isinstance(previous, LazyFrontier) else ()
+    for place, message in enumerate(messages):
+        same = place < len(sent) and sent[place] is message
+        if not same and previous.digest(place) != digest(message):
+            return place
+    return len(messages)
 
 
 def blocks(message: Message) -> int:
