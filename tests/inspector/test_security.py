@@ -33,6 +33,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "difference": {**WHICH, "other_turn": 4},
     "shares": {"session": LONG},
     "usage": {"session": LONG},
+    "search": {"session": LONG, "query": "words"},
 }
 QUESTIONED = [f"/api/{name}?{urlencode(query)}" for name, query in QUESTIONS.items()]
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get")

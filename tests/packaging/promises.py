@@ -230,6 +230,13 @@ FRAMEWORKS = (
     "pydantic-ai",
 )
 
+
+def a_server_before_a_provider() -> None:
+    from muntin.gateway.server import check_installed
+
+    check_installed()
+
+
 PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "prices": (limits_of_models,),
     "prompts": (prompt_files, functions_as_tools),
@@ -244,6 +251,7 @@ PROMISES: dict[str, tuple[Callable[[], None], ...]] = {
     "inspector": (the_inspector,),
     "otel": (calls_that_are_told_of,),
     "mcp": (a_session_for_another_agent,),
+    "gateway": (a_server_before_a_provider,),
 }
 PROMISES["all"] = tuple(promise for promises in PROMISES.values() for promise in promises)
 PROMISES |= {name: (adapter(name.replace("-", "_")),) for name in FRAMEWORKS}
