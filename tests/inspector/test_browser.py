@@ -333,7 +333,8 @@ def test_script_in_every_field_stays_text_in_every_view(page, turn):
         page.wait_for_timeout(300)
         assert page.evaluate("window.pwned") is None
         strangers = page.evaluate("""() => [...document.querySelectorAll(
-            "script:not([src='static/app.js']), iframe, object, embed, form:not([method]):not(.search), " +
+            "script:not([src='static/app.js']), iframe, object, embed, " +
+            "form:not([method]):not(.search), " +
             "img:not([src='static/icon.svg']), [onerror], [onload], [onclick], a:not([href^='#'])"
         )].map(e => e.outerHTML)""")
         assert strangers == []
