@@ -9,7 +9,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from typing import TypeAlias, TypeVar
 
@@ -39,8 +38,11 @@ Until: TypeAlias = Callable[[StoreError], float]
 def patiently(session: Session, work: Callable[[], T], until: Until) -> Awaitable[T]:
     """Do something with a session's store; while the store is away, try again."""
     if isinstance(session.store, MemoryStore):
-        with suppress(StoreError):
+        try:
             return in_store(session, work)  # done at once: nothing else runs meanwhile
+        except StoreError as error:
+            if not error.passing:
+                raise
     return tried_again(lambda: in_store(session, work), until)
 
 
