@@ -268,11 +268,10 @@ def test_a_store_that_fails_costs_the_record_and_not_the_request(tmp_path):
             client.chat.completions.create(**request("chat", messages))
             if number == 6:
                 gate.store.close()
-                for path in list(tmp_path.iterdir()):
-                    # Another file in its place: who still has the old one open keeps that.
-                    spoilt = tmp_path / "spoilt"
-                    spoilt.write_bytes(b"this is no database" * 999)
-                    spoilt.replace(path)
+                # Another file in its place: who still has the old one open keeps that.
+                for path in tmp_path.iterdir():
+                    path.unlink()
+                file.write_bytes(b"this is no database" * 999)
         assert seen.wrong == []
         assert len(questions(seen.bodies[-1])) < TURNS
         pairs = list(zip(seen.bodies[1:], seen.bodies, strict=False))
