@@ -105,7 +105,7 @@ def _judge(
             left = [replace(s, content=None) if s is window[n].given else s for s in slots]
             return _judge(whole, left, budget, goal, overhead, dead)
     kept = [place for n, place in enumerate(window) if n not in gone]
-    if is_without_need(places(whole, overhead), kept):
+    if priorities_in_vain(places(whole, overhead), kept):
         left = [replace(s, content=None) if s.priority else s for s in whole]
         return _judge(left, left, budget, goal, overhead, frozenset())
     if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
@@ -265,7 +265,7 @@ def _gone(window: list[Place], order: list[int], taken: Taken) -> list[int]:
     return [n for n in gone if all(kept is None for kept in taken[n])]
 
 
-def is_without_need(whole: list[Place], left: list[Place]) -> bool:
+def priorities_in_vain(whole: list[Place], left: list[Place]) -> bool:
     """Say whether no slot with a priority is left, and system messages had to be unprotected."""
     spoken = any(m.role == "system" for place in whole for m in place.messages)
     eager = any(place.given.priority for place in whole if place.messages)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import floor, inf
 
 from muntin import Message
-from tests.core.planning.oracle import is_without_need, texts, within
+from tests.core.planning.oracle import priorities_in_vain, texts, within
 from tests.core.planning.oracle_slots import (
     Given,
     Place,
@@ -173,7 +173,7 @@ def judge_in_turn(
     left: Sequence[Given] | None = None
     if costly is not None:  # it had a share
         left = [replace(s, content=None) if s is costly.place.given else s for s in slots]
-    elif is_without_need(places(whole, overhead), kept):
+    elif priorities_in_vain(places(whole, overhead), kept):
         left = whole = [replace(s, content=None) if s.priority else s for s in whole]
     if left is not None:
         verdict = judge_in_turn(left, budget, overhead=overhead, whole=whole)

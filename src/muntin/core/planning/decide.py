@@ -230,7 +230,7 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
     costly = _kept_room(books, [each for each in gone if each.slot.index not in known.slots])
     if costly:
         return _without(books, costly, known)
-    eager = () if known.calm else _without_need(books, gone)
+    eager = () if known.calm else _priorities_in_vain(books, gone)
     # The system messages are protected again: what had no place before may have one now.
     return _without(books, eager, Lessons(calm=True)) if eager else None
 
@@ -260,7 +260,7 @@ def _kept_room(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
     return [each for each in sorted(gone, key=turn) if _was_kept_room(books, each)][:1]
 
 
-def _without_need(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
+def _priorities_in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
     """Return the slots whose priority took the system messages their protection, if all of them
     were dropped."""
     if not any(unit.system for each in books.readings for unit in each.units):
