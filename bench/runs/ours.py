@@ -113,8 +113,9 @@ def known(name: str) -> Any:
     return getattr(muntin, name, None)
 
 
-# Doors have a ladder by default, where there is one.
-WITHOUT: dict[str, Any] = {"ladder": None} if known("Ladder") else {}
+# Doors have a ladder and recall by default, where there are such; plain slots have neither.
+PLAIN: dict[str, Any] = {"recall": False} if known("Recall") else {}
+WITHOUT: dict[str, Any] = {"ladder": None, **PLAIN} if known("Ladder") else {}
 
 
 @dataclass(frozen=True)
@@ -194,15 +195,18 @@ POLICIES: dict[str, Policy] = {
     "Muntin Stepped(), plain slots": Policy(None, {"trimming": Stepped()}),
 }
 STEPPED, LADDER, SUMMARY = "Muntin Stepped()", "Muntin, ladder", "Muntin, ladder and summary"
+RECALL = "Muntin, ladder and recall"
 if known("Ladder"):
     _LADDER = {"trimming": Stepped(), "ladder": known("Ladder")()}
     POLICIES |= {
-        "Muntin Exact(), ladder": Policy(by_entity, {**_LADDER, "trimming": Exact()}),
-        LADDER: Policy(by_entity, _LADDER),
-        "Muntin, ladder, a strategy": Policy(by_strategy, _LADDER),
+        "Muntin Exact(), ladder": Policy(by_entity, {**_LADDER, **PLAIN, "trimming": Exact()}),
+        LADDER: Policy(by_entity, _LADDER | PLAIN),
+        "Muntin, ladder, a strategy": Policy(by_strategy, _LADDER | PLAIN),
         "Muntin, ladder, plain slots": Policy(None, _LADDER | {"results": known("Results")()}),
     }
     if known("Summary"):
-        POLICIES[SUMMARY] = Policy(by_entity, _LADDER, summary=True)
+        POLICIES[SUMMARY] = Policy(by_entity, _LADDER | PLAIN, summary=True)
+    if known("Recall"):  # what an App does that is told nothing
+        POLICIES[RECALL] = Policy(by_entity, _LADDER)
 # What the aims are held against.
-OWN = LADDER if LADDER in POLICIES else STEPPED
+OWN = next(name for name in (RECALL, LADDER, STEPPED) if name in POLICIES)

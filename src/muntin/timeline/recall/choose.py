@@ -47,31 +47,32 @@ def choose(
     taken: set[int] = set()
     following: Excerpt | None = None
     vain = 0
-    for each in _excerpts(hits, load, finder):
-        if left < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit):
-            following = following or each
+    for hit, group in _groups(hits, load):
+        full = left < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit)
+        known = not taken.isdisjoint(each.position for each in group)
+        if known and not full:
+            vain += 1
+            continue
+        each = tell(group, hit.score, finder)
+        if each is None:
+            continue
+        if not full and (cost := counter.text_once(each.text) + _BESIDE) <= left:
+            chosen.append(each)
+            taken.update(each.positions)
+            left -= cost
+            continue
+        following = following or each
+        if full:
             break
-        cost = counter.text_once(each.text) + _BESIDE
-        if taken.isdisjoint(each.positions):
-            if cost <= left:
-                chosen.append(each)
-                taken.update(each.positions)
-                left -= cost
-                continue
-            following = following or each
         vain += 1
     return _within(chosen, following, counter, tokens)
 
 
-def _excerpts(hits: Iterable[Hit], load: Load, finder: Finder) -> Iterator[Excerpt]:
+def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spoken]]]:
     found = iter(hits)
     while batch := list(islice(found, _BATCH)):
         groups = load([hit.number for hit in batch])
-        for hit in batch:
-            group = groups.get(hit.number)
-            excerpt = tell(group, hit.score, finder) if group else None
-            if excerpt is not None:
-                yield excerpt
+        yield from ((hit, groups[hit.number]) for hit in batch if groups.get(hit.number))
 
 
 def _within(

@@ -18,13 +18,23 @@ class Finder:
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
-        self._pattern = _pattern(tuple(sorted(weights, key=lambda term: (-len(term), term))))
+        self._terms = tuple(sorted(weights, key=lambda term: (-len(term), term)))
+        self._known: dict[str, list[tuple[int, str]]] = {}
 
     def places(self, text: str) -> list[tuple[int, str]]:
         """Return where terms stand in a text, and which."""
-        if self._pattern is None:
-            return []
-        return [(found.start(), found[0].casefold()) for found in self._pattern.finditer(text)]
+        if text not in self._known:
+            self._known[text] = self._look(text) if self._terms else []
+        return self._known[text]
+
+    def _look(self, text: str) -> list[tuple[int, str]]:
+        # A pattern that minds the case is several times as fast as one that does not.
+        small = text.lower()
+        if len(small) == len(text):
+            pattern = _pattern(self._terms, 0)
+        else:
+            small, pattern = text, _pattern(self._terms, re.IGNORECASE)
+        return [(found.start(), found[0].casefold()) for found in pattern.finditer(small)]
 
     def found(self, text: str) -> tuple[str, ...]:
         """Return the terms that a text has, the weightiest first."""
@@ -74,11 +84,8 @@ def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
 
 
 @lru_cache(64)
-def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
-    if not terms:
-        return None
+def _pattern(terms: tuple[str, ...], flags: int) -> re.Pattern[str]:
     # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
-    each = [
-        rf"(?<![^\W_]){re.escape(term)}" if term.isascii() else re.escape(term) for term in terms
-    ]
-    return re.compile("|".join(each), re.IGNORECASE)
+    stems = "|".join(re.escape(term) for term in terms if term.isascii())
+    others = [re.escape(term) for term in terms if not term.isascii()]
+    return re.compile("|".join([*([rf"(?<![^\W_])(?:{stems})"] if stems else []), *others]), flags)
