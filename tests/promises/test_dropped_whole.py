@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin import Group, Input, Stepped, ToolCall, assistant, system, tool, user
+from muntin import Group, Input, Stepped, ToolCall, Window, assistant, system, tool, user
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 
 
@@ -126,9 +126,38 @@ def test_the_window_is_the_one_without_what_was_dropped(
     gone = [each.index for each in window.report.slots if each.status == "dropped"]
     assume(gone)
     chosen = data.draw(st.sampled_from(gone))
-    without = compose(budget, *[each for n, each in enumerate(adds) if n != chosen])
-    assert without.messages == window.messages
-    assert without.tokens == window.tokens
+    without, _ = left_out(budget, adds, chosen)
+    if (without.messages, without.tokens) != (window.messages, window.tokens):
+        assert all(each is None for each in lawful(budget, adds))  # a circle: no window obeys
+
+
+def left_out(budget: int, adds: list[Add], one: int) -> tuple[Window, set[int]]:
+    """Compose without one slot, and return which slots are not in the window."""
+    kept = [n for n in range(len(adds)) if n != one]
+    window = compose(budget, *[adds[n] for n in kept])
+    gone = {kept[each.index] for each in window.report.slots if each.status == "dropped"}
+    return window, gone | {one}
+
+
+def lawful(budget: int, adds: list[Add]) -> list[Window | None]:
+    """Return every window that is the one without each single slot that it has dropped."""
+    without = [left_out(budget, adds, one) for one in range(len(adds))]
+    return [
+        window if all(without[n][0].messages == window.messages for n in gone) else None
+        for window, gone in without
+    ]
+
+
+def test_where_no_window_can_obey_the_best_protected_stays() -> None:
+    # "whole" goes where "low" stays, "high" goes where "whole" stays, "low" where "high" stays.
+    low = slot("low", "a" * 20, priority=1)
+    high = slot("high", "b" * 31, priority=1)
+    whole = slot("whole", "c" * 12, trim_behavior="slot", min_tokens=1)
+    assert texts(compose(31, low, whole)) == ["a" * 20]
+    assert texts(compose(31, high, whole)) == ["c" * 12]
+    assert texts(compose(31, low, high)) == ["b" * 31]
+    assert texts(compose(31, low, high, whole)) == ["b" * 31]
+    assert lawful(31, [low, high, whole]) == [None, None, None]
 
 
 @many

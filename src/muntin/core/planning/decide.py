@@ -34,6 +34,10 @@ their protection, room under a history. Then all is decided again without it: th
 that the same slots without it would give. So it is with a tool group that one slot has kept and
 another, later, could not. Each time something more is left out, so this ends.
 
+Three slots can stand in a circle, where a floor is that of a text which only goes whole: each would
+stay if one of the others were not there, and no window is the one without each slot that it has
+dropped. Then the one that goes last stays.
+
 While the books are open, a unit only ever becomes smaller: kept, trimmed, dropped. The exceptions
 are trials: an attempt that fails (a text that cannot be cut far enough, a marker for which there is
 no room) is rewound from the journal as if it had not been made, and `spare_input` is the last of
