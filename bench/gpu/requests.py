@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.runs.ours import OWN, POLICIES, STEPPED, play
 from bench.runs.peers import PEERS, Stage
-from bench.runs.score import Score
+from bench.runs.score import MODELS, Score
 from bench.runs.script import Turn, script
 from bench.runs.wire import Line, lines
 
@@ -62,9 +62,9 @@ def played() -> Iterator[tuple[str, list[tuple[int, int]]]]:
         asyncio.run(play(POLICIES[name], given, score))
         yield name, score.found
     for name in THEIRS:
-        score = Lengths(given, RULES, WINDOW)
-        PEERS[name](Stage(given, {RULES: score}))
-        yield name, score.found
+        scores = {rules: Lengths(given, rules, WINDOW) for rules in MODELS}
+        PEERS[name](Stage(given, scores))
+        yield name, scores[RULES].found
 
 
 def main() -> None:

@@ -96,9 +96,24 @@ def newest(units: Sequence[Unit]) -> int:
     return run[-1].first if run else units[asked].first
 
 
-def growth(units: Sequence[Unit], known: Known | None) -> float:
+def in_sight(units: Sequence[Unit], state: State, rules: Rules) -> State:
+    """Leave out what is so old that it does not fit although all behind it, in the history or in
+    the run by itself, is as small as it can be. It counts for nothing, not even for the growth."""
+    asked = max(n for n, unit in enumerate(units) if unit.kind == "i")
+    lowest = STUB if rules.stubs else SHORT
+    for part in (units[:asked], units[asked + 1 :]):
+        room = rules.high
+        for unit in reversed(part):
+            if unit.first >= state.gone and room < 0:
+                state = replace(state, gone=unit.end)
+            room -= (
+                unit.sizes[max(state.level(unit), lowest)] if unit.kind == "g" else unit.sizes[0]
+            )
+    return state
+
+
+def growth(units: Sequence[Unit], known: Known | None, state: State) -> float:
     """Return what a request adds: since the last step, or by the turns in view."""
-    state = known.state if known is not None else State()
     if known is not None and known.requests:
         return max(1.0, (total(units, state) - known.base) / (known.requests + 1))
     sizes = [sum(state.size(unit) for unit in turn) for turn in turns(in_view(units, state))]
@@ -113,8 +128,9 @@ def play(units: Sequence[Unit], rules: Rules, known: Known | None) -> Known:
         if known is None:
             return Known(before, total(units, before))
         return replace(known, requests=known.requests + 1)
+    before = in_sight(units, before, rules)
     low = floor(rules.high * Fraction(str(rules.low)))
-    must = max(low, int(rules.high - growth(units, known)))
+    must = max(low, int(rules.high - growth(units, known, before)))
     dropped = drop(units, before, rules.high, low)
     down = descend(units, before, rules, low, must)
     # What is rewritten for each unit that stays in view.
