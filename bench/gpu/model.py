@@ -89,7 +89,6 @@ class Model:
         )
         return functional.linear(read[0].transpose(0, 1).flatten(1), layer["out"])
 
-    @torch.inference_mode()
     def first_token(self, tokens: Any, known: int) -> int:
         """Read what is new behind what is known, and say the first token of the answer."""
         shape = (self.shape.width,)
@@ -107,5 +106,6 @@ class Model:
         tokens = torch.randint(self.shape.vocabulary, (new,), device=self.device)
         torch.cuda.synchronize()
         start = perf_counter()
-        self.first_token(tokens, length - new)
+        with torch.inference_mode():
+            self.first_token(tokens, length - new)
         return perf_counter() - start

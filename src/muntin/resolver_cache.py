@@ -88,12 +88,13 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A text in the making, and those that its maker waits for meanwhile."""
+    """A text in the making, and those that its maker waits for meanwhile: each as the end of a
+    chain, in which one needs the next."""
 
     source: str
     cache: ResolverCache
     text: Future[str] = field(default_factory=Future)
-    waits_for: list[_Flight] = field(default_factory=list)
+    waits_for: list[tuple[_Flight, ...]] = field(default_factory=list)
 
 
 # What is in the making around here, outermost first: tasks and threads inherit it.
@@ -221,17 +222,22 @@ class ResolverCache:
 
 async def _wait(wanted: _Flight, seconds: float) -> str:
     """Wait for a text that is in the making, but not for one that waits for us."""
-    makers = [each for each in _around.get() if not each.text.done()]
+    around = _around.get()
+    chains = {
+        each: (*around[place:], wanted)
+        for place, each in enumerate(around, 1)
+        if not each.text.done()
+    }
     with _waits:
-        cycle = _cycle(wanted, makers)
+        cycle = _cycle(wanted, chains)
         if cycle:
             raise Deadlock(
                 [each.source for each in cycle],
                 "A cached resolver must not need its own text, nor that of one that needs it: "
                 "let it read what both need, or put the shared text into a context of its own",
             )
-        for each in makers:
-            each.waits_for.append(wanted)
+        for each, chain in chains.items():
+            each.waits_for.append(chain)
     try:
         async with asyncio.timeout(seconds) as limit:
             return await asyncio.wrap_future(wanted.text)
@@ -243,21 +249,21 @@ async def _wait(wanted: _Flight, seconds: float) -> str:
         ) from error
     finally:
         with _waits:
-            for each in makers:
-                each.waits_for.remove(wanted)
+            for each, chain in chains.items():
+                each.waits_for.remove(chain)
 
 
-def _cycle(wanted: _Flight, makers: list[_Flight]) -> list[_Flight]:
+def _cycle(wanted: _Flight, makers: Mapping[_Flight, tuple[_Flight, ...]]) -> list[_Flight]:
     """Return who waits for whom, from one of the makers back to it; nothing if waiting ends."""
     paths, seen = [[wanted]], {wanted}
     while paths:
         path = paths.pop()
         last = path[-1]
         if last in makers:
-            return [*makers[makers.index(last) :], *path]
-        further = [each for each in last.waits_for if each not in seen]
-        seen.update(further)
-        paths.extend([*path, each] for each in further)
+            return [last, *makers[last][:-1], *path]
+        further = [chain for chain in last.waits_for if chain[-1] not in seen]
+        seen.update(chain[-1] for chain in further)
+        paths.extend([*path, *chain] for chain in further)
     return []
 
 

@@ -71,6 +71,51 @@ def test_a_cycle_through_another_resolver_is_named_whole():
         running(lambda: bots.text("a"))
 
 
+def test_a_cycle_through_one_that_has_already_failed_is_named_whole():
+    bots = Bots()
+    found: list[BaseException] = []
+
+    async def patient() -> str:
+        with pytest.raises(RuntimeError, match="no room"):
+            await bots.text("b")
+        gate.set()
+        while not found:
+            await asyncio.sleep(0)
+        return "text"
+
+    async def hasty() -> str:
+        async with asyncio.timeout(5):
+            task = asyncio.create_task(bots.text("c"))
+            kept.append(task)
+            await begun.wait()
+        raise RuntimeError("no room")
+
+    async def late() -> str:
+        begun.set()
+        await gate.wait()
+        try:
+            return await bots.text("a")
+        except Deadlock as error:
+            found.append(error)
+            raise
+
+    async def ask() -> str:
+        nonlocal gate, begun
+        gate, begun = asyncio.Event(), asyncio.Event()
+        text = await bots.text("a")
+        await asyncio.gather(*kept, return_exceptions=True)
+        return text
+
+    gate = begun = asyncio.Event()
+    kept: list[asyncio.Task[str]] = []
+    for name, system in (("a", patient), ("b", hasty), ("c", late)):
+        bots.add(name, system)
+    assert running(ask) == "text"
+    (error,) = found
+    assert isinstance(error, Deadlock)
+    assert error.cycle == ("context:a", "context:b", "context:c", "context:a")
+
+
 def test_a_cycle_through_an_uncached_context_is_found_too():
     bots = Bots()
     bots.add("a", lambda: bots.text("plain"))
