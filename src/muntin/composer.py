@@ -8,11 +8,11 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 from __future__ import annotations
 
 from collections import Counter as Bag
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from muntin.agent.tools import ToolLike, tool_schema
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
@@ -34,6 +34,7 @@ from muntin.core.planning.slot import (
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
@@ -69,7 +70,7 @@ class Composer:
     counter: Counter
     budget: Budget
     trimming: Trimming | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: Schemas = NO_SCHEMAS
     previous: Window | Frontier | LazyFrontier | None = None
     results: Results | None = RESULTS
     ladder: Ladder | None = LADDER
@@ -112,7 +113,7 @@ class Composer:
             counter_for(profile, tokenizer, attachment_tokens),
             Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
-            tuple(tool_schema(tool) for tool in tools),
+            as_tools(tools, "tools").schemas,
             results=results,
             ladder=ladder,
             recall=recall,
@@ -157,7 +158,7 @@ class Composer:
 
     def offering(self, tools: Sequence[ToolLike]) -> Composer:
         """Return the Composer of windows that offer these tools."""
-        return replace(self, tools=tuple(tool_schema(tool) for tool in tools))
+        return replace(self, tools=as_tools(tools, "tools").schemas)
 
     @property
     def largest_result(self) -> int | None:

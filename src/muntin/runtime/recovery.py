@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muntin.agent.tools import ToolLike, tool_name
+from muntin.agent.tools import ToolLike, Tools, as_tools, tool_name
 from muntin.composer import Asked, Composer
 from muntin.core.checks import digest
 from muntin.core.counting.counter import Counter
@@ -71,16 +71,17 @@ def search_tool(
 
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
-) -> tuple[Composer, tuple[ToolLike, ...]]:
+) -> tuple[Composer, Tools]:
     """Return the Composer of windows that offer a door's tools and recovery tools, and all of
     them. Of two with one name the door's is offered."""
-    known = {tool_name(tool) for tool in tools}
-    offered = (*tools, *[tool for tool in recovery if tool_name(tool) not in known])
-    readers = [_reader_of(tool) for tool in offered if tool_name(tool) == "load_result"]
-    composer = replace(composer.offering(offered), recovery=any(readers))
-    for reader in readers:
-        if reader is not None:
-            reader.most = composer.largest_result
+    known = as_tools(tools, "tools").by_name
+    added = [tool for tool in recovery if tool_name(tool) not in known]
+    offered = as_tools((*tools, *added), "tools")
+    tool = offered.by_name.get("load_result")
+    reader = None if tool is None else _reader_of(tool)
+    composer = replace(composer.offering(offered), recovery=reader is not None)
+    if reader is not None:
+        reader.most = composer.largest_result
     return composer, offered
 
 

@@ -34,6 +34,7 @@ from muntin.core.parts import (
     Text,
     compact_json,
 )
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ class Counter:
         "_media_key",
         "_memo",
         "_no_result",
+        "_tools",
         "answer",
         "name",
         "name_overhead",
@@ -216,6 +218,8 @@ class Counter:
                 self._media_key = f"{self._key}/{image_formula}/pixels"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
+        # What was counted last, and its tokens: all windows of a turn offer the same tools.
+        self._tools = NO_SCHEMAS, 0
 
     def _given(self, attribute: str) -> int:
         value = getattr(self.tokenizer, attribute, 0)
@@ -249,11 +253,8 @@ class Counter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
-        given = self._attachment_tokens
-        kept = given or None
-        formula = self._image_formula
-        again = partial(Counter, self.tokenizer, attachment_tokens=kept, image_formula=formula)
-        return again, ()
+        given, formula = self._attachment_tokens or None, self._image_formula
+        return partial(Counter, self.tokenizer, attachment_tokens=given, image_formula=formula), ()
 
     def text(self, text: str) -> int:
         """Count a text."""
@@ -348,14 +349,21 @@ class Counter:
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count tool schemas as compact JSON with sorted keys, plus one overhead each; by OpenAI's
         formula where that is known and more."""
-        total, given = 0, tuple(tools)
-        for number, schema in enumerate(given):
+        known, total = self._tools
+        if known is tools:
+            return total
+        given = tools if isinstance(tools, Schemas) else Schemas(tools)
+        total = self.overhead * len(given)
+        for number, text in enumerate(given.texts):
             try:
-                total += self.overhead + self.text(compact_json(schema))
+                total += self.text(text)
             except TokenizerError as error:
                 raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
         overhead = getattr(self.tokenizer, "function_overhead", None)
-        return total if overhead is None else max(total, tools_tokens(given, self.text, overhead))
+        if overhead is not None and given:
+            total = max(total, tools_tokens(given, self.text, overhead))
+        self._tools = given, total
+        return total
 
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count what a request costs beside its messages: tools, and the frame of the answer."""

@@ -18,10 +18,9 @@ from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Text, compact_json
 from muntin.core.planning.slot import VOLATILE, Recap, Slot
+from muntin.core.schemas import USER_BREAKPOINTS, Schemas
 from muntin.errors import InvalidInput, InvalidType
 
-# Breakpoints in the providers' own words; where they stand is no part of what is cached.
-USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 # What stands for the tools among the slots.
 TOOLS = "(tools)"
 _VERSION = 1
@@ -185,7 +184,7 @@ class LazyFrontier:
         starts: tuple[Start, ...],
         messages: Sequence[Message],
         slots: Sequence[Slot],
-        tools: Sequence[Mapping[str, Any]],
+        tools: Schemas,
         tokens: int,
         counter: Counter,
         behind: frozenset[int] = frozenset(),
@@ -240,12 +239,12 @@ class LazyFrontier:
     @cached_property
     def tools(self) -> str:
         """One digest of all tools."""
-        return hashed(compact_json(list(self._tools)), _BYTES) if self._tools else ""
+        return hashed(f"[{','.join(self._tools.texts)}]", _BYTES) if self._tools else ""
 
     @cached_property
     def schemas(self) -> tuple[str, ...]:
         """The digests of the tools."""
-        return tuple(hashed(compact_json(schema), _BYTES) for schema in self._tools)
+        return tuple([hashed(text, _BYTES) for text in self._tools.texts])
 
     @cached_property
     def labels(self) -> list[str]:
@@ -298,7 +297,7 @@ class LazyFrontier:
         return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
-        gone = sum(self._counter.message(each) for each in self.messages[place:])
+        gone = sum([self._counter.message(each) for each in self.messages[place:]])
         return max(0, self._tokens - gone)
 
     @cached_property

@@ -6,7 +6,6 @@ and asked for the same window at another budget. The decisions are taken elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +22,7 @@ from muntin.core.planning.verdict import SlotPlan, lowered, starts_of
 from muntin.core.planning.window import Breakpoint, Fate, Window
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Declaration:
     slots: tuple[Slot, ...]
     budget: Budget
     counter: Counter = field(compare=False)
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: Schemas = NO_SCHEMAS
     profile: Profile | None = None
     before: LazyFrontier | Frontier | None = None
 
@@ -60,7 +60,7 @@ class Plan:
         rendered, frontier, breakpoints = self._composed
         return Window(
             messages=tuple(rendered.messages),
-            tools=self.declared.tools,
+            tools=self.declared.tools.copied(),
             tokens=self.tokens,
             over_budget=self.over_budget,
             input_cut=self.input_cut,
@@ -128,7 +128,7 @@ class Plan:
             self.declared.profile,
             self._sent_before,
             starts=tuple(starts),
-            behind=behind_talk(each.slot for each in self.slots),
+            behind=behind_talk([each.slot for each in self.slots]),
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,

@@ -24,6 +24,7 @@ from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.shapes import Ladder, Results
 from muntin.core.planning.slot import Group, Recap, Slot, Stepped, in_full
 from muntin.core.profile import as_profile
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, NeedsConversation
 
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
@@ -76,7 +77,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
-        "tools": [_put(named, contents) for named in map(_named, map(dict, declared.tools))],
+        "tools": [_put((digest(text, 12), text), contents) for text in declared.tools.texts],
         "slots": [
             _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
             for slot in declared.slots
@@ -244,7 +245,7 @@ def read_plan(
         tuple(slots),
         Budget(written["budget"]),
         Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])),
-        tuple(get(key) for key in written["tools"]),
+        Schemas([get(key) for key in written["tools"]]),
         profile,
         _read_previous(written["previous"], get) if written.get("previous") else None,
     )
