@@ -23,12 +23,13 @@ from muntin.core.checks import (
     check_optional_text,
     check_seconds,
     check_size,
+    compact_json,
     copy_json,
     replace_surrogates,
     shown,
 )
 from muntin.core.counting.counter import Counter
-from muntin.core.parts import ToolCall, compact_json
+from muntin.core.parts import ToolCall
 from muntin.core.planning.cut import longest
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType, MissingExtra

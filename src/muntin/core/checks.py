@@ -1,7 +1,9 @@
-"""Checks that values share: each returns or refuses, naming what was wrong; and their digest."""
+"""Checks that values share: each returns or refuses, naming what was wrong; and the text and the
+digest of values."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
@@ -30,6 +32,11 @@ def digest(text: str, size: int) -> str:
     """Return the name of a text by its content: so many bytes, written in hexadecimal."""
     # As `keep_surrogates`; a call less, for this is done for every message of a window.
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+def compact_json(value: object) -> str:
+    """Write `value` as JSON with sorted keys and no spaces: the same value, the same bytes."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def check_size(value: object, what: str) -> int:

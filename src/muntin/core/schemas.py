@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from muntin.core.checks import copy_json, shown
-from muntin.core.parts import compact_json
+from muntin.core.checks import compact_json, copy_json, shown
 from muntin.errors import InvalidType
 
 # Breakpoints in the providers' own words; where they stand is no part of what is cached.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from muntin.agent.tools import ToolLike, Tools, as_tools, tool_name
 from muntin.composer import Asked, Composer
-from muntin.core.checks import digest
+from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, as_message
-from muntin.core.parts import Text, compact_json
+from muntin.core.parts import Text
 from muntin.core.planning.cut import longest
 from muntin.core.planning.markers import InputRest
 from muntin.core.tags.xml import block

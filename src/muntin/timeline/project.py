@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.checks import replace_surrogates, shown
+from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, at_position, system, user
-from muntin.core.parts import Part, Text, compact_json
+from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
 from muntin.errors import InvalidType

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 from weakref import WeakKeyDictionary
 
 from muntin.core.accepted import OPENAI
-from muntin.core.checks import check_size, shown
+from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.counting.memo import FormMemo, Memo
@@ -23,17 +23,7 @@ from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.model_name import ModelName
-from muntin.core.parts import (
-    MODALITIES,
-    Attachment,
-    File,
-    Image,
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    compact_json,
-)
+from muntin.core.parts import MODALITIES, Attachment, File, Image, Other, Part, Reasoning, Text
 from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
 
@@ -304,7 +294,7 @@ class Counter:
     def message(self, message: Message) -> int:
         """Count a message: its text, calls, parts and attachments, and the overhead."""
         known = message.known_tokens
-        if known is not None and known[0] == self.key(message):
+        if known is not None and (known[0] == self._key or known[0] == self.key(message)):
             return known[1]
         content = message.content
         tokens = self.overhead

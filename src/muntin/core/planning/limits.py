@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Limits:
 NO_LIMITS = Limits(None, 0, None)
 
 
+@lru_cache(maxsize=1_024)  # each slot of a window is asked with one of a few
 def ratio_of(amount: int, ratio: float) -> int:
     """Return `ratio` of `amount`, rounded down, exactly: 0.29 of 100 is 29."""
     # The decimal a person wrote, not the binary fraction it became.

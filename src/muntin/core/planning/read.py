@@ -175,12 +175,14 @@ class _Reader:
         opening, self.units = self.units, []
         index = len(items)
         stop = index if until is None else until
-        take, count = self.take_message, counter.message
+        take, count, plain = self.take_message, counter.message, counter.key()
         while index > first and ((total <= limit and index > start) or index > stop):
             index -= 1
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
-            total += take(index, message, count(message))
+            known = message.known_tokens  # as most are: asking the counter takes longer
+            tokens = known[1] if known is not None and known[0] == plain else count(message)
+            total += take(index, message, tokens)
         if index > first:
             self.unread = range(first, index)
             self.look(range(index - 1, max(first, index - LOOK_BACK) - 1, -1))

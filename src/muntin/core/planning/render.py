@@ -42,21 +42,22 @@ def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
     return next((role for role in roles if role != "system"), "user") == "user"
 
 
-def _runs(plans: Sequence[SlotPlan]) -> Iterator[tuple[list[Message], Slot, int | None]]:
-    """Yield messages of one slot, slot and origin; a group stands where its first slot stands."""
+def _runs(plans: Sequence[SlotPlan]) -> list[tuple[list[Message], Slot, int | None]]:
+    """Return messages of one slot, slot and origin; a group stands where its first slot stands."""
+    runs: list[tuple[list[Message], Slot, int | None]] = []
     done: set[Group] = set()
     for plan in plans:
         group = plan.slot.group
         if group is None or not (group.interleave or group.join is not None):
-            yield plan.kept(), plan.slot, plan.slot.index
+            runs.append((plan.kept(), plan.slot, plan.slot.index))
         elif group not in done:
             done.add(group)
             members = [each for each in plans if each.slot.group == group]
             if group.join is not None:
-                yield from _join(group, group.join, members)
+                runs += _join(group, group.join, members)
             else:
-                for message, slot in _interleave(members):
-                    yield [message], slot, slot.index
+                runs += [([message], slot, slot.index) for message, slot in _interleave(members)]
+    return runs
 
 
 def _join(
@@ -100,7 +101,7 @@ def _in_slot_order(
     slots = {each.slot.index: each for each in members}
     found = []
     for unit, messages in plan.left():
-        near = [key for key in unit.mates if key[0] in slots]
+        near = [key for key in unit.mates if key[0] in slots] if unit.mates else ()
         if near and not any(message.tool_calls for message in unit.messages):
             continue
         last = unit.indices[-1]

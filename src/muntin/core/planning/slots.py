@@ -151,9 +151,12 @@ class Slots:
         # By its kind, not by what it holds: an empty text is no conversation.
         single = isinstance(content, str | Input | Attachment | Message | Mapping)
         listed = not made and content is not None and not single
-        results = self.results if results == INHERIT else results
-        ladder = self.ladder if ladder == INHERIT else ladder
-        check_shapes(f"slot {name!r}", results, ladder)
+        if not results == ladder == INHERIT:
+            results = self.results if results == INHERIT else results
+            ladder = self.ladder if ladder == INHERIT else ladder
+            check_shapes(f"slot {name!r}", results, ladder)
+        else:
+            results, ladder = self.results, self.ladder
         slot = Slot(
             name=name,
             index=len(self._slots),
@@ -195,7 +198,8 @@ class Slots:
     def take(self, slot: Slot) -> None:
         """Add a slot that was declared elsewhere."""
         self._has_input = self._has_input or slot.is_input
-        self._slots.append(replace(slot, index=len(self._slots)))
+        place = len(self._slots)
+        self._slots.append(slot if slot.index == place else replace(slot, index=place))
 
     @property
     def declared(self) -> tuple[Slot, ...]:

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from muntin.core.budget import Budget
-from muntin.core.checks import digest
+from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message, counted
-from muntin.core.parts import compact_json
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
@@ -146,12 +145,8 @@ def _least(slot: Slot, message: Message) -> int:
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
 def _content(message: Message) -> tuple[str, str]:
-    return _named(message.to_dict())
-
-
-def _named(data: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a content as JSON, and the name under which it is kept."""
-    text = compact_json(data)
+    """Return a message as JSON, and the name under which it is kept."""
+    text = compact_json(message.to_dict())
     return digest(text, 12), text
 
 
