@@ -419,15 +419,17 @@ class Asked:
             if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
         }
         later = {_key(each) for each in self.since}
-        said = self._said()
+        said: set[Any] | None = None
         for number in range(len(messages) - 1, -1, -1):
             each = messages[number]
-            role = role_of(each)
+            role = each.role if isinstance(each, Message) else role_of(each)
             if role == "user":
-                copy = as_message(each)
-                if copy.item is None and _content(copy) in said:
-                    found.add(number)
-            elif role != "system" and _key(as_message(each)) not in later:
+                copy = each if isinstance(each, Message) else as_message(each)
+                if copy.item is None:
+                    said = self._said() if said is None else said
+                    if _content(copy) in said:
+                        found.add(number)
+            elif role != "system" and (not later or _key(as_message(each)) not in later):
                 break
         return found
 
@@ -481,7 +483,7 @@ class Asked:
 
 
 def _words(messages: Iterable[MessageLike]) -> list[str]:
-    return [as_message(each).text for each in messages]
+    return [each.text if isinstance(each, Message) else as_message(each).text for each in messages]
 
 
 def _content(message: Message) -> str | tuple[Attachment, ...]:

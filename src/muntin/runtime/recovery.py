@@ -284,7 +284,7 @@ def keep_input(
 ) -> InputRest | None:
     """Keep what woke the entity if it may be cut; return the marker that says how to read it."""
     messages = asked.messages
-    if sum(counter.message(message) for message in messages) <= sources.budget:
+    if sum([counter.message(message) for message in messages]) <= sources.budget:
         return None
     contents = {digest(m.text, 8): m.text for m in messages if len(m.text) <= MOST_KEPT}
     _keep(turn, contents)
