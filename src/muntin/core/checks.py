@@ -84,10 +84,13 @@ def copy_extra(value: object, what: str) -> dict[Any, Any]:
     return copied
 
 
-def copy_json(value: object, what: str) -> Any:
-    """Return a copy of JSON values; raise an error naming `what` for anything else."""
+def copy_json(value: object, what: str, *, as_read: bool = False) -> Any:
+    """Return a copy of JSON values; raise an error naming `what` for anything else.
+
+    With `as_read` it is the copy that reading the JSON gives: a tuple is a list.
+    """
     try:
-        return _copy_json(value, what)
+        return _copy_json(value, what, list if as_read else tuple)
     except RecursionError:
         raise InvalidInput(
             f"{what} cannot be written as JSON: it is nested too deeply, or holds itself"
@@ -115,7 +118,7 @@ def shown(value: object) -> str:
 
 
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
-def _copy_json(value: object, what: str) -> Any:
+def _copy_json(value: object, what: str, made: type[list[Any] | tuple[Any, ...]]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{what} cannot be written as JSON: it holds {value!r}")
     if value is None or isinstance(value, str | int | float):
@@ -129,11 +132,11 @@ def _copy_json(value: object, what: str) -> Any:
         for key, each in value.items():
             if not isinstance(key, str):
                 raise InvalidType(f"{what} cannot be written as JSON: its key {key!r} is no str")
-            copied[key] = _copy_json(each, what)
+            copied[key] = _copy_json(each, what, made)
         return copied
     if isinstance(value, list | tuple):
-        items = [_copy_json(each, what) for each in value]
-        return items if isinstance(value, list) else tuple(items)
+        items = [_copy_json(each, what, made) for each in value]
+        return items if isinstance(value, list) else made(items)
     raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")
 
 

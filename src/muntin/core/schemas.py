@@ -18,9 +18,7 @@ class Schemas(tuple[Mapping[str, Any], ...]):
 
     @classmethod
     def of(cls, tools: Iterable[Mapping[str, Any]]) -> Schemas:
-        """Check schemas and copy them; those that were checked are taken as they are."""
-        if isinstance(tools, Schemas):
-            return tools
+        """Check schemas, and copy them."""
         if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
             raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
         checked = []
@@ -46,7 +44,8 @@ class Schemas(tuple[Mapping[str, Any], ...]):
 
     def copied(self) -> tuple[Mapping[str, Any], ...]:
         """Return schemas to give away."""
-        return copy_json(tuple(self), "tools") if self else ()
+        copied: tuple[Mapping[str, Any], ...] = copy_json(tuple(self), "tools")
+        return copied
 
 
 NO_SCHEMAS = Schemas()

@@ -74,12 +74,13 @@ def offering(
 ) -> tuple[Composer, Tools]:
     """Return the Composer of windows that offer a door's tools and recovery tools, and all of
     them. Of two with one name the door's is offered."""
-    known = as_tools(tools, "tools").by_name
-    added = [tool for tool in recovery if tool_name(tool) not in known]
-    offered = as_tools((*tools, *added), "tools")
+    offered = as_tools(tools, "tools")
+    added = [tool for tool in recovery if tool_name(tool) not in offered.by_name]
+    if added:
+        offered = as_tools((*tools, *added), "tools")
     tool = offered.by_name.get("load_result")
     reader = None if tool is None else _reader_of(tool)
-    composer = replace(composer.offering(offered), recovery=reader is not None)
+    composer = replace(composer, tools=offered.schemas, recovery=reader is not None)
     if reader is not None:
         reader.most = composer.largest_result
     return composer, offered

@@ -44,7 +44,7 @@ def project(
     messages tell which item they show.
     """
     messages: list[Message] = []
-    plain = None if counter is None else counter.key()
+    plain = None if counter is None else counter.text_key
     for item, at in in_turns([item for item in top_level(items) if item.position > since]):
         place = _Place(at, None if session is None else (session, item.position), counter, plain)
         given = None if projection is None else projection(item)

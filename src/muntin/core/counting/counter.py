@@ -170,7 +170,6 @@ class Counter:
     __slots__ = (
         "_attachment_tokens",
         "_image_formula",
-        "_key",
         "_media_key",
         "_memo",
         "_no_result",
@@ -179,6 +178,7 @@ class Counter:
         "name",
         "name_overhead",
         "overhead",
+        "text_key",
         "tokenizer",
     )
 
@@ -200,12 +200,12 @@ class Counter:
         # Under which counts may be kept for later: all that they depend on, of messages of text
         # and of others. None for a plain function, whose name tells nothing, and where attachments
         # are counted by the caller.
-        self._key: str | None = None
+        self.text_key: str | None = None
         self._media_key: str | None = None
         if not isinstance(self.tokenizer, _Function):
-            self._key = f"{self.name}+{self.overhead}#{COUNTING}"
+            self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
-                self._media_key = f"{self._key}/{image_formula}/pixels"
+                self._media_key = f"{self.text_key}/{image_formula}/pixels"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
         # What was counted last, and its tokens: all windows of a turn offer the same tools.
@@ -294,7 +294,7 @@ class Counter:
     def message(self, message: Message) -> int:
         """Count a message: its text, calls, parts and attachments, and the overhead."""
         known = message.known_tokens
-        if known is not None and (known[0] == self._key or known[0] == self.key(message)):
+        if known is not None and (known[0] == self.text_key or known[0] == self.key(message)):
             return known[1]
         content = message.content
         tokens = self.overhead
@@ -324,10 +324,10 @@ class Counter:
         if message is None or not (
             message.attachments or besides or isinstance(message.content, tuple)
         ):
-            return self._key
+            return self.text_key
         content = message.content if isinstance(message.content, tuple) else ()
         plain = not message.attachments and all(isinstance(p, Text | Reasoning) for p in content)
-        key = self._key if plain else self._media_key
+        key = self.text_key if plain else self._media_key
         return f"{key}{_BESIDE}{self.name_overhead}" if key and besides else key
 
     def missing_result(self) -> int:

@@ -266,7 +266,8 @@ def _priorities_in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Readi
     were dropped."""
     if not any(unit.system for each in books.readings for unit in each.units):
         return []
-    rest = [each for each in books.readings if each.units and not books.is_empty(each)]
+    left = {each.slot.index for each in gone}
+    rest = [each for each in books.readings if each.units and each.slot.index not in left]
     if any(each.slot.priority for each in rest):
         return []
     return [each for each in gone if each.units and each.slot.priority]

@@ -43,8 +43,6 @@ def limits(
     max_tokens: int | None = None,
 ) -> Limits:
     """Work out ceiling and floor of one slot in a budget of `amount` tokens."""
-    if max_ratio == 1 and not min_ratio and not min_tokens and max_tokens is None:
-        return NO_LIMITS
     caps = [] if max_tokens is None else [max_tokens]
     fallback_caps = list(caps)
     if max_ratio < 1:

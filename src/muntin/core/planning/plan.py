@@ -60,7 +60,7 @@ class Plan:
         rendered, frontier, breakpoints = self._composed
         return Window(
             messages=tuple(rendered.messages),
-            tools=self.declared.tools.copied(),
+            tools=self.declared.tools and self.declared.tools.copied(),
             tokens=self.tokens,
             over_budget=self.over_budget,
             input_cut=self.input_cut,

@@ -166,7 +166,7 @@ class _Reader:
     ) -> tuple[Unit, ...]:
         items, counter = self.items, self.counter
         total = first = 0
-        while leading and first < len(items) and role_of(items[first]) == "system":
+        while leading and first < len(items) and _is_system(items[first]):
             message = convert(items[first], self.slot, first)
             tokens = counter.message(message)
             self.take_message(first, message, tokens)
@@ -175,7 +175,7 @@ class _Reader:
         opening, self.units = self.units, []
         index = len(items)
         stop = index if until is None else until
-        take, count, plain = self.take_message, counter.message, counter.key()
+        take, count, plain = self.take_message, counter.message, counter.text_key
         while index > first and ((total <= limit and index > start) or index > stop):
             index -= 1
             item = items[index]
@@ -390,6 +390,10 @@ def shaped(unit: Unit, shape: Shape, whole: Mapping[int, tuple[Message, int]] = 
     ]
     form = Form(level, tuple([each for each, _ in were]), sum([cost for _, cost in were]))
     return unit._replace(form=form)
+
+
+def _is_system(item: MessageLike) -> bool:
+    return (item.role if isinstance(item, Message) else role_of(item)) == "system"
 
 
 def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:

@@ -74,12 +74,12 @@ class Slots:
         recovery: bool = False,
         recap: Recap | None = None,
     ) -> None:
-        self.budget = as_budget(budget)
-        self.profile = as_profile(profile)
+        self.budget = budget if isinstance(budget, Budget) else as_budget(budget)
+        self.profile = profile if isinstance(profile, Profile | None) else as_profile(profile)
         self.counter = counter or Counter.of(
             self.profile, tokenizer=tokenizer, attachment_tokens=attachment_tokens
         )
-        self.tools = Schemas.of(tools)
+        self.tools = tools if isinstance(tools, Schemas) else Schemas.of(tools)
         if self.profile is not None and self.profile.caching is not None:
             self.tools = self.tools.by_name
         if not isinstance(trimming, Exact | Stepped):
@@ -90,7 +90,8 @@ class Slots:
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
             )
         self.previous = previous
-        check_shapes("Slots", results, ladder)
+        if not isinstance(results, Results | None) or not isinstance(ladder, Ladder | None):
+            check_shapes("Slots", results, ladder)
         self.results = results
         self.ladder = ladder
         self.recovery = recovery
@@ -259,7 +260,9 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
     if content is None:
         return (), False
     if isinstance(content, str):
-        return ((Message(made_role, check_text(content, where)),), True) if content else ((), False)
+        if not content.isascii():
+            check_text(content, where)
+        return ((Message(made_role, content),), True) if content else ((), False)
     if isinstance(content, Input):
         if not content.text and not content.attachments:
             return (), False
