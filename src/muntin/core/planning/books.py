@@ -134,6 +134,10 @@ class Books:
         verdicts = self._verdicts.get(unit.slot)
         return None if verdicts is None else verdicts.get(unit.indices[0])
 
+    def verdicts(self, reading: Reading) -> Mapping[int, Verdict]:
+        """Return what became of the units of a slot, by their first messages."""
+        return self._verdicts.get(reading.slot.index, {})
+
     def now(self, unit: Unit) -> tuple[tuple[Message, ...], tuple[int, ...]]:
         """Return the messages of a unit, as they stand, and what they cost."""
         verdict = self.verdict(unit)

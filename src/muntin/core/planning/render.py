@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from muntin.core.message import Message
@@ -87,7 +88,7 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
         first = dated[0][0] if dated else -math.inf
         dated[:0] = [(first, place, message, plan.slot) for message in plan.front]
         placed.extend(dated)
-    placed.sort(key=lambda item: (item[0], item[1]))
+    placed.sort(key=itemgetter(0, 1))
     return [(message, slot) for _, _, message, slot in placed]
 
 
@@ -110,5 +111,5 @@ def _in_slot_order(
         for key in near:
             (result,) = (left for mate, left in slots[key[0]].left() if mate.key == key)
             found.append((last, result[0], last, slots[key[0]].slot))
-    found.sort(key=lambda member: member[0])
+    found.sort(key=itemgetter(0))
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import groupby
 
 # A cut moves by so many characters at most to fall between words.
 _NEAR = 24
@@ -18,13 +19,17 @@ class Finder:
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
+        # By text: a long one is asked about more than once.
+        self._places: dict[str, list[tuple[int, str]]] = {}
         self._pattern = _pattern(tuple(sorted(weights, key=lambda term: (-len(term), term))))
 
     def places(self, text: str) -> list[tuple[int, str]]:
         """Return where terms stand in a text, and which."""
-        if self._pattern is None:
-            return []
-        return [(found.start(), found[0].casefold()) for found in self._pattern.finditer(text)]
+        known = self._places.get(text)
+        if known is None:
+            found = () if self._pattern is None else self._pattern.finditer(text)
+            known = self._places[text] = [(each.start(), each[0].casefold()) for each in found]
+        return known
 
     def found(self, text: str) -> tuple[str, ...]:
         """Return the terms that a text has, the weightiest first."""
@@ -78,7 +83,6 @@ def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
     if not terms:
         return None
     # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
-    each = [
-        rf"(?<![^\W_]){re.escape(term)}" if term.isascii() else re.escape(term) for term in terms
-    ]
+    runs = [(stem, "|".join(map(re.escape, run))) for stem, run in groupby(terms, str.isascii)]
+    each = [rf"(?<![^\W_])(?:{run})" if stem else run for stem, run in runs]
     return re.compile("|".join(each), re.IGNORECASE)
