@@ -11,10 +11,10 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from muntin.core.planning.books import OVER_CAP
+from muntin.core.planning.composed import Fate
 from muntin.core.planning.ladder import newest_group
 from muntin.core.planning.read import Unit
 from muntin.core.planning.verdict import SlotPlan, Verdict
-from muntin.core.planning.window import Fate
 from muntin.core.report import Decision, SlotReport, Status
 
 # What is said of messages that are in the window.

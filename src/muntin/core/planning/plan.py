@@ -13,13 +13,14 @@ from typing import Any
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.breakpoints import place_breakpoints
+from muntin.core.planning.composed import Breakpoint, Fate
 from muntin.core.planning.explain import tell_fates, tell_slots
 from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
 from muntin.core.planning.verdict import SlotPlan, lowered, starts_of
-from muntin.core.planning.window import Breakpoint, Fate, Window
+from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
 from muntin.core.schemas import NO_SCHEMAS, Schemas

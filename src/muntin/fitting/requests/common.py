@@ -15,7 +15,7 @@ from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.memo import FormMemo
 from muntin.core.message import Message, Role
 from muntin.core.parts import Other, Text
-from muntin.core.planning.window import Breakpoint
+from muntin.core.planning.composed import Breakpoint
 from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 
