@@ -171,12 +171,11 @@ class Composer:
     def within(self, budget: int) -> Composer:
         """Return the Composer of windows with another budget; a result may have as many tokens as
         before, or it would be another text in every window."""
-        made = replace(self, budget=Budget(budget))
-        most, room = self.largest_result, budget - self.counter.beside(self.tools)
-        if self.results is None or most is None or room <= 0:
-            return made
-        ratio = min(1.0, (most + 0.5) / room)
-        return replace(made, results=replace(self.results, max_ratio=ratio))
+        results, beside = self.results, self.counter.beside(self.tools)
+        if results is not None and budget > beside:
+            most = results.ceiling(max(0, self.budget.remaining_input_tokens - beside))
+            results = replace(results, max_ratio=min(1.0, (most + 0.5) / (budget - beside)))
+        return replace(self, budget=Budget(budget), results=results)
 
     def slots(self) -> Slots:
         """Return empty slots for one window."""
@@ -367,7 +366,7 @@ def _is_sent(message: Message) -> bool:
 
 def _rank(slot: Slot) -> int:
     """Return the priority of a slot; the system's does not count."""
-    speaks = slot.messages and role_of(slot.messages[0]) != "system"
+    speaks = slot.messages and _role(slot.messages[0]) != "system"
     return slot.priority if speaks else 0
 
 
@@ -422,7 +421,7 @@ class Asked:
         said: set[Any] | None = None
         for number in range(len(messages) - 1, -1, -1):
             each = messages[number]
-            role = each.role if isinstance(each, Message) else role_of(each)
+            role = _role(each)
             if role == "user":
                 copy = each if isinstance(each, Message) else as_message(each)
                 if copy.item is None:
@@ -444,7 +443,7 @@ class Asked:
 
     def holds(self, message: MessageLike) -> bool:
         """Say whether a message is part of the input: by its item, without one by its text."""
-        if role_of(message) != "user":
+        if _role(message) != "user":
             return False
         try:
             each = as_message(message)
@@ -480,6 +479,10 @@ class Asked:
         if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):
             return slot
         return replace(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
+
+
+def _role(message: MessageLike) -> str | None:
+    return message.role if isinstance(message, Message) else role_of(message)
 
 
 def _words(messages: Iterable[MessageLike]) -> list[str]:

@@ -144,10 +144,11 @@ class Ctx:
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: reading what the window does not show."""
-        from muntin.runtime.recovery import recovery_tools, search_tool
+        from muntin.runtime.recovery import recovery_tools
 
-        given = self.session, self.projections, lambda: self.sources, self.turn.number
-        return (search_tool(*given), *recovery_tools(*given))
+        return recovery_tools(
+            self.session, self.projections, lambda: self.sources, self.turn.number
+        )
 
     @property
     def load_result(self) -> ToolLike:

@@ -68,6 +68,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
     declared = plan.declared
     budget = declared.budget.remaining_input_tokens
     before, profile = declared.before, declared.profile
+    tools = [(digest(text, 12), text) for text in declared.tools.texts]
     if before is not None and not isinstance(before, Frontier):
         before = before.frontier
     return {
@@ -76,7 +77,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
-        "tools": [_put((digest(text, 12), text), contents) for text in declared.tools.texts],
+        "tools": [_put(each, contents) for each in tools],
         "slots": [
             _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
             for slot in declared.slots
