@@ -144,11 +144,10 @@ class Ctx:
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: reading what the window does not show."""
-        from muntin.runtime.recovery import recovery_tools
+        from muntin.runtime.recovery import recovery_tools, search_tool
 
-        return recovery_tools(
-            self.session, self.projections, lambda: self.sources, self.turn.number
-        )
+        given = self.session, self.projections, lambda: self.sources, self.turn.number
+        return (search_tool(*given), *recovery_tools(*given))
 
     @property
     def load_result(self) -> ToolLike:
