@@ -105,11 +105,9 @@ def as_tools(tools: Any, what: str) -> Tools:
                 f"{what}: tools[{first}] and tools[{index}] both have the name {name!r}"
             )
         made.by_name[name] = tool
-        if isinstance(tool, Mapping):
-            schema = copy_json(tool, f"{what}: tool {name!r}")
-            described.append((schema, compact_json(schema)))
-        else:
-            described.append(_described(tool))
+        given, text = (tool, "") if isinstance(tool, Mapping) else _described(tool)
+        schema = copy_json(given, f"{what}: tool {name!r}")
+        described.append((schema, text or compact_json(schema)))
     made.schemas = Schemas([schema for schema, _ in described])
     made.schemas.texts = tuple([text for _, text in described])
     return made

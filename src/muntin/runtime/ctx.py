@@ -144,10 +144,10 @@ class Ctx:
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: reading what the window does not show."""
-        from muntin.runtime.recovery import recovery_tools, search_tool
+        from muntin.runtime.recovery import Reader, recovery_tools
 
         given = self.session, self.projections, lambda: self.sources, self.turn.number
-        return (search_tool(*given), *recovery_tools(*given))
+        return (Reader(*given).search_history, *recovery_tools(*given))
 
     @property
     def load_result(self) -> ToolLike:

@@ -59,16 +59,6 @@ def recovery_tools(
     )
 
 
-def search_tool(
-    session: Session,
-    projection: Projection | None = None,
-    sources: Callable[[], Sources | None] = lambda: None,
-    turn: int | None = None,
-) -> ToolLike:
-    """Return the tool that searches what was said before the current turn."""
-    return Reader(session, projection, sources, turn).search_history
-
-
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
 ) -> tuple[Composer, Tools]:

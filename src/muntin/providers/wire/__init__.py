@@ -26,14 +26,15 @@ class Wire(NamedTuple):
     Assembler: Callable[..., Any]
     names_of: Callable[..., ToolNames]
 
+    @classmethod
+    def of(cls, request: Any, reply: Any) -> "Wire":
+        """Return the API of two modules."""
+        return cls(request.encode, reply.decode, reply.Assembler, request.names_of)
 
-def _wire(request: Any, reply: Any) -> Wire:
-    return Wire(request.encode, reply.decode, reply.Assembler, request.names_of)
 
-
-anthropic = _wire(anthropic_request, anthropic_reply)
-chat = _wire(chat_request, chat_reply)
-google = _wire(google_request, google_reply)
-responses = _wire(responses_request, responses_reply)
+anthropic = Wire.of(anthropic_request, anthropic_reply)
+chat = Wire.of(chat_request, chat_reply)
+google = Wire.of(google_request, google_reply)
+responses = Wire.of(responses_request, responses_reply)
 
 __all__ = ["Wire", "anthropic", "chat", "google", "responses"]
