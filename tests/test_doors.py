@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from muntin import App, Message, Stepped, ToolCall, Window
+from muntin.core.checks import compact_json
 from muntin.core.counting.counter import COUNTING
 from muntin.core.counting.exact import openai_tokenizer
-from muntin.core.parts import compact_json
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline import open_store

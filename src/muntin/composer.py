@@ -8,11 +8,11 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 from __future__ import annotations
 
 from collections import Counter as Bag
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from muntin.agent.tools import ToolLike, tool_schema
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
@@ -34,6 +34,7 @@ from muntin.core.planning.slot import (
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
@@ -69,7 +70,7 @@ class Composer:
     counter: Counter
     budget: Budget
     trimming: Trimming | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: Schemas = NO_SCHEMAS
     previous: Window | Frontier | LazyFrontier | None = None
     results: Results | None = RESULTS
     ladder: Ladder | None = LADDER
@@ -112,7 +113,7 @@ class Composer:
             counter_for(profile, tokenizer, attachment_tokens),
             Budget.of(name if profile else None) if budget is None else as_budget(budget),
             trimming,
-            tuple(tool_schema(tool) for tool in tools),
+            as_tools(tools, "tools").schemas,
             results=results,
             ladder=ladder,
             recall=recall,
@@ -157,7 +158,7 @@ class Composer:
 
     def offering(self, tools: Sequence[ToolLike]) -> Composer:
         """Return the Composer of windows that offer these tools."""
-        return replace(self, tools=tuple(tool_schema(tool) for tool in tools))
+        return replace(self, tools=as_tools(tools, "tools").schemas)
 
     @property
     def largest_result(self) -> int | None:
@@ -170,12 +171,11 @@ class Composer:
     def within(self, budget: int) -> Composer:
         """Return the Composer of windows with another budget; a result may have as many tokens as
         before, or it would be another text in every window."""
-        made = replace(self, budget=Budget(budget))
-        most, room = self.largest_result, budget - self.counter.beside(self.tools)
-        if self.results is None or most is None or room <= 0:
-            return made
-        ratio = min(1.0, (most + 0.5) / room)
-        return replace(made, results=replace(self.results, max_ratio=ratio))
+        results, beside = self.results, self.counter.beside(self.tools)
+        if results is not None and budget > beside:
+            most = results.ceiling(max(0, self.budget.remaining_input_tokens - beside))
+            results = replace(results, max_ratio=min(1.0, (most + 0.5) / (budget - beside)))
+        return replace(self, budget=Budget(budget), results=results)
 
     def slots(self) -> Slots:
         """Return empty slots for one window."""
@@ -366,7 +366,7 @@ def _is_sent(message: Message) -> bool:
 
 def _rank(slot: Slot) -> int:
     """Return the priority of a slot; the system's does not count."""
-    speaks = slot.messages and role_of(slot.messages[0]) != "system"
+    speaks = slot.messages and _role(slot.messages[0]) != "system"
     return slot.priority if speaks else 0
 
 
@@ -418,15 +418,17 @@ class Asked:
             if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
         }
         later = {_key(each) for each in self.since}
-        said = self._said()
+        said: set[Any] | None = None
         for number in range(len(messages) - 1, -1, -1):
             each = messages[number]
-            role = role_of(each)
+            role = _role(each)
             if role == "user":
-                copy = as_message(each)
-                if copy.item is None and _content(copy) in said:
-                    found.add(number)
-            elif role != "system" and _key(as_message(each)) not in later:
+                copy = each if isinstance(each, Message) else as_message(each)
+                if copy.item is None:
+                    said = self._said() if said is None else said
+                    if _content(copy) in said:
+                        found.add(number)
+            elif role != "system" and (not later or _key(as_message(each)) not in later):
                 break
         return found
 
@@ -441,7 +443,7 @@ class Asked:
 
     def holds(self, message: MessageLike) -> bool:
         """Say whether a message is part of the input: by its item, without one by its text."""
-        if role_of(message) != "user":
+        if _role(message) != "user":
             return False
         try:
             each = as_message(message)
@@ -479,8 +481,12 @@ class Asked:
         return replace(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
 
 
+def _role(message: MessageLike) -> str | None:
+    return message.role if isinstance(message, Message) else role_of(message)
+
+
 def _words(messages: Iterable[MessageLike]) -> list[str]:
-    return [as_message(each).text for each in messages]
+    return [each.text if isinstance(each, Message) else as_message(each).text for each in messages]
 
 
 def _content(message: Message) -> str | tuple[Attachment, ...]:

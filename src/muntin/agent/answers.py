@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent.tools import problems
+from muntin.core.checks import compact_json
 from muntin.core.message import Message, user
-from muntin.core.parts import compact_json
 from muntin.errors import OutputInvalid
 from muntin.providers.model import Event, Finished, Usage
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from muntin import telemetry
-from muntin.agent.tools import ToolLike, as_tools, call_tool, tool_name
+from muntin.agent.tools import ToolLike, as_tools, call_tool
 from muntin.calls import off_loop
 from muntin.core.checks import check_count, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
@@ -151,7 +151,7 @@ class Run:
             check_settings(settings, "agent")
         self._model = as_model(model)
         self._compose = compose
-        self._tools = {tool_name(each): each for each in as_tools(tools, "agent")}
+        self._tools = as_tools(tools, "agent").by_name
         self._record = record
         self._messages = _in_call_order(messages_from(resume))
         self._max_steps = max_steps

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -23,13 +23,15 @@ from muntin.core.checks import (
     check_optional_text,
     check_seconds,
     check_size,
+    compact_json,
     copy_json,
     replace_surrogates,
     shown,
 )
 from muntin.core.counting.counter import Counter
-from muntin.core.parts import ToolCall, compact_json
+from muntin.core.parts import ToolCall
 from muntin.core.planning.cut import longest
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType, MissingExtra
 
 if TYPE_CHECKING:
@@ -78,21 +80,37 @@ class Tool:
 ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
 
 
-def as_tools(tools: Any, what: str) -> tuple[ToolLike, ...]:
+class Tools(tuple[ToolLike, ...]):
+    """Tools that were checked, by their names and with their schemas; `as_tools` makes them."""
+
+    by_name: dict[str, ToolLike]
+    schemas: Schemas
+
+
+def as_tools(tools: Any, what: str) -> Tools:
     """Check a list of tools: each must have a name of its own and can be described."""
+    if isinstance(tools, Tools):
+        return tools
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise InvalidType(f"{what}: tools must be a list, not {shown(tools)}")
-    places: dict[str, int] = {}
+    made, described = Tools(tools), []
+    made.by_name = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping | Tool) and not callable(tool):
             raise InvalidType(f"{what}: a tool must be a schema or a function, not {shown(tool)}")
         name = tool_name(tool)
-        if places.setdefault(name, index) != index:
+        if name in made.by_name:
+            first = list(made.by_name).index(name)
             raise InvalidInput(
-                f"{what}: tools[{places[name]}] and tools[{index}] both have the name {name!r}"
+                f"{what}: tools[{first}] and tools[{index}] both have the name {name!r}"
             )
-        copy_json(tool_schema(tool), f"{what}: tool {name!r}")
-    return tuple(tools)
+        made.by_name[name] = tool
+        given, text = (tool, "") if isinstance(tool, Mapping) else _described(tool)
+        schema = copy_json(given, f"{what}: tool {name!r}")
+        described.append((schema, text or compact_json(schema)))
+    made.schemas = Schemas([schema for schema, _ in described])
+    made.schemas.texts = tuple([text for _, text in described])
+    return made
 
 
 def merge_tools(
@@ -136,8 +154,11 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
     Parameters are described by `Annotated[..., Field(description=...)]`, or by the `Args:`
     section of the docstring, which is then left out of the tool's own description.
     """
-    if isinstance(tool, Mapping):
-        return tool
+    return tool if isinstance(tool, Mapping) else deepcopy(_described(tool)[0])
+
+
+def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
+    """Return the schema of a function, which is not to be changed, and its text."""
     made = tool if isinstance(tool, Tool) else None
     fn = made.fn if made else tool
     if not callable(fn):
@@ -148,15 +169,23 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
             f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
-    parameters = deepcopy(_signature(name, fn).schema)
-    text, documented = _docstring(fn)
+    return _told(_signature(name, fn), name, _text_of(fn), made.description if made else None)
+
+
+@lru_cache(maxsize=512)  # a turn asks for every tool
+def _told(
+    signature: _Signature, name: str, docstring: str | None, description: str | None
+) -> tuple[dict[str, Any], str]:
+    parameters = deepcopy(signature.schema)
+    text, documented = _docstring(docstring)
     for each, words in documented.items():
         if each in parameters.get("properties", {}):
             parameters["properties"][each].setdefault("description", words)
-    if made and made.description is not None:
-        text = made.description
+    text = text if description is None else description
     described = {"description": text} if text else {}
-    return {"type": "function", "function": {"name": name, **described, "parameters": parameters}}
+    function = {"name": name, **described, "parameters": parameters}
+    schema = {"type": "function", "function": function}
+    return schema, compact_json(schema)
 
 
 def _text_of(fn: Callable[..., Any]) -> str | None:
@@ -171,9 +200,9 @@ _ARGS = re.compile(r"(Args|Arguments|Parameters):\s*")
 _ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
-def _docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
     """Return the docstring without its `Args:` section, and what that says of each parameter."""
-    lines = inspect.cleandoc(_text_of(fn) or "").splitlines()
+    lines = inspect.cleandoc(docstring or "").splitlines()
     start = next((n for n, line in enumerate(lines) if _ARGS.fullmatch(line)), len(lines))
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
@@ -193,7 +222,7 @@ def _docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n\n".join(each for each in rest if each), found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Signature:
     """What a function takes: as JSON Schema, and as a model that validates.
 

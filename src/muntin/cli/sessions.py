@@ -24,8 +24,9 @@ from muntin.cli.terminal import (
     safe,
     say,
 )
+from muntin.core.checks import compact_json
 from muntin.core.counting.counter import file_hint
-from muntin.core.parts import Other, Part, Reasoning, Text, compact_json
+from muntin.core.parts import Other, Part, Reasoning, Text
 from muntin.core.usage import SessionUsage
 from muntin.errors import InvalidInput
 from muntin.timeline.entries import entry_of

@@ -1,7 +1,9 @@
-"""Checks that values share: each returns or refuses, naming what was wrong; and their digest."""
+"""Checks that values share: each returns or refuses, naming what was wrong; and the text and the
+digest of values."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
@@ -30,6 +32,11 @@ def digest(text: str, size: int) -> str:
     """Return the name of a text by its content: so many bytes, written in hexadecimal."""
     # As `keep_surrogates`; a call less, for this is done for every message of a window.
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+def compact_json(value: object) -> str:
+    """Write `value` as JSON with sorted keys and no spaces: the same value, the same bytes."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def check_size(value: object, what: str) -> int:
@@ -77,10 +84,13 @@ def copy_extra(value: object, what: str) -> dict[Any, Any]:
     return copied
 
 
-def copy_json(value: object, what: str) -> Any:
-    """Return a copy of JSON values; raise an error naming `what` for anything else."""
+def copy_json(value: object, what: str, *, as_read: bool = False) -> Any:
+    """Return a copy of JSON values; raise an error naming `what` for anything else.
+
+    With `as_read` it is the copy that reading the JSON gives: a tuple is a list.
+    """
     try:
-        return _copy_json(value, what)
+        return _copy_json(value, what, list if as_read else tuple)
     except RecursionError:
         raise InvalidInput(
             f"{what} cannot be written as JSON: it is nested too deeply, or holds itself"
@@ -108,7 +118,7 @@ def shown(value: object) -> str:
 
 
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
-def _copy_json(value: object, what: str) -> Any:
+def _copy_json(value: object, what: str, made: type[list[Any] | tuple[Any, ...]]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{what} cannot be written as JSON: it holds {value!r}")
     if value is None or isinstance(value, str | int | float):
@@ -122,11 +132,11 @@ def _copy_json(value: object, what: str) -> Any:
         for key, each in value.items():
             if not isinstance(key, str):
                 raise InvalidType(f"{what} cannot be written as JSON: its key {key!r} is no str")
-            copied[key] = _copy_json(each, what)
+            copied[key] = _copy_json(each, what, made)
         return copied
     if isinstance(value, list | tuple):
-        items = [_copy_json(each, what) for each in value]
-        return items if isinstance(value, list) else tuple(items)
+        items = [_copy_json(each, what, made) for each in value]
+        return items if isinstance(value, list) else made(items)
     raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, cast
 
 from muntin.core.checks import check_text, copy_extra, refuse_surrogates, shown
@@ -47,7 +48,8 @@ class Input:
     attachments: tuple[Attachment, ...] = ()
 
     def __post_init__(self) -> None:
-        check_text(self.text, "Input.text")
+        if not isinstance(self.text, str) or not self.text.isascii():
+            check_text(self.text, "Input.text")
         object.__setattr__(self, "attachments", _attachments(self.attachments, "Input"))
 
 
@@ -255,16 +257,15 @@ def at_position(
     `known` is what `counted` would note, `item` the item of a timeline that the message shows.
     """
     copy = object.__new__(Message)
-    for name in _COPIED:
-        object.__setattr__(copy, name, getattr(message, name))
-    object.__setattr__(copy, "at", at)
-    object.__setattr__(copy, "known_tokens", known)
-    object.__setattr__(copy, "item", item)
+    for set_field, value in zip(_SETTERS, (*_copied(message), at, known, item), strict=True):
+        set_field(copy, value)
     return copy
 
 
 _SET = ("at", "known_tokens", "item")
-_COPIED = tuple(each.name for each in fields(Message) if each.name not in _SET)
+_COPIED = [each.name for each in fields(Message) if each.name not in _SET]
+_copied = attrgetter(*_COPIED)
+_SETTERS = [getattr(Message, name).__set__ for name in (*_COPIED, *_SET)]
 
 
 def _check_at(value: object) -> None:

@@ -5,7 +5,6 @@ Frozen values that cannot be invalid, and how each is written in an OpenAI-style
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from muntin.core.checks import (
     check_optional_text,
     check_size,
     check_text,
+    compact_json,
     copy_extra,
     copy_json,
     shown,
@@ -160,11 +160,6 @@ class Attachment:
                 f"use one of {', '.join(MODALITIES)}"
             )
         check_optional_text(self.mime_type, "Attachment.mime_type")
-
-
-def compact_json(value: object) -> str:
-    """Write `value` as JSON with sorted keys and no spaces: the same value, the same bytes."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def as_plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.planning.window import Window
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import Left, Table, first_new, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
@@ -115,7 +116,7 @@ class Fitter:
         talk = Talk(pieces, composer.counter)
         key = conversation or talk.first_digest
         before, fresh = self._before(previous, key, talk)
-        composer = replace(composer, tools=offered, previous=self._table.known(before))
+        composer = replace(composer, tools=Schemas.of(offered), previous=self._table.known(before))
         slots = lay_out(composer, talk, system)
         if fresh is not None:
             slots.exclude("previous", reason="fresh", detail=fresh)

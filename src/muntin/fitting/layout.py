@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from muntin.composer import Composer
 from muntin.core.message import Message
+from muntin.core.planning.composed import Breakpoint
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED
 from muntin.errors import BudgetExceeded

@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import Any
 
 from muntin.core.message import Message, Role
-from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.composed import Breakpoint
+from muntin.core.planning.window import Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from muntin.core.checks import compact_json
 from muntin.core.forms import joins_others, messages_from
 from muntin.core.message import ROLES, Message, Role, role_of
-from muntin.core.parts import Other, ToolCall, as_plain, compact_json
+from muntin.core.parts import Other, ToolCall, as_plain
 from muntin.errors import MuntinError
 from muntin.fitting.pieces import Piece, Pieces
 from muntin.fitting.repair import made_id, normal, spelled_role

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from muntin.core.checks import check_count, shown
+from muntin.core.checks import check_count, compact_json, shown
 from muntin.core.message import Message
-from muntin.core.parts import compact_json
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidType
 from muntin.timeline.items import Beside

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.checks import digest, has_surrogates, replace_surrogates
+from muntin.core.checks import compact_json, digest, has_surrogates, replace_surrogates
 from muntin.core.message import Message, Role
-from muntin.core.parts import as_plain, compact_json
+from muntin.core.parts import as_plain
 from muntin.errors import InvalidInput, InvalidType
 
 _ROLES: dict[str, Role] = {

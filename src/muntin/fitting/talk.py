@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from muntin.core.checks import compact_json
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, Role, counted
-from muntin.core.parts import Other, compact_json
+from muntin.core.parts import Other
 from muntin.core.planning.frontier import Start, digest
 from muntin.fitting.frontiers import Left
 from muntin.fitting.pieces import Piece, Pieces

@@ -263,4 +263,4 @@ async def _session(
 
 
 def _wire(api: Api) -> Any:
-    return import_module(api.wire)
+    return getattr(import_module("muntin.providers.wire"), api.wire)

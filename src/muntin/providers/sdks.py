@@ -53,7 +53,7 @@ class Options:
 class Api:
     """One API of one SDK.
 
-    `wire` is the module of its wire format, `keys` and `address` are environment variables,
+    `wire` is the name of its wire format, `keys` and `address` are environment variables,
     `host` is where the vendor itself answers. `settings` says what our names are there;
     `parameters` gives the names the call takes; `within` is the parameter that holds settings,
     and `hold` makes its value.
@@ -385,7 +385,7 @@ def _output_google(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any
 CHAT = Api(
     provider="openai",
     sdk="openai",
-    wire="muntin.providers.wire.chat",
+    wire="chat",
     keys=("OPENAI_API_KEY",),
     address="OPENAI_BASE_URL",
     host="openai.com",
@@ -409,7 +409,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("openai", "chat"): CHAT,
     ("openai", "responses"): replace(
         CHAT,
-        wire="muntin.providers.wire.responses",
+        wire="responses",
         settings={"max_tokens": _named("max_output_tokens")},
         output=_output_responses,
         send=_send_responses,
@@ -419,7 +419,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("anthropic", "messages"): Api(
         provider="anthropic",
         sdk="anthropic",
-        wire="muntin.providers.wire.anthropic",
+        wire="anthropic",
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         address="ANTHROPIC_BASE_URL",
         host="anthropic.com",
@@ -444,7 +444,7 @@ APIS: dict[tuple[str, str], Api] = {
     ("google", "generate_content"): Api(
         provider="google",
         sdk="google.genai",
-        wire="muntin.providers.wire.google",
+        wire="google",
         keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         address="GOOGLE_GEMINI_BASE_URL",
         host="googleapis.com",

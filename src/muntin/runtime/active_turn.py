@@ -262,7 +262,9 @@ class ActiveTurn:
         Of a `run` the items are part, and its report is kept with them. `ends` settles the turn
         with the last item. `then` is called in the same visit to the store.
         """
-        session = self.session if counter is None else self.session.counted_by(counter)
+        session = self.session
+        if counter not in (None, session.counter):
+            session = session.counted_by(counter)
         given: dict[str, Any] = {"turn": self.number}
         if run is not None:
             given.update(run=run.position, visibility=run.visibility)

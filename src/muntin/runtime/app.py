@@ -195,11 +195,12 @@ class App:
 
     def own_composer(self) -> Composer:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
-        tokenizer = defaults().tokenizer if self.tokenizer is None else self.tokenizer
-        files = self.attachment_tokens or defaults().attachment_tokens
+        set_here = defaults()
+        tokenizer = set_here.tokenizer if self.tokenizer is None else self.tokenizer
+        files = self.attachment_tokens or set_here.attachment_tokens
         given = (tokenizer, files, self.model, self.budget, self.trimming)
-        results, ladder = self.rules.shapes
         if self._composer is None or self._composer[0] != given:
+            results, ladder = self.rules.shapes
             made = Composer.of(
                 self.model,
                 budget=self.budget,

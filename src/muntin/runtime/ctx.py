@@ -87,15 +87,14 @@ class Ctx:
         self.session: Session = turn.session
         self._door = door
         self.input = input
-        # What this door has of the rest; see `_DOORS`.
-        given = {"message": message, "budget": budget, "slots": slots}
-        self._has: dict[str, Any] = {
-            name: value for name, value in given.items() if value is not None
-        }
+        # What this door has of the rest; what it has not is no attribute, see `_DOORS`.
+        for name, value in (("message", message), ("budget", budget), ("slots", slots)):
+            if value is not None:
+                self.give(**{name: value})
         if wake is not None:
-            self._has.update(wake=wake, events=tuple(events))
+            self.give(wake=wake, events=tuple(events))
         if cap is not None:
-            self._has["cap"] = SimpleNamespace(**cap)
+            self.give(cap=SimpleNamespace(**cap))
         self.sources: Sources | None = None
         # How many seconds a function of this door may take.
         self.timeout = timeout
@@ -105,13 +104,10 @@ class Ctx:
         self._ahead: Read | None = None
         # The items that the turn was asked, and the projections that its code gave.
         self._asked: Sequence[Item] = tuple(events)
-        positions = {turn.first, *(item.position for item in events)}
+        positions = {turn.first, *[item.position for item in events]}
         self.projections = Projections(positions)
 
     def __getattr__(self, name: str) -> Any:
-        has = self.__dict__.get("_has", {})
-        if name in has:
-            return has[name]
         if name in _DOORS:
             raise self._elsewhere(name, _DOORS[name])
         raise AttributeError(f"ctx has no {name!r}")
@@ -139,19 +135,19 @@ class Ctx:
 
     def give(self, **parts: Any) -> None:
         """Fill in what this door has."""
-        self._has.update(parts)
+        self.__dict__.update(parts)
 
     def get(self, name: str) -> Any:
         """Return what this door has under a name, or None."""
-        return self._has.get(name)
+        return self.__dict__.get(name)
 
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: reading what the window does not show."""
-        from muntin.runtime.recovery import recovery_tools, search_tool
+        from muntin.runtime.recovery import Reader, recovery_tools
 
         given = self.session, self.projections, lambda: self.sources, self.turn.number
-        return (search_tool(*given), *recovery_tools(*given))
+        return (Reader(*given).search_history, *recovery_tools(*given))
 
     @property
     def load_result(self) -> ToolLike:
@@ -344,11 +340,11 @@ class Ctx:
         agent = Agent(
             self, system_prompt, model, tools, settings, budget, max_steps, rules, summary
         )
-        self._has["agent"] = agent
+        self.give(agent=agent)
         return agent
 
     def _need_wake(self, name: str) -> None:
-        if "wake" not in self._has:
+        if "wake" not in self.__dict__:
             raise self._elsewhere(name, _DOORS["wake"])
 
     def _elsewhere(self, name: str, door: str) -> MuntinError:

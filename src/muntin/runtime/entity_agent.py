@@ -201,7 +201,7 @@ class Agent:
     def _asked(self, done: Sequence[Message]) -> Asked:
         ctx = self._ctx
         woken = ctx.session.project(ctx.events)
-        positions = frozenset(item.position for item in ctx.events)
+        positions = frozenset([item.position for item in ctx.events])
         projected = None if ctx.sources is None else ctx.projected
         return Asked(tuple(woken), positions, ctx.session.id, tuple(done), projected)
 
@@ -244,9 +244,9 @@ class Agent:
                 f"source_budget {sources.budget:,} and {fixed:,} tokens of system prompt and tools "
                 f"do not fit the model's {whole:,}"
             )
-        run = min(room, sum(counter.message(message) for message in since))
-        asks = sum(counter.message(message) for message in asked.messages)
-        self._check_wake(composer, sources, asked)
+        run = min(room, sum([counter.message(message) for message in since]))
+        asks = sum([counter.message(message) for message in asked.messages])
+        self._check_wake(composer, sources, asked, asks)
         composer = composer.within(sources.budget + fixed + run)
         slots = self._base(composer)
         trimming = sources.trimming or composer.history_trimming
@@ -263,9 +263,8 @@ class Agent:
             asks=sources.budget if asks > sources.budget else None,
         )
 
-    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:
+    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked, size: int) -> None:
         """Refuse a source_budget that cannot hold what is never cut of the waking message."""
-        size = sum(composer.counter.message(message) for message in asked.messages)
         needed = min(INPUT_LEAST, size)
         if needed > sources.budget:
             report = composer.within(sources.budget).declared((), asked).render().report

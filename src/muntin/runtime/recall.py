@@ -51,7 +51,7 @@ class Recalling:
         self._session = turn.session
         # None: nothing is recalled.
         self._settings = settings
-        self._projection = projection or None
+        self._projection = (projection or None) if settings is not None else None
         self._completed = completed
         # None before the first window, and if nothing has left it.
         self._recalled: Recalled | None = None

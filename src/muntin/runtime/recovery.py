@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muntin.agent.tools import ToolLike, tool_name
+from muntin.agent.tools import ToolLike, Tools, as_tools, tool_name
 from muntin.composer import Asked, Composer
-from muntin.core.checks import digest
+from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, as_message
-from muntin.core.parts import Text, compact_json
+from muntin.core.parts import Text
 from muntin.core.planning.cut import longest
 from muntin.core.planning.markers import InputRest
 from muntin.core.tags.xml import block
@@ -59,28 +59,20 @@ def recovery_tools(
     )
 
 
-def search_tool(
-    session: Session,
-    projection: Projection | None = None,
-    sources: Callable[[], Sources | None] = lambda: None,
-    turn: int | None = None,
-) -> ToolLike:
-    """Return the tool that searches what was said before the current turn."""
-    return Reader(session, projection, sources, turn).search_history
-
-
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
-) -> tuple[Composer, tuple[ToolLike, ...]]:
+) -> tuple[Composer, Tools]:
     """Return the Composer of windows that offer a door's tools and recovery tools, and all of
     them. Of two with one name the door's is offered."""
-    known = {tool_name(tool) for tool in tools}
-    offered = (*tools, *[tool for tool in recovery if tool_name(tool) not in known])
-    readers = [_reader_of(tool) for tool in offered if tool_name(tool) == "load_result"]
-    composer = replace(composer.offering(offered), recovery=any(readers))
-    for reader in readers:
-        if reader is not None:
-            reader.most = composer.largest_result
+    offered = as_tools(tools, "tools")
+    added = [tool for tool in recovery if tool_name(tool) not in offered.by_name]
+    if added:
+        offered = as_tools((*tools, *added), "tools")
+    tool = offered.by_name.get("load_result")
+    reader = None if tool is None else _reader_of(tool)
+    composer = replace(composer, tools=offered.schemas, recovery=reader is not None)
+    if reader is not None:
+        reader.most = composer.largest_result
     return composer, offered
 
 
@@ -283,7 +275,7 @@ def keep_input(
 ) -> InputRest | None:
     """Keep what woke the entity if it may be cut; return the marker that says how to read it."""
     messages = asked.messages
-    if sum(counter.message(message) for message in messages) <= sources.budget:
+    if sum([counter.message(message) for message in messages]) <= sources.budget:
         return None
     contents = {digest(m.text, 8): m.text for m in messages if len(m.text) <= MOST_KEPT}
     _keep(turn, contents)

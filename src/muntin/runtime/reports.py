@@ -10,8 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
-from muntin.core.checks import check_size, shown
-from muntin.core.parts import compact_json
+from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.window import Window

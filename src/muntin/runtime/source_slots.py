@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from muntin.composer import Asked
-from muntin.core.message import Message, as_message
+from muntin.core.message import Message
 from muntin.core.parts import Text
 from muntin.core.planning.markers import Earlier, EntryRest, Rest
 from muntin.core.planning.slot import Group, Tier, Trimming
@@ -49,7 +49,7 @@ def without_input(
         ]
         kept, version = asked.split(others)
         versions.append(version)
-        left.append(replace(each, messages=tuple(map(as_message, kept))))
+        left.append(replace(each, messages=tuple(cast("list[Message]", kept))))
     return left, asked.shown_as(versions)
 
 

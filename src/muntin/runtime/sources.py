@@ -13,10 +13,9 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity
-from muntin.core.checks import check_text, digest, shown
+from muntin.core.checks import check_text, compact_json, digest, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
-from muntin.core.parts import compact_json
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.slot import TIERS, Tier, Trimming
 from muntin.core.tags import validate_tag_name

@@ -19,9 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
-from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
+from muntin.core.checks import (
+    check_count,
+    check_seconds,
+    check_text,
+    compact_json,
+    refuse_blank,
+    shown,
+)
 from muntin.core.message import Message
-from muntin.core.parts import compact_json
 from muntin.core.planning.coming import Coming, coming_step
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.shapes import Forms

@@ -76,7 +76,7 @@ class TurnWrite:
 
     def _whole(self, staged: list[Draft]) -> list[Draft]:
         whole = [*self._drafts, *staged] if self._first else [*staged, *self._drafts]
-        if self._ends is not None and whole:
+        if self._ends is not None and whole and whole[-1].ends != self._ends:
             whole[-1] = replace(whole[-1], ends=self._ends)
         return whole
 

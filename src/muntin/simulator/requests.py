@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from muntin.core.checks import compact_json
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message
-from muntin.core.parts import compact_json
 from muntin.core.planning.breakpoints import user_breakpoints
 from muntin.core.planning.frontier import digest
 from muntin.core.planning.window import Window

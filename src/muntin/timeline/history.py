@@ -72,7 +72,8 @@ class History:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {shown(messages)}")
         # Read at once: what the caller does with its dicts afterwards is not seen here.
-        self._messages = tuple(messages_from(messages, where="history, message {}"))
+        given = messages_from(messages, where="history, message {}") if messages != () else ()
+        self._messages = tuple(given)
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:

@@ -139,13 +139,7 @@ def _plain_json(value: object, what: str) -> Any:
         return value
     if value.__class__ is dict and not value:
         return {}
-    return _lists(copy_json(value, what))
-
-
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _lists(each) for key, each in value.items()}
-    return [_lists(each) for each in value] if isinstance(value, list | tuple) else value
+    return copy_json(value, what, as_read=True)
 
 
 def _check_time(value: object, what: str) -> datetime:

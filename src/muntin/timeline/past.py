@@ -91,7 +91,7 @@ class TimelineMessages(Sequence[Message]):
     ) -> None:
         self._session = session
         self._turn = turn
-        self._since = check_since(since)
+        self._since = 0 if since is None else check_since(since)
         self._projection = projection
         self._entries = entries
         self._ahead = ahead

@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from muntin.core.checks import replace_surrogates, shown
+from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, at_position, system, user
-from muntin.core.parts import Part, Text, compact_json
+from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
 from muntin.errors import InvalidType
@@ -44,8 +44,9 @@ def project(
     messages tell which item they show.
     """
     messages: list[Message] = []
+    plain = None if counter is None else counter.text_key
     for item, at in in_turns([item for item in top_level(items) if item.position > since]):
-        place = _Place(at, None if session is None else (session, item.position), counter)
+        place = _Place(at, None if session is None else (session, item.position), counter, plain)
         given = None if projection is None else projection(item)
         if given is None:
             messages += _default(item, live, place)
@@ -55,18 +56,20 @@ def project(
 
 
 class _Place(NamedTuple):
-    """Where the messages of one item stand."""
+    """Where the messages of one item stand; `plain` is the key of the counts of texts."""
 
     position: float
     item: tuple[str, int] | None
     counter: Counter | None
+    plain: str | None
 
     def put(
         self, message: Message, tokens: Mapping[str, int], position: int | None = None
     ) -> Message:
         """Place a message; `position` is that of its own item, where it is part of a run."""
-        counter, item = self.counter, self.item
-        key = counter.key(message) if counter is not None and tokens else None
+        counter, item, key = self.counter, self.item, self.plain
+        if key not in tokens:  # most messages are texts
+            key = counter.key(message) if counter is not None and tokens else None
         known = (key, tokens[key]) if key is not None and key in tokens else None
         if item is not None and position is not None:
             item = item[0], position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from muntin.core.parts import compact_json
+from muntin.core.checks import compact_json
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window

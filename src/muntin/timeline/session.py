@@ -220,8 +220,7 @@ class Session:
         visibility = given.get("visibility")
         if visibility is not None and not visibility.history:
             return draft_of(message, **given)
-        tokens = self.counter.message(message)
-        key = self.counter.key(message)
+        tokens, key = self.counter.message(message), self.counter.key(message)
         kept = {} if key is None else {key: tokens}
         return draft_of(message, tokens=kept, weight=tokens, **given)
 
@@ -229,7 +228,8 @@ class Session:
         """Return the tokens of an item; `live` is where the live entries stand."""
         if item.kind == "context_inserted" and item.position not in live:
             return 0
-        key = self.counter.key(item.message)
+        text_key = self.counter.text_key
+        key = text_key if text_key in item.tokens else self.counter.key(item.message)
         if key is not None and key in item.tokens:
             return item.tokens[key]
         return sum(map(self.counter.message, default_messages(item, live)))

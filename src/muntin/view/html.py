@@ -10,7 +10,7 @@ from html import escape
 from json import dumps
 from typing import Any
 
-from muntin.core.planning.window import Window
+from muntin.core.planning.composed import Composed
 from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
 from muntin.view.bar import COLOURS, panes
 from muntin.view.lines import Piece, Shown, clip, lines, show
@@ -57,7 +57,7 @@ body .muntin :is(.trimmed,.short,.stubbed){color:#ffb454}}
 """
 
 
-def page(window: Window) -> str:
+def page(window: Composed) -> str:
     """Return a whole HTML page that shows the window and loads nothing."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -69,12 +69,12 @@ def page(window: Window) -> str:
     )
 
 
-def html(window: Window) -> str:
+def html(window: Composed) -> str:
     """Return the window as a piece of HTML, for a notebook."""
     return _body(window, opened=False)
 
 
-def _body(window: Window, *, opened: bool) -> str:
+def _body(window: Composed, *, opened: bool) -> str:
     report = window.report
     return (
         f'<div class="muntin"><style>{_STYLE}</style>{_head(report)}{_bar(window)}{_table(report)}'
@@ -92,7 +92,7 @@ def _head(report: Report) -> str:
     )
 
 
-def _bar(window: Window) -> str:
+def _bar(window: Composed) -> str:
     cells, legend = [], []
     for name, tokens, (_, css) in panes(window):
         free = ' class="free"' if name == "free" else ""
@@ -146,7 +146,7 @@ def _not_carried(report: Report) -> str:
     return f"<p><b>Not carried</b> by a request made of this window</p><ul>{rows}</ul>"
 
 
-def _messages(window: Window, opened: bool) -> str:
+def _messages(window: Composed, opened: bool) -> str:
     every = lines(window)
     out = [line for line in every if line.place is None]
     hidden = {id(line) for line in out[:-_LEFT_OUT]}
@@ -196,7 +196,7 @@ def _piece(piece: Piece) -> str:
     return f"<del>{text}</del>" if piece.cut else text
 
 
-def _tools(window: Window) -> str:
+def _tools(window: Composed) -> str:
     if not window.tools:
         return ""
     told = "".join(_schemas(window.tools))

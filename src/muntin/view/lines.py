@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
 from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
-from muntin.core.planning.window import Fate, Window
+from muntin.core.planning.composed import Composed, Fate
 from muntin.core.report import Status
 
 # How much of one text is shown, at most.
@@ -70,7 +70,7 @@ class Shown:
     answers: str | None = field(default=None, kw_only=True)
 
 
-def lines(window: Window) -> list[Line]:
+def lines(window: Composed) -> list[Line]:
     """Return the messages of a window in order, what was left out where it would have stood."""
     if not window.fates:  # it was pickled, and has forgotten what it was made of
         return [Line(place) for place in range(len(window.messages))]
@@ -132,7 +132,7 @@ def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
     return [line for _, _, line in keyed]
 
 
-def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
+def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
     """Return a line as it is shown, no text of it longer than `longest`."""
     fate = line.fate
     shown = None if line.place is None else window.messages[line.place]

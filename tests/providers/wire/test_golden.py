@@ -31,7 +31,7 @@ from muntin import (
     user,
 )
 from muntin.core.parts import Other
-from muntin.core.planning.window import Breakpoint
+from muntin.core.planning.composed import Breakpoint
 from tests.providers.wire.rules import CHECKS
 from tests.providers.wire.windows import (
     ODD_TOOLS,

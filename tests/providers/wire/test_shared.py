@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import Exact, Message, Profile, Slots, Stepped, ToolCall, Window, assistant, tool, user
+from muntin.core.checks import compact_json
 from muntin.core.message import system
-from muntin.core.parts import compact_json
 from muntin.core.planning.frontier import CHUNK, Frontier
 from muntin.core.planning.slot import Group
 from muntin.core.profile import Caching

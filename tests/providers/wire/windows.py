@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muntin import Attachment, File, Image, Message, Reasoning, Slots, Text, ToolCall, Window
 from muntin.core.parts import Other
-from muntin.core.planning.window import Breakpoint
+from muntin.core.planning.composed import Breakpoint
 
 PROVIDERS = ("chat", "responses", "anthropic", "google")
 PNG = "data:image/png;base64," + b64encode(b"picture").decode()

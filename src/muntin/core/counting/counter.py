@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 from weakref import WeakKeyDictionary
 
 from muntin.core.accepted import OPENAI
-from muntin.core.checks import check_size, shown
+from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.counting.memo import FormMemo, Memo
@@ -23,17 +23,8 @@ from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.model_name import ModelName
-from muntin.core.parts import (
-    MODALITIES,
-    Attachment,
-    File,
-    Image,
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    compact_json,
-)
+from muntin.core.parts import MODALITIES, Attachment, File, Image, Other, Part, Reasoning, Text
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
 
 if TYPE_CHECKING:
@@ -179,14 +170,15 @@ class Counter:
     __slots__ = (
         "_attachment_tokens",
         "_image_formula",
-        "_key",
         "_media_key",
         "_memo",
         "_no_result",
+        "_tools",
         "answer",
         "name",
         "name_overhead",
         "overhead",
+        "text_key",
         "tokenizer",
     )
 
@@ -208,14 +200,16 @@ class Counter:
         # Under which counts may be kept for later: all that they depend on, of messages of text
         # and of others. None for a plain function, whose name tells nothing, and where attachments
         # are counted by the caller.
-        self._key: str | None = None
+        self.text_key: str | None = None
         self._media_key: str | None = None
         if not isinstance(self.tokenizer, _Function):
-            self._key = f"{self.name}+{self.overhead}#{COUNTING}"
+            self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
-                self._media_key = f"{self._key}/{image_formula}/pixels"
+                self._media_key = f"{self.text_key}/{image_formula}/pixels"
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
+        # What was counted last, and its tokens: all windows of a turn offer the same tools.
+        self._tools = NO_SCHEMAS, 0
 
     def _given(self, attribute: str) -> int:
         value = getattr(self.tokenizer, attribute, 0)
@@ -249,11 +243,8 @@ class Counter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
-        given = self._attachment_tokens
-        kept = given or None
-        formula = self._image_formula
-        again = partial(Counter, self.tokenizer, attachment_tokens=kept, image_formula=formula)
-        return again, ()
+        given, formula = self._attachment_tokens or None, self._image_formula
+        return partial(Counter, self.tokenizer, attachment_tokens=given, image_formula=formula), ()
 
     def text(self, text: str) -> int:
         """Count a text."""
@@ -303,7 +294,7 @@ class Counter:
     def message(self, message: Message) -> int:
         """Count a message: its text, calls, parts and attachments, and the overhead."""
         known = message.known_tokens
-        if known is not None and known[0] == self.key(message):
+        if known is not None and (known[0] == self.text_key or known[0] == self.key(message)):
             return known[1]
         content = message.content
         tokens = self.overhead
@@ -333,10 +324,10 @@ class Counter:
         if message is None or not (
             message.attachments or besides or isinstance(message.content, tuple)
         ):
-            return self._key
+            return self.text_key
         content = message.content if isinstance(message.content, tuple) else ()
         plain = not message.attachments and all(isinstance(p, Text | Reasoning) for p in content)
-        key = self._key if plain else self._media_key
+        key = self.text_key if plain else self._media_key
         return f"{key}{_BESIDE}{self.name_overhead}" if key and besides else key
 
     def missing_result(self) -> int:
@@ -348,14 +339,21 @@ class Counter:
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count tool schemas as compact JSON with sorted keys, plus one overhead each; by OpenAI's
         formula where that is known and more."""
-        total, given = 0, tuple(tools)
-        for number, schema in enumerate(given):
+        known, total = self._tools
+        if known is tools:
+            return total
+        given = tools if isinstance(tools, Schemas) else Schemas(tools)
+        total = self.overhead * len(given)
+        for number, text in enumerate(given.texts):
             try:
-                total += self.overhead + self.text(compact_json(schema))
+                total += self.text(text)
             except TokenizerError as error:
                 raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
         overhead = getattr(self.tokenizer, "function_overhead", None)
-        return total if overhead is None else max(total, tools_tokens(given, self.text, overhead))
+        if overhead is not None and given:
+            total = max(total, tools_tokens(given, self.text, overhead))
+        self._tools = given, total
+        return total
 
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count what a request costs beside its messages: tools, and the frame of the answer."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from muntin.core.checks import compact_json
 from muntin.core.counting.images import image_tokens
-from muntin.core.parts import compact_json
 
 # A token of text has 3 bytes or more: English has about 4.5, code and Chinese about 3.
 TEXT_BYTES = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.checks import shown
+from muntin.core.checks import compact_json, shown
 from muntin.core.message import Message
 from muntin.core.parts import (
     Other,
@@ -17,7 +17,6 @@ from muntin.core.parts import (
     Text,
     ToolCall,
     as_plain,
-    compact_json,
     joined,
     part_from_dict,
     put_before,

@@ -10,19 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muntin.core.checks import copy_json, digest, shown
+from muntin.core.checks import compact_json, copy_json, digest, shown
 from muntin.core.message import Message
-from muntin.core.parts import (
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    as_plain,
-    compact_json,
-    joined,
-    put_before,
-)
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined, put_before
 from muntin.errors import InvalidInput, InvalidType, NeedsConversation
 
 SIGNATURE = "thought_signature"

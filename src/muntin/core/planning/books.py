@@ -75,11 +75,13 @@ class Books:
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
         # The newest calls of runs, which are never dropped.
-        newest = [newest_group(each) for each in self.readings]
+        runs = [each for each in self.readings if each.slot.run or each.slot.asks]
+        newest = [newest_group(each) for each in runs]
         self.newest = {unit.key for unit in newest if unit is not None}
         self.sizes = {each.slot.index: each.tokens for each in self.readings}
         self.limits = {each.slot.index: each.limits for each in self.readings}
-        self._booked = sum(self.sizes.values())
+        # The tokens of the window's messages as they stand.
+        self.total = sum(self.sizes.values())
         self._markers: dict[int, tuple[Message, int]] = {}
         self._beyond_ranks: dict[int, tuple[bool, int]] = {}
         self._journal: list[tuple[Unit, Verdict | None]] = []
@@ -123,11 +125,6 @@ class Books:
     # What stands in the books.
 
     @property
-    def total(self) -> int:
-        """The tokens of the window's messages as they stand."""
-        return self._booked + self.added
-
-    @property
     def capping(self) -> bool:
         """Whether ceilings are applied at the moment."""
         return self.reason == OVER_CAP
@@ -136,6 +133,10 @@ class Books:
         """Return what became of a unit, None if it is kept whole."""
         verdicts = self._verdicts.get(unit.slot)
         return None if verdicts is None else verdicts.get(unit.indices[0])
+
+    def verdicts(self, reading: Reading) -> Mapping[int, Verdict]:
+        """Return what became of the units of a slot, by their first messages."""
+        return self._verdicts.get(reading.slot.index, {})
 
     def now(self, unit: Unit) -> tuple[tuple[Message, ...], tuple[int, ...]]:
         """Return the messages of a unit, as they stand, and what they cost."""
@@ -253,7 +254,7 @@ class Books:
 
     def _book(self, slot: int, change: int) -> None:
         self.sizes[slot] += change
-        self._booked += change
+        self.total += change
         if slot in self._seated:
             self.taken += change
 
@@ -389,9 +390,9 @@ class Books:
         """Count a joined text again, after a change of its parts."""
         parts = sum([self.sizes[each.slot.index] for each in self._joins[group]])
         self.joined[group] = self.measure(group)
-        self.added -= self._added.get(group, 0)
-        self._added[group] = self.joined[group] - parts
-        self.added += self._added[group]
+        before, self._added[group] = self._added.get(group, 0), self.joined[group] - parts
+        self.added += self._added[group] - before
+        self.total += self._added[group] - before
 
     def step(self, reading: Reading, most: int) -> None:
         """Make a past begin later, or go down, so that this slot of it has at most so many

@@ -13,20 +13,14 @@ from typing import Any
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import Other
-from muntin.core.planning.frontier import (
-    TOOLS,
-    USER_BREAKPOINTS,
-    Frontier,
-    LazyFrontier,
-    Start,
-    digest,
-)
+from muntin.core.planning.composed import Breakpoint
+from muntin.core.planning.frontier import TOOLS, Frontier, LazyFrontier, Start, digest
 from muntin.core.planning.prefix import did_not_stay
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
-from muntin.core.planning.window import Breakpoint
 from muntin.core.planning.wire import Piece, as_sent
 from muntin.core.profile import Caching, Profile
+from muntin.core.schemas import USER_BREAKPOINTS, Schemas
 
 _HOUR = 3_600
 
@@ -38,7 +32,7 @@ def place_breakpoints(
     *,
     starts: tuple[Start, ...],
     behind: frozenset[int],
-    tools: tuple[Mapping[str, Any], ...],
+    tools: Schemas,
     tokens: int,
     counter: Counter,
     lowered: Sequence[Message] = (),

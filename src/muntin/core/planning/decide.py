@@ -227,9 +227,10 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
         found = {each.key: books.verdict(each) for each in torn}
         units = {key: verdict for key, verdict in found.items() if verdict is not None}
         return replace(known, units={**known.units, **units})
-    stuck = {each.slot.index for each in books.readings if _is_stuck(books, each)}
-    if stuck:
-        return replace(known, stuck=known.stuck | stuck)
+    if books.total > books.goal:
+        stuck = {each.slot.index for each in books.readings if _is_stuck(books, each)}
+        if stuck:
+            return replace(known, stuck=known.stuck | stuck)
     gone = [each for each in books.readings if books.is_empty(each)]
     costly = _kept_room(books, [each for each in gone if each.slot.index not in known.slots])
     if costly:
@@ -248,9 +249,9 @@ def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons
 
 
 def _is_stuck(books: Books, reading: Reading) -> bool:
-    """Say whether the window is too large, and the input had to be given back all it gave."""
+    """Say whether the input had to be given back all it gave."""
     slot = reading.slot
-    if books.total <= books.goal or not slot.is_input or slot.required:
+    if not slot.is_input or slot.required:
         return False
     return least_of(books, reading) < books.sizes[slot.index]
 
@@ -269,7 +270,8 @@ def _priorities_in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Readi
     were dropped."""
     if not any(unit.system for each in books.readings for unit in each.units):
         return []
-    rest = [each for each in books.readings if each.units and not books.is_empty(each)]
+    left = {each.slot.index for each in gone}
+    rest = [each for each in books.readings if each.units and each.slot.index not in left]
     if any(each.slot.priority for each in rest):
         return []
     return [each for each in gone if each.units and each.slot.priority]

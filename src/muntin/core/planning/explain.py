@@ -11,10 +11,10 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from muntin.core.planning.books import OVER_CAP
+from muntin.core.planning.composed import Fate
 from muntin.core.planning.ladder import newest_group
 from muntin.core.planning.read import Unit
 from muntin.core.planning.verdict import SlotPlan, Verdict
-from muntin.core.planning.window import Fate
 from muntin.core.report import Decision, SlotReport, Status
 
 # What is said of messages that are in the window.
@@ -48,11 +48,16 @@ def _unit_fates(plan: SlotPlan, unit: Unit) -> Iterable[Fate]:
 def _shown(plan: SlotPlan, unit: Unit) -> tuple[Status, str | None]:
     """Return what a unit is shown as, if nothing was decided about it, and why."""
     if unit.form is None:
-        return "kept", OVER_CAP if plan.is_over_cap() else None
+        return "kept", _over_cap(plan)
     if unit.form.level == "full":  # a result has its ceiling
         return "short", OVER_CAP
     status: Status = "short" if unit.form.level == "short" else "stubbed"
     return status, "stepped"
+
+
+def _over_cap(plan: SlotPlan) -> str | None:
+    """Return why the slot is remarkable if it stays although it is over its ceiling."""
+    return OVER_CAP if plan.limits.cap is not None and plan.tokens > plan.limits.cap else None
 
 
 def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
@@ -155,10 +160,9 @@ def _detail(plan: SlotPlan) -> str | None:
     step = plan.step
     if step is not None and step.way and step.members[0] == plan.slot.index:
         said.append(step.way)
-    unit = newest_group(plan.reading)
-    verdict = None if unit is None else plan.verdicts.get(unit.indices[0])
-    if unit is not None and verdict is not None:
-        said += _cut_results(plan, unit, verdict)
+    unit = newest_group(plan.reading) if plan.verdicts else None
+    if unit is not None and unit.indices[0] in plan.verdicts:
+        said += _cut_results(plan, unit, plan.verdicts[unit.indices[0]])
     return "; ".join(said) or None
 
 
@@ -182,7 +186,7 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
         return "empty", None
     cut = [d for d in decisions if d.status not in ("kept", "empty")]
     if not cut:
-        return "kept", OVER_CAP if plan.is_over_cap() else None
+        return "kept", _over_cap(plan)
     reason = max(cut, key=lambda decision: decision.rank or 0).reason
     became = {decision.status for decision in cut}
     if became <= {"short", "stubbed"}:
@@ -194,7 +198,7 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
 def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tuple[Decision, ...]:
     reading, index = plan.reading, plan.slot.index
     decisions = []
-    if plan.told is not None:  # no message of the slot
+    if plan.step is not None and plan.told is not None:  # no message of the slot
         told = plan.told.tokens
         decisions.append(Decision(0, 0, "kept", "summary", told, told))
     for unit in reading.units:

@@ -12,16 +12,15 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
-from muntin.core.checks import check_size, replace_surrogates, shown
+from muntin.core.checks import check_size, compact_json, replace_surrogates, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
-from muntin.core.parts import Part, Text, compact_json
+from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import VOLATILE, Recap, Slot
+from muntin.core.schemas import USER_BREAKPOINTS, Schemas
 from muntin.errors import InvalidInput, InvalidType
 
-# Breakpoints in the providers' own words; where they stand is no part of what is cached.
-USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 # What stands for the tools among the slots.
 TOOLS = "(tools)"
 _VERSION = 1
@@ -185,7 +184,7 @@ class LazyFrontier:
         starts: tuple[Start, ...],
         messages: Sequence[Message],
         slots: Sequence[Slot],
-        tools: Sequence[Mapping[str, Any]],
+        tools: Schemas,
         tokens: int,
         counter: Counter,
         behind: frozenset[int] = frozenset(),
@@ -235,17 +234,18 @@ class LazyFrontier:
                 break
             digests.append(name)
         self._known = (), ()
-        return (*digests, *[digest(message) for message in self.messages[len(digests) :]])
+        texts = [_hashed_text(message) for message in self.messages[len(digests) :]]
+        return (*digests, *[hashed(text, _BYTES) for text in texts])
 
     @cached_property
     def tools(self) -> str:
         """One digest of all tools."""
-        return hashed(compact_json(list(self._tools)), _BYTES) if self._tools else ""
+        return hashed(f"[{','.join(self._tools.texts)}]", _BYTES) if self._tools else ""
 
     @cached_property
     def schemas(self) -> tuple[str, ...]:
         """The digests of the tools."""
-        return tuple(hashed(compact_json(schema), _BYTES) for schema in self._tools)
+        return tuple([hashed(text, _BYTES) for text in self._tools.texts])
 
     @cached_property
     def labels(self) -> list[str]:
@@ -298,7 +298,7 @@ class LazyFrontier:
         return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
-        gone = sum(self._counter.message(each) for each in self.messages[place:])
+        gone = sum([self._counter.message(each) for each in self.messages[place:]])
         return max(0, self._tokens - gone)
 
     @cached_property
@@ -378,23 +378,28 @@ def shared_chunks(new: str, old: str) -> int:
 
 def digest(message: Message) -> str:
     """Return what tells the bytes of a message from others', less position and breakpoints."""
+    return hashed(_hashed_text(message), _BYTES)
+
+
+def _hashed_text(message: Message) -> str:
     content = message.content or ""
     if content.__class__ is tuple:
         content = _plain(content)
-    if message.attachments or content.__class__ is not str or _without_breakpoints(message.extra):
-        return hashed(_full_text(message), _BYTES)
+    extra = message.extra and _without_breakpoints(message.extra)
+    if message.attachments or content.__class__ is not str or extra:
+        return _full_text(message)
     # Most messages, and by far the quickest way: this may be done for a whole window every turn.
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
     if not message.tool_calls:
         sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
-        return hashed(f"{sizes}{role}{result}{name}{content}", _BYTES)
+        return f"{sizes}{role}{result}{name}{content}"
     pieces: list[str] = [role, result, name, content]
     for call in message.tool_calls:
         if call.extra:
-            return hashed(_full_text(message), _BYTES)
+            return _full_text(message)
         pieces += (call.id, call.name, call.arguments)
     # Lengths, so that no text can look like the next piece.
-    return hashed(f"{[len(piece) for piece in pieces]}{''.join(pieces)}", _BYTES)
+    return f"{[len(piece) for piece in pieces]}{''.join(pieces)}"
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:

@@ -15,7 +15,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.message import role_of
 from muntin.core.planning.groups import find, join, link, may_follow
 from muntin.core.planning.ladder import rungs_of
-from muntin.core.planning.limits import Limits, limits
+from muntin.core.planning.limits import NO_LIMITS, Limits, limits
 from muntin.core.planning.past import Past
 from muntin.core.planning.read import LOOK_BACK, Reading, read
 from muntin.core.planning.room import high_levels, room_for
@@ -137,6 +137,8 @@ def _certain(each: Reading, least: int) -> int:
 
 
 def _limits(slot: Slot, room: int) -> Limits:
+    if slot.max_ratio == 1 and slot.max_tokens is None and not slot.min_ratio + slot.min_tokens:
+        return NO_LIMITS
     return limits(
         room,
         max_ratio=slot.max_ratio,

@@ -77,7 +77,7 @@ def is_group(unit: Unit) -> bool:
 def rungs_of(
     readings: Sequence[Reading],
     offsets: Sequence[int],
-    tokens: Callable[[Unit], int] = lambda unit: unit.tokens,
+    tokens: Callable[[Unit], int] | None = None,
 ) -> list[Rung]:
     """Return the units of a past that stands in these slots, with the tokens they have now."""
     placed = [
@@ -89,21 +89,21 @@ def rungs_of(
         return []
     ends = [first for first, _, _ in placed[1:]]
     ends.append(offsets[-1] + len(readings[-1].slot.messages))
-    asked = [n for n, (_, unit, _) in enumerate(placed) if unit.messages[0].role == "user"]
+    users = [unit.messages[0].role == "user" for _, unit, _ in placed]
+    asked = [number for number, is_user in enumerate(users) if is_user]
     newest = {id(newest_group(each)) for each in readings}
     rungs = []
     for number, ((first, unit, each), end) in enumerate(zip(placed, ends, strict=True)):
-        rung = Rung(first, end, tokens(unit))
-        rung.opens_turn = opens_turn(each.slot.messages, unit.indices[0])
+        rung = Rung(first, end, unit.tokens if tokens is None else tokens(unit))
+        rung.opens_turn = users[number] and opens_turn(each.slot.messages, unit.indices[0])
         rung.fixed = unit.system or each.slot.is_input
         rung.in_run = number > (asked[-1] if asked else -1)
-        if is_group(unit):
+        if len(unit.messages) > 1 and is_group(unit):
             rung.stays = id(unit) in newest
             rung.is_group = each.shape is not None
             rung.shape = each.shape
             rung.messages = unit.messages if unit.form is None else unit.form.messages
         rungs.append(rung)
-    users = [unit.messages[0].role == "user" for _, unit, _ in placed]
     if readings[-1].slot.asks and asked:
         for number in takewhile(lambda n: users[n], range(asked[-1], -1, -1)):
             rungs[number].fixed = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Limits:
 NO_LIMITS = Limits(None, 0, None)
 
 
+@lru_cache(maxsize=1_024)  # each slot of a window is asked with one of a few
 def ratio_of(amount: int, ratio: float) -> int:
     """Return `ratio` of `amount`, rounded down, exactly: 0.29 of 100 is 29."""
     # The decimal a person wrote, not the binary fraction it became.
@@ -41,8 +43,6 @@ def limits(
     max_tokens: int | None = None,
 ) -> Limits:
     """Work out ceiling and floor of one slot in a budget of `amount` tokens."""
-    if max_ratio == 1 and not min_ratio and not min_tokens and max_tokens is None:
-        return NO_LIMITS
     caps = [] if max_tokens is None else [max_tokens]
     fallback_caps = list(caps)
     if max_ratio < 1:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from muntin.core.parts import compact_json
+from muntin.core.checks import compact_json
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.slot import Cut
 

@@ -6,7 +6,6 @@ and asked for the same window at another budget. The decisions are taken elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,15 +13,17 @@ from typing import Any
 from muntin.core.budget import Budget, as_budget
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.breakpoints import place_breakpoints
+from muntin.core.planning.composed import Breakpoint, Fate
 from muntin.core.planning.explain import tell_fates, tell_slots
 from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.planning.prefix import track
 from muntin.core.planning.render import Rendered, render
 from muntin.core.planning.slot import Slot, Stepped
 from muntin.core.planning.verdict import SlotPlan, lowered, starts_of
-from muntin.core.planning.window import Breakpoint, Fate, Window
+from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
+from muntin.core.schemas import NO_SCHEMAS, Schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Declaration:
     slots: tuple[Slot, ...]
     budget: Budget
     counter: Counter = field(compare=False)
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: Schemas = NO_SCHEMAS
     profile: Profile | None = None
     before: LazyFrontier | Frontier | None = None
 
@@ -60,7 +61,7 @@ class Plan:
         rendered, frontier, breakpoints = self._composed
         return Window(
             messages=tuple(rendered.messages),
-            tools=self.declared.tools,
+            tools=self.declared.tools and self.declared.tools.copied(),
             tokens=self.tokens,
             over_budget=self.over_budget,
             input_cut=self.input_cut,
@@ -128,7 +129,7 @@ class Plan:
             self.declared.profile,
             self._sent_before,
             starts=tuple(starts),
-            behind=behind_talk(each.slot for each in self.slots),
+            behind=behind_talk([each.slot for each in self.slots]),
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,

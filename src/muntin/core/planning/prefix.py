@@ -208,8 +208,10 @@ def _moved(
 
 def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:
     """Name the slots whose tier promises what their bytes did not keep."""
+    names = dict.fromkeys([each.slot.name for each in plans if each.slot.tier in _STABLE])
+    if not names:
+        return ()
     new, old = _by_slot(now), _by_slot(before)
-    names = dict.fromkeys(each.slot.name for each in plans if each.slot.tier in _STABLE)
     return tuple(name for name in names if name in old and new.get(name) != old[name])
 
 

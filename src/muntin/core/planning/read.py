@@ -166,7 +166,7 @@ class _Reader:
     ) -> tuple[Unit, ...]:
         items, counter = self.items, self.counter
         total = first = 0
-        while leading and first < len(items) and role_of(items[first]) == "system":
+        while leading and first < len(items) and _is_system(items[first]):
             message = convert(items[first], self.slot, first)
             tokens = counter.message(message)
             self.take_message(first, message, tokens)
@@ -175,12 +175,14 @@ class _Reader:
         opening, self.units = self.units, []
         index = len(items)
         stop = index if until is None else until
-        take, count = self.take_message, counter.message
+        take, count, plain = self.take_message, counter.message, counter.text_key
         while index > first and ((total <= limit and index > start) or index > stop):
             index -= 1
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
-            total += take(index, message, count(message))
+            known = message.known_tokens  # as most are: asking the counter takes longer
+            tokens = known[1] if known is not None and known[0] == plain else count(message)
+            total += take(index, message, tokens)
         if index > first:
             self.unread = range(first, index)
             self.look(range(index - 1, max(first, index - LOOK_BACK) - 1, -1))
@@ -388,6 +390,10 @@ def shaped(unit: Unit, shape: Shape, whole: Mapping[int, tuple[Message, int]] = 
     ]
     form = Form(level, tuple([each for each, _ in were]), sum([cost for _, cost in were]))
     return unit._replace(form=form)
+
+
+def _is_system(item: MessageLike) -> bool:
+    return (item.role if isinstance(item, Message) else role_of(item)) == "system"
 
 
 def _is_nothing(content: str | tuple[Part, ...] | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from muntin.core.message import Message
@@ -42,21 +43,22 @@ def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
     return next((role for role in roles if role != "system"), "user") == "user"
 
 
-def _runs(plans: Sequence[SlotPlan]) -> Iterator[tuple[list[Message], Slot, int | None]]:
-    """Yield messages of one slot, slot and origin; a group stands where its first slot stands."""
+def _runs(plans: Sequence[SlotPlan]) -> list[tuple[list[Message], Slot, int | None]]:
+    """Return messages of one slot, slot and origin; a group stands where its first slot stands."""
+    runs: list[tuple[list[Message], Slot, int | None]] = []
     done: set[Group] = set()
     for plan in plans:
         group = plan.slot.group
         if group is None or not (group.interleave or group.join is not None):
-            yield plan.kept(), plan.slot, plan.slot.index
+            runs.append((plan.kept(), plan.slot, plan.slot.index))
         elif group not in done:
             done.add(group)
             members = [each for each in plans if each.slot.group == group]
             if group.join is not None:
-                yield from _join(group, group.join, members)
+                runs += _join(group, group.join, members)
             else:
-                for message, slot in _interleave(members):
-                    yield [message], slot, slot.index
+                runs += [([message], slot, slot.index) for message, slot in _interleave(members)]
+    return runs
 
 
 def _join(
@@ -86,7 +88,7 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
         first = dated[0][0] if dated else -math.inf
         dated[:0] = [(first, place, message, plan.slot) for message in plan.front]
         placed.extend(dated)
-    placed.sort(key=lambda item: (item[0], item[1]))
+    placed.sort(key=itemgetter(0, 1))
     return [(message, slot) for _, _, message, slot in placed]
 
 
@@ -100,7 +102,7 @@ def _in_slot_order(
     slots = {each.slot.index: each for each in members}
     found = []
     for unit, messages in plan.left():
-        near = [key for key in unit.mates if key[0] in slots]
+        near = [key for key in unit.mates if key[0] in slots] if unit.mates else ()
         if near and not any(message.tool_calls for message in unit.messages):
             continue
         last = unit.indices[-1]
@@ -109,5 +111,5 @@ def _in_slot_order(
         for key in near:
             (result,) = (left for mate, left in slots[key[0]].left() if mate.key == key)
             found.append((last, result[0], last, slots[key[0]].slot))
-    found.sort(key=lambda member: member[0])
+    found.sort(key=itemgetter(0))
     return found

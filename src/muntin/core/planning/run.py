@@ -22,18 +22,17 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
         return
     over = size - target if over is None else over
     units = [unit for unit in reading.units if not unit.mates]
-    rungs = rungs_of([reading._replace(units=tuple(units))], [0], books.tokens)
+    rungs = rungs_of([reading._replace(units=tuple(units))], [0])
     levels, _ = lower(rungs, NO_LEVELS, slot.ladder, size, target, target)
     for unit, rung in zip(units, rungs, strict=True):
-        if rung.fixed or books.is_dropped(unit) or books.protects(reading, unit) > rung.stays:
+        level = levels.of(rung.first) if rung.is_group else "full"
+        if level == "full" or rung.fixed or books.is_dropped(unit):
             continue
-        level = levels.of(rung.first)
-        if rung.is_group and level != "full":
-            was = unit.messages if unit.form is None else unit.form.messages
-            messages = shape.group(level, was)[0]
-            if messages != unit.messages:
-                status: Status = "short" if level == "short" else "stubbed"
-                books.shorten(unit, status, messages, over)
+        was = unit.messages if unit.form is None else unit.form.messages
+        messages = shape.group(level, was)[0]
+        if messages != unit.messages and books.protects(reading, unit) <= rung.stays:
+            status: Status = "short" if level == "short" else "stubbed"
+            books.shorten(unit, status, messages, over)
 
 
 def least_newest(books: Books, reading: Reading) -> int:

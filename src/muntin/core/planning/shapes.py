@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from muntin.core.checks import check_size, shown
+from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
-from muntin.core.parts import ToolCall, compact_json
+from muntin.core.parts import ToolCall
 from muntin.core.planning.cut import End, Keep, ends, longest
 from muntin.core.planning.limits import ratio_of
 from muntin.errors import InvalidInput, InvalidType

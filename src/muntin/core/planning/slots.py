@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from muntin.core.budget import Budget, as_budget
-from muntin.core.checks import check_text, copy_json, shown
+from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
-from muntin.core.planning.frontier import USER_BREAKPOINTS, Frontier, LazyFrontier
+from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.shapes import RESULTS, Ladder, Results, check_shapes
 from muntin.core.planning.slot import (
@@ -39,6 +39,7 @@ from muntin.core.planning.slot import (
 )
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 
 INHERIT: Literal["inherit"] = "inherit"
@@ -73,14 +74,14 @@ class Slots:
         recovery: bool = False,
         recap: Recap | None = None,
     ) -> None:
-        self.budget = as_budget(budget)
-        self.profile = as_profile(profile)
+        self.budget = budget if isinstance(budget, Budget) else as_budget(budget)
+        self.profile = profile if isinstance(profile, Profile | None) else as_profile(profile)
         self.counter = counter or Counter.of(
             self.profile, tokenizer=tokenizer, attachment_tokens=attachment_tokens
         )
-        self.tools = _check_tools(tools)
+        self.tools = tools if isinstance(tools, Schemas) else Schemas.of(tools)
         if self.profile is not None and self.profile.caching is not None:
-            self.tools = _sorted(self.tools)
+            self.tools = self.tools.by_name
         if not isinstance(trimming, Exact | Stepped):
             raise InvalidType(f"trimming must be Exact() or Stepped(), not {shown(trimming)}")
         self.trimming = trimming
@@ -89,7 +90,8 @@ class Slots:
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
             )
         self.previous = previous
-        check_shapes("Slots", results, ladder)
+        if not isinstance(results, Results | None) or not isinstance(ladder, Ladder | None):
+            check_shapes("Slots", results, ladder)
         self.results = results
         self.ladder = ladder
         self.recovery = recovery
@@ -150,9 +152,12 @@ class Slots:
         # By its kind, not by what it holds: an empty text is no conversation.
         single = isinstance(content, str | Input | Attachment | Message | Mapping)
         listed = not made and content is not None and not single
-        results = self.results if results == INHERIT else results
-        ladder = self.ladder if ladder == INHERIT else ladder
-        check_shapes(f"slot {name!r}", results, ladder)
+        if not results == ladder == INHERIT:
+            results = self.results if results == INHERIT else results
+            ladder = self.ladder if ladder == INHERIT else ladder
+            check_shapes(f"slot {name!r}", results, ladder)
+        else:
+            results, ladder = self.results, self.ladder
         slot = Slot(
             name=name,
             index=len(self._slots),
@@ -194,7 +199,8 @@ class Slots:
     def take(self, slot: Slot) -> None:
         """Add a slot that was declared elsewhere."""
         self._has_input = self._has_input or slot.is_input
-        self._slots.append(replace(slot, index=len(self._slots)))
+        place = len(self._slots)
+        self._slots.append(slot if slot.index == place else replace(slot, index=place))
 
     @property
     def declared(self) -> tuple[Slot, ...]:
@@ -254,7 +260,9 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
     if content is None:
         return (), False
     if isinstance(content, str):
-        return ((Message(made_role, check_text(content, where)),), True) if content else ((), False)
+        if not content.isascii():
+            check_text(content, where)
+        return ((Message(made_role, content),), True) if content else ((), False)
     if isinstance(content, Input):
         if not content.text and not content.attachments:
             return (), False
@@ -299,34 +307,3 @@ def _check_frame(
     if not (whole and str(content).startswith(opening) and str(content).endswith(closing)):
         raise InvalidInput(f"slot {name!r}: content must be a text that has its frame around it")
     return opening, closing
-
-
-def _check_tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
-        raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
-    checked = []
-    for number, schema in enumerate(tools):
-        if not isinstance(schema, Mapping):
-            raise InvalidType(f"tools[{number}] must be a mapping (a schema), not {shown(schema)}")
-        # A copy: what is sent must be what was counted.
-        checked.append(copy_json(schema, _place(number, schema)))
-    return tuple(checked)
-
-
-def _place(number: int, schema: Mapping[str, Any]) -> str:
-    name = _name(schema)
-    return f"tools[{number}] {name!r}" if name else f"tools[{number}]"
-
-
-def _sorted(tools: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
-    """Put tools in the order of their names: they stand before everything that is cached. Where
-    the user has marked one, the given order stays."""
-    if any(tool.get(key) for tool in tools for key in USER_BREAKPOINTS):
-        return tools
-    return tuple(sorted(tools, key=_name))
-
-
-def _name(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    name = function.get("name") if isinstance(function, Mapping) else None
-    return str(tool.get("name") or name or "")

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from muntin.core.budget import Budget
-from muntin.core.checks import digest
+from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
 from muntin.core.message import Message, as_message, counted
-from muntin.core.parts import compact_json
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
@@ -24,6 +23,7 @@ from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.shapes import Ladder, Results
 from muntin.core.planning.slot import Group, Recap, Slot, Stepped, in_full
 from muntin.core.profile import as_profile
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, NeedsConversation
 
 # For each token of the budget: about twice what a window can hold, for looking at larger ones.
@@ -68,6 +68,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
     declared = plan.declared
     budget = declared.budget.remaining_input_tokens
     before, profile = declared.before, declared.profile
+    tools = [(digest(text, 12), text) for text in declared.tools.texts]
     if before is not None and not isinstance(before, Frontier):
         before = before.frontier
     return {
@@ -76,7 +77,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
-        "tools": [_put(named, contents) for named in map(_named, map(dict, declared.tools))],
+        "tools": [_put(each, contents) for each in tools],
         "slots": [
             _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
             for slot in declared.slots
@@ -145,12 +146,8 @@ def _least(slot: Slot, message: Message) -> int:
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
 def _content(message: Message) -> tuple[str, str]:
-    return _named(message.to_dict())
-
-
-def _named(data: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a content as JSON, and the name under which it is kept."""
-    text = compact_json(data)
+    """Return a message as JSON, and the name under which it is kept."""
+    text = compact_json(message.to_dict())
     return digest(text, 12), text
 
 
@@ -244,7 +241,7 @@ def read_plan(
         tuple(slots),
         Budget(written["budget"]),
         Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])),
-        tuple(get(key) for key in written["tools"]),
+        Schemas([get(key) for key in written["tools"]]),
         profile,
         _read_previous(written["previous"], get) if written.get("previous") else None,
     )

@@ -18,6 +18,7 @@ from muntin.core.planning.question import ask_less, least_asked, least_question,
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.run import cut_newest, least_newest
 from muntin.core.planning.slot import Cut, Slot
+from muntin.core.report import Status
 
 # A marker that counts what was cut may itself make more to cut; so many rounds are tried.
 _MARKER_ROUNDS = 8
@@ -285,8 +286,7 @@ class _Trim(NamedTuple):
     def missing(self, characters: int) -> Cut:
         """Sum up what is missing: whole messages, and `characters` of those that stay."""
         slot, reading = self.slot, self.reading
-        dropped = [unit for unit in reading.units if self.books.is_dropped(unit)]
-        gone = [index for unit in dropped for index in unit.indices]
+        gone = [index for indices, _ in self.given("dropped") for index in indices]
         ends = [*gone, reading.unread[0], reading.unread[-1]] if reading.beyond else gone
         at_first = at_of(slot.messages[min(ends)]) if ends else None
         at_last = at_of(slot.messages[max(ends)]) if ends else None
@@ -296,17 +296,19 @@ class _Trim(NamedTuple):
         return Cut(slot.name, reading.beyond + len(gone), characters, at_first, at_last)
 
     def characters_cut(self) -> int:
-        cut = [
-            (unit.indices, verdict.messages)
-            for unit in self.reading.units
-            for verdict in [self.books.verdict(unit)]
-            if verdict is not None and verdict.status == "trimmed"
-        ]
         return sum(
             len(as_message(self.slot.messages[index]).text) - len(message.text)
-            for indices, messages in cut
+            for indices, messages in self.given("trimmed")
             for index, message in zip(indices, messages, strict=True)
         )
+
+    def given(self, status: Status) -> list[tuple[tuple[int, ...], tuple[Message, ...]]]:
+        """Return the units of which that became, with what is left of them."""
+        verdicts = self.books.verdicts(self.reading)
+        found = [(unit, verdicts.get(unit.indices[0])) for unit in self.reading.units if verdicts]
+        return [
+            (unit.indices, each.messages) for unit, each in found if each and each.status == status
+        ]
 
 
 def _victims(reading: Reading) -> Iterator[Unit]:

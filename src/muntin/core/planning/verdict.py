@@ -64,10 +64,6 @@ class SlotPlan(NamedTuple):
     asked: int = 0
     short: int = 0
 
-    def is_over_cap(self) -> bool:
-        """Say whether the slot stays although it is over its ceiling."""
-        return self.limits.cap is not None and self.tokens > self.limits.cap
-
     def is_cut(self) -> bool:
         """Say whether anything of the slot is missing."""
         return bool(self.reading.beyond or self.verdicts)

@@ -25,7 +25,7 @@ from muntin.fitting.requests.common import (
     tools_of,
     with_texts,
 )
-from muntin.providers.wire.chat import MARK, MARKS, cache_options, mark
+from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
 
 def read(body: Body) -> Request:

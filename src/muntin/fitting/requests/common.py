@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from muntin.core.checks import replace_surrogates, shown
+from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.memo import FormMemo
 from muntin.core.message import Message, Role
-from muntin.core.parts import Other, Text, compact_json
-from muntin.core.planning.window import Breakpoint
+from muntin.core.parts import Other, Text
+from muntin.core.planning.composed import Breakpoint
 from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 

@@ -27,7 +27,7 @@ from muntin.fitting.requests.common import (
     tools_of,
     with_texts,
 )
-from muntin.providers.wire.chat import MARK, MARKS, cache_options, mark
+from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _TEXTS = ("input_text", "output_text", "text")

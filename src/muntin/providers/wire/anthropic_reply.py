@@ -6,19 +6,17 @@ https://platform.claude.com/docs/en/api/messages/create
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from muntin.core.accepted import NameRule
 from muntin.core.checks import shown
 from muntin.core.forms.anthropic import assistant_message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.providers.wire.anthropic_request import names_of
 from muntin.providers.wire.common import as_mapping, count, get
-from muntin.providers.wire.names import ToolNames, tools_of
 
 RESPONSE = "an Anthropic message"
 
@@ -30,23 +28,6 @@ _FINISH = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-
-
-# https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
-REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
-_NAMES = NameRule(128, REFUSED)
-_OWN_TOOL = re.compile(r".*_\d{8}")
-
-
-def is_own_tool(tool: Mapping[str, Any]) -> bool:
-    """Say whether a tool is one of Anthropic's, which the API knows by its type and name."""
-    kind = tool.get("type")
-    return isinstance(kind, str) and _OWN_TOOL.fullmatch(kind) is not None
-
-
-def names_of(window: Window | None) -> ToolNames:
-    """Return the names of a window's tools as the API takes them."""
-    return ToolNames(_NAMES, tools_of(window), is_own_tool)
 
 
 def decode(response: Any, window: Window | None = None) -> Reply:

@@ -15,7 +15,7 @@ from muntin.core.accepted import NameRule
 from muntin.core.checks import has_surrogates, shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
-from muntin.core.planning.window import Breakpoint, Window
+from muntin.core.planning.composed import Breakpoint, Composed
 from muntin.core.planning.wire import as_sent
 from muntin.core.report import NotCarried
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
@@ -48,12 +48,12 @@ class Ledger:
             if key not in known and key not in _BOOKKEEPING and value not in (None, "", [], {}):
                 self.miss(message, f"field {key!r}", "the API has no such field")
 
-    def enter(self, window: Window) -> None:
+    def enter(self, window: Composed) -> None:
         """Write the list into the window's report, in place of this provider's last one."""
         window.enter_not_carried(self._provider, tuple(self._entries))
 
 
-def check(window: Window, strict: bool, files: Files | None) -> Files:
+def check(window: Composed, strict: bool, files: Files | None) -> Files:
     """Refuse a window that is over budget, or files that are none; return the files."""
     if strict and window.over_budget:
         raise BudgetExceeded(window.tokens, window.report.budget, window.report)
@@ -179,7 +179,7 @@ def known_extra(
 
 
 def ends(
-    trail: Sequence[tuple[int, dict[str, Any]]], window: Window, room: int
+    trail: Sequence[tuple[int, dict[str, Any]]], window: Composed, room: int
 ) -> list[tuple[dict[str, Any], Breakpoint]]:
     """Return the pieces behind which to cache, at most `room` of them, the last ones.
 

@@ -5,34 +5,21 @@ https://ai.google.dev/api/generate-content
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from muntin.core.accepted import NameRule
-from muntin.core.checks import shown
+from muntin.core.checks import compact_json, shown
 from muntin.core.forms.google import PARTS, SIGNATURE, as_json
 from muntin.core.message import Message
-from muntin.core.parts import (
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    compact_json,
-    joined,
-    put_before,
-)
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, joined, put_before
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import get
-from muntin.providers.wire.names import ToolNames, tools_of
+from muntin.providers.wire.google_request import names_of
 
 RESPONSE = "a generate_content response"
 
-# https://ai.google.dev/api/caching#FunctionDeclaration
-_NAMES = NameRule(128, re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."))
 
 _FILTERED = (
     "SAFETY",
@@ -45,11 +32,6 @@ _FILTERED = (
     "IMAGE_RECITATION",
 )
 _FINISH = {"STOP": "stop", "MAX_TOKENS": "length", **dict.fromkeys(_FILTERED, "content_filter")}
-
-
-def names_of(window: Window | None) -> ToolNames:
-    """Return the names of a window's tools as the API takes them."""
-    return ToolNames(_NAMES, tools_of(window))
 
 
 def decode(response: Any, window: Window | None = None) -> Reply:

@@ -12,7 +12,7 @@ from typing import Any
 from muntin.core.accepted import NameRule
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.planning.composed import Composed
 from muntin.providers.wire.common import Ledger, function_of
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -113,7 +113,7 @@ def names_in(tool: Mapping[str, Any]) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def tools_of(window: Window | None) -> tuple[Mapping[str, Any], ...]:
+def tools_of(window: Composed | None) -> tuple[Mapping[str, Any], ...]:
     """Return the tools that a window declares."""
     return window.tools if window is not None else ()
 

@@ -15,7 +15,7 @@ from muntin.core.message import Message
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
-from muntin.providers.wire.chat import names_of
+from muntin.providers.wire.chat_request import names_of
 from muntin.providers.wire.common import as_mapping, count, get
 
 RESPONSE = "a response of the Responses API"

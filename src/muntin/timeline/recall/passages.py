@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import groupby
 
 # A cut moves by so many characters at most to fall between words.
 _NEAR = 24
@@ -86,6 +87,6 @@ def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
 @lru_cache(64)
 def _pattern(terms: tuple[str, ...], flags: int) -> re.Pattern[str]:
     # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
-    stems = "|".join(re.escape(term) for term in terms if term.isascii())
-    others = [re.escape(term) for term in terms if not term.isascii()]
-    return re.compile("|".join([*([rf"(?<![^\W_])(?:{stems})"] if stems else []), *others]), flags)
+    runs = [(stem, "|".join(map(re.escape, run))) for stem, run in groupby(terms, str.isascii)]
+    each = [rf"(?<![^\W_])(?:{run})" if stem else run for stem, run in runs]
+    return re.compile("|".join(each), flags)

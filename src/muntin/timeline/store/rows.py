@@ -92,7 +92,7 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
-    if has_surrogates(text):
+    if not text.isascii() and has_surrogates(text):
         text = to_ascii_json(value)
         if json.loads(text) != value:  # two halves side by side would become one
             raise InvalidInput(

@@ -282,10 +282,7 @@ class Database:
         clashed = 0
         while clashed < RETRIES:
             try:
-                if self.kind == "postgresql":
-                    return attempt()
-                with forks.held_off():
-                    return attempt()
+                return attempt() if self.kind == "postgresql" else forks.held_off(attempt)
             except _Clash:
                 _pause(clashed)
                 clashed += 1

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Condition, get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
     from muntin.timeline.store.sql.database import Database
+
+T = TypeVar("T")
 
 # How long a fork waits for transactions that are under way.
 SECONDS = 10.0
@@ -33,16 +34,15 @@ def watch(database: Database) -> None:
     _databases.add(database)
 
 
-@contextmanager
-def held_off() -> Iterator[None]:
-    """Hold off forks while the block runs."""
+def held_off(work: Callable[[], T]) -> T:
+    """Do something while forks are held off."""
     me = get_ident()
     with _gate:
         while _forking not in (None, me) and not _busy[me]:
             _gate.wait()
         _busy[me] += 1
     try:
-        yield
+        return work()
     finally:
         with _gate:
             _busy[me] -= 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -16,7 +17,7 @@ from muntin.core.accepted import NameRule
 from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE
 from muntin.core.message import Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.planning.composed import Composed
 from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.common import (
@@ -31,7 +32,6 @@ from muntin.providers.wire.common import (
     made_by,
     result_text,
 )
-from muntin.providers.wire.google_reply import Assembler, decode, names_of
 from muntin.providers.wire.media import (
     Content,
     Media,
@@ -41,10 +41,10 @@ from muntin.providers.wire.media import (
     stands_before,
     wrong_address,
 )
-from muntin.providers.wire.names import Declared, ToolNames, schema_of
+from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
 
-__all__ = ["Assembler", "decode", "encode", "names_of"]
-
+# https://ai.google.dev/api/caching#FunctionDeclaration
+_NAMES = NameRule(128, re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."))
 _IDS = NameRule(64)
 # Where Google reads files that are not sent along: https://ai.google.dev/api/files
 _ADDRESSES = ("http://", "https://", "gs://")
@@ -73,7 +73,12 @@ _TOOLS = frozenset(
 )
 
 
-def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def names_of(window: Composed | None) -> ToolNames:
+    """Return the names of a window's tools as the API takes them."""
+    return ToolNames(_NAMES, tools_of(window))
+
+
+def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `contents` and `config` for `client.models.generate_content(...)`.
 
     Plain dicts, with bytes where the SDK's types have them.
@@ -93,7 +98,7 @@ class _Encoder:
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
 
-    def request(self, window: Window) -> dict[str, Any]:
+    def request(self, window: Composed) -> dict[str, Any]:
         leading = True
         for index, message, answers in arrange(window.messages):
             role = message.role
@@ -112,7 +117,7 @@ class _Encoder:
                 self._add("model" if role == "assistant" else "user", parts)
         return self._finish(window)
 
-    def _finish(self, window: Window) -> dict[str, Any]:
+    def _finish(self, window: Composed) -> dict[str, Any]:
         turns, system = self.turns, self.system
         if turns and turns[0]["role"] != "user":
             turns.insert(0, {"role": "user", "parts": [{"text": OMITTED.text}]})

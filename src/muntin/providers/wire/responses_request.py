@@ -13,9 +13,9 @@ from muntin.core.accepted import NameRule
 from muntin.core.forms.responses import ITEMS
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.planning.composed import Composed
 from muntin.core.planning.wire import Answer, arrange
-from muntin.providers.wire.chat import (
+from muntin.providers.wire.chat_request import (
     MARK,
     MARKS,
     cache_options,
@@ -35,9 +35,6 @@ from muntin.providers.wire.common import (
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, stands_before
 from muntin.providers.wire.names import Declared, ToolNames, schema_of
-from muntin.providers.wire.responses_reply import Assembler, decode
-
-__all__ = ["Assembler", "decode", "encode", "names_of"]
 
 _IDS = NameRule(64)
 
@@ -65,7 +62,7 @@ _TOOLS = frozenset(
 )
 
 
-def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `input` (and `tools`, if any) for `client.responses.create(...)`."""
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
@@ -82,7 +79,7 @@ class _Encoder:
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
 
-    def request(self, window: Window) -> dict[str, Any]:
+    def request(self, window: Composed) -> dict[str, Any]:
         items, order = self.items, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
@@ -335,7 +332,7 @@ class _Encoder:
         flat.setdefault("strict", False)
         return flat
 
-    def _mark(self, window: Window) -> None:
+    def _mark(self, window: Composed) -> None:
         trail, taken = [], 0
         for at, item in zip(self.order, self.items, strict=True):
             key = "output" if "output" in item else "content"

@@ -5,6 +5,7 @@ https://platform.claude.com/docs/en/api/messages/create
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,16 +14,9 @@ from typing import Any, cast
 from muntin.core.accepted import NameRule
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.planning.composed import Composed
 from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
-from muntin.providers.wire.anthropic_reply import (
-    REFUSED,
-    Assembler,
-    decode,
-    is_own_tool,
-    names_of,
-)
 from muntin.providers.wire.common import (
     Files,
     Ids,
@@ -37,11 +31,13 @@ from muntin.providers.wire.common import (
     result_text,
 )
 from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
-from muntin.providers.wire.names import Declared, ToolNames, schema_of
+from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
 
-__all__ = ["Assembler", "decode", "encode", "names_of"]
-
-_IDS = NameRule(64, REFUSED)
+# https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
+_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
+_NAMES = NameRule(128, _REFUSED)
+_OWN_TOOL = re.compile(r".*_\d{8}")
+_IDS = NameRule(64, _REFUSED)
 # https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 _MARKS, _MARK, _TTLS = 4, "cache_control", ("5m", "1h")
 # https://platform.claude.com/docs/en/build-with-claude/vision
@@ -88,7 +84,18 @@ _TOOL_FIELDS = (
 Block = dict[str, Any]
 
 
-def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def _is_own_tool(tool: Mapping[str, Any]) -> bool:
+    """Say whether a tool is one of Anthropic's, which the API knows by its type and name."""
+    kind = tool.get("type")
+    return isinstance(kind, str) and _OWN_TOOL.fullmatch(kind) is not None
+
+
+def names_of(window: Composed | None) -> ToolNames:
+    """Return the names of a window's tools as the API takes them."""
+    return ToolNames(_NAMES, tools_of(window), _is_own_tool)
+
+
+def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `messages`, `system` and `tools` (if any) for `client.messages.create(...)`."""
     files = check(window, strict, files)
     return _Encoder(files, names_of(window), bool(window.breakpoints)).request(window)
@@ -113,7 +120,7 @@ class _Encoder:
         self.trail: list[tuple[int, Block]] = []
         self.thoughts: list[tuple[int, Block]] = []
 
-    def request(self, window: Window) -> dict[str, Any]:
+    def request(self, window: Composed) -> dict[str, Any]:
         leading = True
         for index, message, answers in arrange(window.messages):
             role = message.role
@@ -135,7 +142,7 @@ class _Encoder:
                 self._add(index, turn, blocks, plain=plain)
         return self._finish(window)
 
-    def _finish(self, window: Window) -> dict[str, Any]:
+    def _finish(self, window: Composed) -> dict[str, Any]:
         self._end_turn()
         turns, system = self.turns, self.system
         if turns and turns[0]["role"] != "user":
@@ -349,7 +356,7 @@ class _Encoder:
 
     def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
         kind = tool.get("type")
-        if is_own_tool(tool):
+        if _is_own_tool(tool):
             return self._own_tool(tool)
         function = function_of(tool if kind != "custom" else {**tool, "type": None})
         if function is None:
@@ -373,7 +380,7 @@ class _Encoder:
         self.own_tools.add(name)
         return deepcopy(dict(tool))
 
-    def _mark(self, window: Window, tools: Sequence[Block]) -> None:
+    def _mark(self, window: Composed, tools: Sequence[Block]) -> None:
         """Set the cache marks; of the user's own, no more than the API takes are sent."""
         own: list[tuple[int | None, Block]] = [(None, tool) for tool in tools if _MARK in tool]
         own += [(index, block) for index, block in self.trail if _MARK in block]

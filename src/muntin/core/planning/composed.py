@@ -1,0 +1,152 @@
+"""What was composed: the messages of a window, where they come from, and how that came about.
+
+Encoders and pictures read this. It knows none of them; the window of the user does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Protocol
+
+from muntin.core.message import Message, as_message
+from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.slot import Slot
+from muntin.core.profile import Caching
+from muntin.core.report import NotCarried, Report, Reported, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A place where the provider may cache: after so many messages, for how long."""
+
+    after: int
+    ttl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a message of a slot, or of `count` messages that were not looked at.
+
+    `shown` is the message as the window has it: None if it was left out, and the slot's own text
+    where several were joined.
+    """
+
+    slot: Slot
+    first: int
+    count: int
+    status: Status
+    reason: str | None
+    shown: Message | None = None
+
+    def given(self, number: int = 0) -> Message:
+        """Return one of the messages as it was declared."""
+        return as_message(self.slot.messages[self.first + number])
+
+
+class Explained(Protocol):
+    """What can say how a window came about: its plan."""
+
+    def report(self) -> Report:
+        """Tell where every token went."""
+
+    def fates(self) -> tuple[Fate, ...]:
+        """Tell what became of every declared message."""
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is left of a plan whose window was pickled: the report."""
+
+    told: Report
+    caching: Caching | None = None
+
+    def report(self) -> Report:
+        return self.told
+
+    def fates(self) -> tuple[Fate, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Composed:
+    """The messages of one turn, with their tokens and the report that explains them.
+
+    `tokens` is everything that is sent: messages, tool schemas and what the wire adds.
+    `input_cut` says that the current input was too long and lost its middle.
+    `origins` says for each message the index of the slot it comes from (None: a slot cannot be
+    named, because several were joined).
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = field(hash=False)
+    tokens: int
+    over_budget: bool
+    input_cut: bool
+    origins: tuple[int | None, ...] = field(repr=False)
+    breakpoints: tuple[Breakpoint, ...] = field(repr=False)
+    explained: Explained = field(repr=False, compare=False)
+    lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
+    # What requests made of the window could not carry, by provider.
+    _ledger: dict[str, tuple[NotCarried, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    # What the provider said of the request, once it has answered.
+    _reported: list[Reported] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def report(self) -> Report:
+        """Where every token went, and why something is missing."""
+        # Made on first use: most windows are sent, and no report is read.
+        report = self.explained.report()
+        if self._ledger:
+            report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._reported and report.prefix is not None:
+            report = replace(report, prefix=replace(report.prefix, reported=self._reported[-1]))
+        return report
+
+    @property
+    def frontier(self) -> Frontier:
+        """What the next turn must know of this one; store it with the session."""
+        lazy = self.lazy_frontier
+        return lazy if isinstance(lazy, Frontier) else lazy.frontier
+
+    @property
+    def fates(self) -> tuple[Fate, ...]:
+        """What became of every declared message, slot by slot; nothing if it was pickled."""
+        return self.explained.fates()
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that it was planned for, if there are any."""
+        return self.explained.caching
+
+    def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
+        """Put what a request could not carry into the report, in place of the provider's last."""
+        self._ledger.pop(provider, None)
+        if entries:
+            self._ledger[provider] = entries
+
+    def enter_reported(self, reported: Reported) -> None:
+        """Put what the provider said of the request beside the report's own claim."""
+        self._reported[:] = [reported]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (
+            self.messages,
+            self.tools,
+            self.tokens,
+            self.over_budget,
+            self.input_cut,
+            self.origins,
+            self.breakpoints,
+            _Told(self.explained.report(), self.caching),
+            self.frontier,
+            dict(self._ledger),
+            list(self._reported),
+        )

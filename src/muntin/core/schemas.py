@@ -1,0 +1,57 @@
+"""The schemas of tools: checked, copied and written once, however often they are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from muntin.core.checks import compact_json, copy_json, shown
+from muntin.errors import InvalidType
+
+# Breakpoints in the providers' own words; where they stand is no part of what is cached.
+USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
+
+
+class Schemas(tuple[Mapping[str, Any], ...]):
+    """Schemas that nobody else holds: what was counted is what is sent."""
+
+    @classmethod
+    def of(cls, tools: Iterable[Mapping[str, Any]]) -> Schemas:
+        """Check schemas, and copy them."""
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+            raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
+        checked = []
+        for number, schema in enumerate(tools):
+            what, name = f"tools[{number}]", _name(schema) if isinstance(schema, Mapping) else ""
+            if not isinstance(schema, Mapping):
+                raise InvalidType(f"{what} must be a mapping (a schema), not {shown(schema)}")
+            checked.append(copy_json(schema, f"{what} {name!r}" if name else what))
+        return cls(checked)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Each schema as compact JSON."""
+        return tuple([compact_json(dict(each)) for each in self])
+
+    @cached_property
+    def by_name(self) -> Schemas:
+        """The schemas in the order of their names: they stand before everything that is cached.
+        Where the user has marked one, the given order stays."""
+        if not self or any(tool.get(key) for tool in self for key in USER_BREAKPOINTS):
+            return self
+        return Schemas(sorted(self, key=_name))
+
+    def copied(self) -> tuple[Mapping[str, Any], ...]:
+        """Return schemas to give away."""
+        copied: tuple[Mapping[str, Any], ...] = copy_json(tuple(self), "tools")
+        return copied
+
+
+NO_SCHEMAS = Schemas()
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return str(tool.get("name") or name or "")
