@@ -160,6 +160,18 @@ def test_where_no_window_can_obey_the_best_protected_stays() -> None:
     assert lawful(31, [low, high, whole]) == [None, None, None]
 
 
+def test_the_tokens_that_a_report_names_count_what_was_not_read_at_first() -> None:
+    adds = [
+        slot("rules", "a", required=True),
+        slot("talk", [user("b"), system("c")], priority=1),
+        slot("input", "?"),
+    ]
+    window = compose(2, *adds)
+    assert texts(window) == ["a", "?"]
+    assert [each.fits_with for each in window.report["talk"].decisions] == [2, 2]
+    assert texts(compose(4, *adds)) == ["a", "b", "c", "?"]
+
+
 @many
 @given(plain_slots(question=60), st.integers(1, 200))
 def test_with_the_tokens_that_a_report_names_a_message_is_kept_whole(

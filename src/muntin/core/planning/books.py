@@ -29,8 +29,8 @@ OVER_CAP, OVER_BUDGET, FALLBACK = "over_cap", "over_budget", "fallback"
 class Lessons:
     """What earlier attempts at a window have shown: slots and groups of several slots that have no
     place in it and are left out from the start, and inputs that cannot be cut. With `short` tokens
-    more, everything would have had its place. `calm` says that slots with a priority are among
-    those left out, all of them."""
+    more, and its own, everything would have had its place. `calm` says that slots with a priority
+    are among those left out, all of them."""
 
     slots: Mapping[int, Verdict] = field(default_factory=dict)
     short: Mapping[int, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Books:
         self.torn: list[Unit] = []
         # Inputs that cannot be cut as far as they may be.
         self.stuck: frozenset[int] = frozenset()
-        self._short: Mapping[int, int] = {}
+        self._short: dict[int, int] = {}
         self._verdicts: dict[int, dict[int, Verdict]] = {}
         self._ground = intake.ground
         # The newest calls of runs, which are never dropped.
@@ -109,7 +109,7 @@ class Books:
             self.recount(group)
 
     def _leave_out(self, gone: Lessons) -> None:
-        self.stuck, self._short = gone.stuck, gone.short
+        self.stuck = gone.stuck
         for reading in self.readings:
             whole = gone.slots.get(reading.slot.index)
             for unit in reading.units:
@@ -119,6 +119,9 @@ class Books:
                     self.drop(unit, verdict.fits_with)
             if whole is not None:
                 self.asks[reading.slot.index] = reading.tokens
+                if reading.slot.index in gone.short:
+                    others = gone.short[reading.slot.index]
+                    self._short[reading.slot.index] = others + reading.tokens
                 self.pass_beyond(reading)
         self.reason = OVER_CAP
 

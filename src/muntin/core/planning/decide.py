@@ -244,7 +244,11 @@ def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons
     """Return lessons that leave these slots out too."""
     slots = {each.slot.index: _last_word(books, each) for each in costly}
     all_of_it = sum(books.asks.values()) - books.goal
-    short = {index: all_of_it for index, last in slots.items() if last.reason != OVER_CAP}
+    short = {
+        index: all_of_it - books.asks.get(index, 0)  # it may have been read in part
+        for index, last in slots.items()
+        if last.reason != OVER_CAP
+    }
     return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
 
 
