@@ -162,7 +162,7 @@ def test_where_no_window_can_obey_the_best_protected_stays() -> None:
 
 def test_the_tokens_that_a_report_names_count_what_was_not_read_at_first() -> None:
     adds = [
-        slot("rules", "a", required=True),
+        slot("rules", "a", required=True, max_tokens=10),
         slot("talk", [user("b"), system("c")], priority=1),
         slot("input", "?"),
     ]
