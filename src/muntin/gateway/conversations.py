@@ -72,19 +72,19 @@ class Conversations:
         name = _name(headers, body)
         if name is not None:
             session = f"gateway/{name[:80]}/{_digest(salt, name)[:8]}"
-            left = self._left(session)
-            return Conversation(session, {}) if left is None else _found(session, left)
+            told, left = self._left(session)
+            return Conversation(session, told if left is not None else {})
         opening = _digest(salt, user or "", talk.first_digest)
         moved: Conversation | None = None
         for number in range(1, _EACH + 1):
             session = f"gateway/{opening}" + (f"-{number}" if number > 1 else "")
-            left = self._left(session)
+            told, left = self._left(session)
             if left is None:
                 return moved or Conversation(session, {})
             if left.goes_on(talk):
-                return _found(session, left)
+                return Conversation(session, told)
             if moved is None and left.start is not None and left.start.digest is not None:
-                moved = _found(session, left) if left.why_not(talk) is None else None
+                moved = Conversation(session, told) if left.why_not(talk) is None else None
         past = talk.past
         last = message_digest(past[len(past) - 1]) if past else ""
         return moved or Conversation(f"gateway/{opening}-{last}", {})
@@ -103,8 +103,9 @@ class Conversations:
             if self._held.get(session) is frontier:
                 del self._held[session]
 
-    def _left(self, session: str) -> Left | None:
-        """Return what the newest request of a session left, here or in another process."""
+    def _left(self, session: str) -> tuple[Mapping[str, Any], Left | None]:
+        """Return what the newest request of a session left, here or in another process: as it is
+        kept, and as it was read, None if it cannot be."""
         with self._lock:
             held = self._held.get(session)
         kept: Mapping[str, Any] | None = None
@@ -114,19 +115,15 @@ class Conversations:
             except Exception as error:  # what this process knows must do
                 self.stay_away(error)
         there, here = _read(kept), _read(held)
-        if here is None or there is None:
-            return here or there
-        return there if there.count > here.count else here
+        if here is None or (there is not None and there.count > here.count):
+            return kept or {}, there
+        return held or {}, here
 
 
 def _read(told: Mapping[str, Any] | None) -> Left | None:
     with suppress(InvalidInput):  # of another version: begin anew
         return Left.from_dict(told) if told else None
     return None
-
-
-def _found(session: str, left: Left) -> Conversation:
-    return Conversation(session, left.to_dict())
 
 
 def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
