@@ -110,8 +110,8 @@ async def cut_everywhere(
             stepped.append(CancelledAt(answered(*given), at, act=act))  # noqa: B023
             await stepped[-1]  # noqa: B023
 
-        gateway._answered = passing  # type: ignore[method-assign]
-        task = asyncio.create_task(gateway(client.scope, client.receive, client.send))  # type: ignore[arg-type]
+        gateway._answered = passing  # type: ignore[method-assign, assignment]
+        task = asyncio.ensure_future(gateway(client.scope, client.receive, client.send))
         await asyncio.wait([task], timeout=ENOUGH)
         gateway._answered = answered  # type: ignore[method-assign]
         assert task.done(), f"stuck when it was cut off at step {step}"

@@ -179,8 +179,7 @@ def test_one_conversation_fitted_in_many_threads_at_once_is_recorded_once(store:
 
 
 def test_reports_are_bounded(store: Any) -> None:
-    for given, kept in (({"keep": 3}, 3), ({"report_bytes": 0}, 0)):
-        recorder = Recorder(store, **given)
+    for recorder, kept in ((Recorder(store, keep=3), 3), (Recorder(store, report_bytes=0), 0)):
         for talk in growing(2):
             asked(recorder, talk)
         assert len(store.reports("c")) == kept

@@ -47,7 +47,8 @@ class Recording:
             return sent
 
         async def work() -> Sent | None:
-            return await self._stored(record)
+            sent: Sent | None = await self._stored(record)
+            return sent
 
         recorded: Recorded = self._behind(session, work)
         return recorded

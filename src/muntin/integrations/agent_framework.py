@@ -33,13 +33,6 @@ __all__ = ["MuntinMiddleware"]
 FRONTIER = "muntin_frontier"
 
 
-def _schema(tool: Any) -> Mapping[str, Any]:
-    if isinstance(tool, Mapping):
-        return tool
-    made: Mapping[str, Any] = tool.to_json_schema_spec()
-    return made
-
-
 class MuntinMiddleware(Hook, ChatMiddleware):
     """Fits every request of an agent; the session keeps all messages.
 
@@ -48,7 +41,13 @@ class MuntinMiddleware(Hook, ChatMiddleware):
     its maker is known. `on_fit` is told of every fitted request.
     """
 
-    schema = staticmethod(_schema)
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        if isinstance(tool, Mapping):
+            return tool
+        made: Mapping[str, Any] = tool.to_json_schema_spec()
+        return made
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send what fits."""

@@ -47,15 +47,6 @@ __all__ = ["MuntinContext"]
 FRONTIER = "muntin_frontier"
 
 
-def _schema(tool: Any) -> Mapping[str, Any]:
-    function = {"name": tool.name, "parameters": tool.parameters_json_schema}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
-
-
 class MuntinContext(Hook, AbstractCapability[Any]):
     """Fits every request of an agent; the message history stays whole.
 
@@ -64,7 +55,15 @@ class MuntinContext(Hook, AbstractCapability[Any]):
     its maker is known. `on_fit` is told of every fitted request.
     """
 
-    schema = staticmethod(_schema)
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        function = {"name": tool.name, "parameters": tool.parameters_json_schema}
+        if tool.description:
+            function["description"] = tool.description
+        if tool.strict is not None:
+            function["strict"] = tool.strict
+        return {"type": "function", "function": function}
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Send what fits, and keep the frontier with the newest request of the history."""

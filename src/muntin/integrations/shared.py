@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from muntin.core.budget import Budget
 from muntin.fitting import Fitted, Fitter, Piece
@@ -59,16 +59,18 @@ class Hook:
     its maker is known. `on_fit` is told of every fitted request.
     """
 
-    # How a tool of the framework is described.
-    schema: ClassVar[Callable[[Any], Mapping[str, Any]]]
-
     def __init__(
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
         self._fitter = fitter_of(budget)
         self._model = model
         self._on_fit = on_fit
-        self._schemas = Schemas(type(self).schema)
+        self._schemas = Schemas(self.schema)
+
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool of the framework."""
+        raise NotImplementedError
 
     def _fit(
         self, pieces: Sequence[Piece], tools: Sequence[Any], name: str | None, **given: Any
