@@ -385,10 +385,8 @@ def _compose(
     caching = composer.profile.caching if composer.profile is not None else None
     # A second message for what changes, and what dividing a text may add to its count.
     apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
-    if token_budget is None:
-        own = counter.overhead + counter.text(text) + apart if text else 0
-    else:
-        own = counter.overhead + token_budget + apart
+    size = counter.text(text) if token_budget is None else token_budget
+    own = counter.overhead + size + apart if text or token_budget is not None else 0
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
     beside += counter.tools(composer.tools) + (counter.answer if own and not beside else 0)
