@@ -77,6 +77,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
 	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
+	$(BIN)/python -m pytest -n 0 -rs tests/gateway/test_node.py
 	$(BIN)/python -m tools.integrations
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 

@@ -1,11 +1,11 @@
-"""The gateway: what it adds to a request, beside a plain proxy.
+"""The gateway: what it adds to a request, beside the provider itself and a plain proxy.
 
     python bench/gateway.py [--short] [--out FILE]
 
 A provider that answers at once, a proxy that only passes bytes on, and the gateway, each in a
 process of its own, on the same server and the same HTTP client. Conversations with tools grow by a
-turn a request around 200 messages, which do not fit; each request goes through both, in turns. What
-the gateway does meanwhile for the record is in its figures.
+turn a request around 200 messages, which do not fit; each request goes all three ways, in turns.
+What the gateway does meanwhile for the record is in its figures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
@@ -131,6 +131,13 @@ def seconds(client: httpx2.Client, url: str, body: dict[str, Any]) -> float:
     return time.perf_counter() - began
 
 
+def _more(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Say how much longer the same requests took."""
+    added = [1000 * (one - other) for one, other in zip(ours, theirs, strict=True)]
+    last = quantiles(added, n=20)[-1]
+    return f"{median(added):.1f} ms more at the median, {last:.1f} ms at the 95th percentile"
+
+
 def measure(short: bool) -> Iterator[Figure]:
     """Measure the gateway beside the proxy."""
     here = str(Path(__file__))
@@ -146,21 +153,20 @@ def measure(short: bool) -> Iterator[Figure]:
             )
         )
         for messages in (50, 200) if short else (50, 200, 1_000):
-            passed, fitted = [], []
+            urls = {"direct": upstream, "a plain proxy": proxy, "gateway": gateway}
+            took: dict[str, list[float]] = {name: [] for name in urls}
             for first, body in requests(messages, 30 if short else 100):
-                one, other = seconds(client, proxy, body), seconds(client, gateway, body)
-                if not first:
-                    passed.append(one)
-                    fitted.append(other)
-            added = [two - one for one, two in zip(passed, fitted, strict=True)]
-            yield Figure(
-                work=f"a request of {messages} messages, through the gateway",
-                peer="a plain proxy",
-                ours=median(fitted),
-                theirs=median(passed),
-                note=f"{1000 * median(added):.1f} ms more at the median, "
-                f"{1000 * quantiles(added, n=20)[-1]:.1f} ms at the 95th percentile",
-            )
+                each = {name: seconds(client, url, body) for name, url in urls.items()}
+                for name in () if first else urls:
+                    took[name].append(each[name])
+            for peer in ("direct", "a plain proxy"):
+                yield Figure(
+                    work=f"a request of {messages} messages, through the gateway",
+                    peer=peer,
+                    ours=median(took["gateway"]),
+                    theirs=median(took[peer]),
+                    note=_more(took["gateway"], took[peer]),
+                )
 
 
 if __name__ == "__main__":

@@ -65,8 +65,9 @@ of Muntin's process.""",
     ),
     "gateway": (
         "The gateway",
-        """A request through the gateway beside the same request through a plain proxy on the same
-server and HTTP client. The provider answers at once: what differs is what Muntin does.""",
+        """A request through the gateway beside the same request sent to the provider itself, and
+through a plain proxy on the same server and HTTP client. The provider answers at once: what differs
+from the proxy is what Muntin does.""",
     ),
     "engine": (
         "Engines",

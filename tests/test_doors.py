@@ -20,8 +20,10 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.doors import DOORS, DURABLE, Door
 from tests.plans import counted_plans
 from tests.runtime.conftest import run
+from tests.wired import WIRED
 
 doors = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+sent = pytest.mark.parametrize("door", [*DOORS.values(), *WIRED.values()], ids=[*DOORS, *WIRED])
 durable = pytest.mark.parametrize("door", DURABLE.values(), ids=DURABLE)
 
 QUESTION = "Where is my order 4711? Größe 42, naïve café, 東京."
@@ -83,7 +85,7 @@ def test_every_door_plans_once_a_step(door: Door) -> None:
     assert len(plans) == len(model.windows) == 4
 
 
-@doors
+@sent
 def test_every_door_sends_the_question_once_and_the_run_behind_it(door: Door) -> None:
     model = ScriptedModel(steps(2), name="openai/gpt-4o")
     run(door(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
@@ -166,6 +168,13 @@ def test_no_door_uses_the_store_on_the_event_loop(door: Door, off_loop: Any) -> 
             await door(app, ScriptedModel(steps(1), name="openai/gpt-4o"), "And now?", [look])
 
     run(twice())
+
+
+@pytest.mark.parametrize("door", WIRED.values(), ids=WIRED)
+def test_no_adapter_uses_the_store_on_the_event_loop(door: Door, off_loop: Any) -> None:
+    model = ScriptedModel(steps(2), name="openai/gpt-4o")
+    run(door(App(off_loop, budget=8_000), model, QUESTION, [look]))
+    assert len(model.windows) == 3
 
 
 @pytest.mark.parametrize("awaited", [False, True])

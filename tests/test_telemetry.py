@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from muntin import App, Message, ToolCall, fit, telemetry
+from muntin import App, Message, ToolCall, context, fit, prompt, telemetry
 from muntin.agent import run_agent, stream_agent
 from muntin.core.planning.slots import Slots
 from muntin.core.usage import Usage
@@ -141,6 +141,25 @@ def test_fitting_a_list_tells_of_its_window(seen: Seen) -> None:
     assert told[Names.TOKENS] == fitted.report.tokens
     assert told[Names.COMPACTED] is True
     assert seen.spans("chat") == []
+
+
+def test_resolving_a_prompt_tells_of_its_window_once(seen: Seen) -> None:
+    inner = prompt(system="Look it up.")
+
+    async def looked_up() -> str:
+        return (await inner.resolve(provider="openai", model_id="gpt-4o")).system
+
+    asked = prompt(use=[context(system=looked_up)], system="You are a clerk.", prompt="Where?")
+    made = run(asked.resolve(provider="openai", model_id="gpt-4o"))
+    inside, outside = seen.spans("compose_context")
+    assert [inside.name, outside.name] == ["compose_context gpt-4o"] * 2
+    assert attributes(outside)[Names.TOKENS] == made.window.tokens
+    assert attributes(outside)[Names.SLOTS] == tuple(each.name for each in made.window.report.slots)
+    assert attributes(inside)[Names.TOKENS] < made.window.tokens
+    run(asked.resolve())
+    assert seen.spans("compose_context")[3].name == "compose_context"  # it is for no model
+    run(asked.inspect())  # what is only looked at is told of by nobody
+    assert len(seen.spans("compose_context")) == 5
 
 
 def test_what_is_left_out_is_an_event(seen: Seen) -> None:

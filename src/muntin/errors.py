@@ -32,7 +32,7 @@ A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 # All other modules import this one, so what errors carry is described here by what it has.
@@ -331,6 +331,9 @@ class ProviderError(MuntinError):
     has too much to do, and the same may work later: after `retry_after` seconds, if it says so.
     """
 
+    # Whether errors of a class pass by themselves, where nothing else is known.
+    _passes: ClassVar[bool] = False
+
     def __init__(
         self,
         provider: str,
@@ -345,7 +348,7 @@ class ProviderError(MuntinError):
         self.status = status
         self.message = message
         self.retry_after = retry_after
-        self.passing = status in OVERLOADED if passing is None else passing
+        self.passing = self._passes or status in OVERLOADED if passing is None else passing
         code = f" ({status})" if status is not None else ""
         told = f"{provider}/{model}{code}: {message}"
         if self.passing:
@@ -373,16 +376,7 @@ class ContextTooLong(RequestRefused):
 class RateLimited(ProviderError):
     """Too many requests (429), or no credit left; that one is not `passing`."""
 
-    def __init__(
-        self,
-        provider: str,
-        model: str,
-        status: int | None,
-        message: str,
-        retry_after: float | None = None,
-        passing: bool | None = True,
-    ) -> None:
-        super().__init__(provider, model, status, message, retry_after, passing)
+    _passes = True
 
 
 class ProviderUnavailable(ProviderError):

@@ -11,8 +11,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,20 +102,38 @@ class Watched(Protocol):
 _composing: ContextVar[bool] = ContextVar("muntin_composing", default=False)
 
 
+# What makes a window here that others tell of.
+_later: ContextVar[object] = ContextVar("muntin_told_later", default=None)
+
+
+@contextmanager
+def told_later(maker: object) -> Iterator[None]:
+    """Let others tell of the window that `maker` makes here, or nobody; not of what is inside."""
+    before = _later.set(maker)
+    try:
+        yield
+    finally:
+        _later.reset(before)
+
+
 class composing:  # noqa: N801 - used as a function in `with`
     """The span of one window while it is composed; `made` puts the window's report into it.
 
-    Inside of another it does nothing: a window is told of once.
+    Inside of another it does nothing, nor where others tell of what is `made_by` this: a window is
+    told of once.
     """
 
-    def __init__(self, model: str | None, conversation: str | None = None) -> None:
+    def __init__(
+        self, model: str | None, conversation: str | None = None, *, made_by: object = None
+    ) -> None:
         self._model, self._conversation = model, conversation
+        self._elsewhere = made_by is not None and _later.get() is made_by
         self._span: Span | None = None
         self._current: Any = None
         self._outer: Token[bool] | None = None
 
     def __enter__(self) -> composing:
-        if _composing.get():
+        if _composing.get() or self._elsewhere:
             return self
         self._outer = _composing.set(True)
         tracer = _tracer()

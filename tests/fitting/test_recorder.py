@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muntin import Message, Session, assistant, user
-from muntin.errors import InvalidType, StoreError
+from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.fitting import Fitter, Recorder, fit
 from muntin.fitting.reading import pieces_of
+from muntin.fitting.talk import Talk
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
+from muntin.settings import counter_for
 from muntin.timeline import open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.fitting.talks import growing
@@ -83,6 +89,108 @@ def test_a_window_can_be_recorded_by_hand(store: Any) -> None:
     assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2)]
     recorder.record("nothing", [], window)
     assert recorder.frontier("nothing") is None
+
+
+def test_a_request_is_recorded_when_it_is_sent_and_its_report_with_the_answer(store: Any) -> None:
+    recorder = Recorder(store)
+    window = fit([{"role": "user", "content": "Where?"}], 500).window
+    sent = recorder.sent("c", [user("Where?")], window, {"mine": 1})
+    assert sent is not None
+    assert recorder.frontier("c") == {"mine": 1}
+    assert [m.text for m in Session("c", store=store).messages()] == ["Where?"]
+    assert store.reports("c") == []
+    recorder.answered(sent, assistant("Here."), meta={"usage": {"input": 7}})
+    newest = store.read("c", newest=1)[0]
+    assert (newest.message.text, newest.meta) == ("Here.", {"usage": {"input": 7}, "step": 1})
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1)]
+    assert recorder.sent("nothing", [], window) is None
+
+
+def asked(recorder: Recorder, talk: list[Any], reply: str | None = None) -> list[str]:
+    """Record a request, and its answer; return what of it was new."""
+    fitted = fit(talk, 2_000, model=GPT)
+    new = recorder.new_in("c", Talk(pieces_of(talk), counter_for(None, None)))
+    sent = recorder.sent("c", new, fitted.window, fitted.frontier)
+    assert sent is not None
+    recorder.answered(sent, None if reply is None else assistant(reply))
+    return [message.text for message in new]
+
+
+def test_an_answer_that_was_recorded_is_not_new_when_it_comes_back(store: Any) -> None:
+    recorder = Recorder(store)
+    talk: list[Any] = [{"role": "user", "content": "Where?"}]
+    assert asked(recorder, talk, "Here.") == ["Where?"]
+    talk += [{"role": "assistant", "content": "Here."}, {"role": "user", "content": "Why?"}]
+    assert asked(recorder, talk) == ["Why?"]
+    talk += [{"role": "assistant", "content": "So."}, {"role": "user", "content": "Oh."}]
+    assert asked(recorder, talk) == ["So.", "Oh."]
+    said = [m.text for m in Session("c", store=store).timeline_messages()]
+    assert said == ["Where?", "Here.", "Why?", "So.", "Oh."]
+
+
+def test_an_answer_is_not_appended_behind_what_came_after_it(store: Any) -> None:
+    """Another process goes on before the answer is recorded."""
+    recorder = Recorder(store)
+    talk: list[Any] = [{"role": "user", "content": "Where?"}]
+    fitted = fit(talk, 2_000, model=GPT)
+    sent = recorder.sent("c", [user("Where?")], fitted.window, fitted.frontier)
+    assert sent is not None
+    talk += [{"role": "assistant", "content": "Here."}, {"role": "user", "content": "Why?"}]
+    assert asked(Recorder(store), talk) == ["Here.", "Why?"]
+    recorder.answered(sent, assistant("Here."))
+    said = [m.text for m in Session("c", store=store).timeline_messages()]
+    assert said == ["Where?", "Here.", "Why?"]
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (2, 1)]
+
+
+KILLED = """
+import os, signal, sys
+from muntin import user
+from muntin.fitting import Recorder, fit
+fitted = fit([{"role": "user", "content": "Where?"}], 2_000, model="openai/gpt-4o")
+Recorder(sys.argv[1]).sent("c", [user("Where?")], fitted.window, fitted.frontier)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_killed_between_request_and_answer_loses_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    done = subprocess.run([sys.executable, "-c", KILLED, url], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    talk: list[Any] = [{"role": "user", "content": "Where?"}]
+    talk += [{"role": "assistant", "content": "Here."}, {"role": "user", "content": "Why?"}]
+    store = open_store(url)
+    assert asked(Recorder(store), talk, "So.") == ["Here.", "Why?"]
+    said = [m.text for m in Session("c", store=store).timeline_messages()]
+    assert said == ["Where?", "Here.", "Why?", "So."]
+    assert [turn.status for turn in store.turns("c")] == ["completed"] * 2
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(2, 1)]
+
+
+def test_one_conversation_fitted_in_many_threads_at_once_is_recorded_once(store: Any) -> None:
+    talk = list(growing(4))[-1]
+    fitter = Fitter(2_000, model=GPT, store=store)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(fitter.fit, pieces_of(talk), conversation="c")
+    assert len(Session("c", store=store).timeline_messages()) == len(talk) - 1
+    steps = [(r.turn, r.step) for r in store.reports("c")]
+    assert steps == [(steps[0][0], step) for step in range(1, 9)]
+
+
+def test_reports_are_bounded(store: Any) -> None:
+    for recorder, kept in ((Recorder(store, keep=3), 3), (Recorder(store, report_bytes=0), 0)):
+        for talk in growing(2):
+            asked(recorder, talk)
+        assert len(store.reports("c")) == kept
+    with pytest.raises(InvalidInput, match="report_age must be a timedelta or None, not 5"):
+        Recorder(store, report_age=5)  # type: ignore[arg-type]
+
+
+def test_counts_are_stored_by_the_counter_that_composes(store: Any) -> None:
+    Fitter(2_000, model=GPT, store=store).fit(pieces_of(list(growing(2))[-1]), conversation="c")
+    (name,) = {name for item in store.read("c") for name in item.tokens}
+    assert name.startswith("o200k_base+")
 
 
 def test_a_store_that_is_away_does_not_keep_a_request(

@@ -46,7 +46,10 @@ def test_a_gateway_killed_in_mid_stream_goes_on_with_the_same_bytes(tmp_path):
 
     def ask(url: str, messages: list[Any]) -> Any:
         return httpx2.stream(
-            "POST", f"{url}/v1/chat/completions", json=request("chat", messages, stream=True)
+            "POST",
+            f"{url}/v1/chat/completions",
+            json=request("chat", messages, stream=True),
+            timeout=60,
         )
 
     with serving(answer) as server:
@@ -78,7 +81,8 @@ def test_the_command_says_where_it_listens_and_refuses_what_is_no_address(tmp_pa
             assert told["inspector"].startswith(f"{told['url']}/muntin/?token=")
             assert httpx2.get(told["inspector"]).status_code == 200
             body = request("chat", [{"role": "user", "content": "Hi"}])
-            assert httpx2.post(f"{told['url']}/v1/chat/completions", json=body).status_code == 200
+            url = f"{told['url']}/v1/chat/completions"
+            assert httpx2.post(url, json=body, timeout=60).status_code == 200
         assert seen.wrong == []
     command = [sys.executable, "-m", "muntin", "gateway", "--upstream", "nowhere", "--port", "0"]
     done = subprocess.run(

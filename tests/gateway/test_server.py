@@ -278,6 +278,30 @@ def test_a_store_that_fails_costs_the_record_and_not_the_request(tmp_path):
         assert sum(kept_prefix(*pair) for pair in pairs) / len(pairs) > 0.6
 
 
+def test_a_slow_store_keeps_no_answer_and_the_order_of_what_was_said():
+    """The next request comes before the answer to the last is stored."""
+    with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
+        append, client = gate.store.append, client_of("chat", gate.url)
+
+        def slow(*given: Any, **named: Any) -> Any:
+            time.sleep(0.5)
+            return append(*given, **named)
+
+        gate.store.append = slow  # type: ignore[method-assign]
+        began = time.monotonic()
+        for messages in talk("chat", 3):
+            client.chat.completions.create(**request("chat", messages))
+        assert time.monotonic() - began < 6 * 0.5, "no answer waits for the store"
+        (info,) = soon(lambda: gate.store.sessions())
+        soon(lambda: len(gate.store.reports(info.id)) == 6)
+        items = gate.store.read(info.id)
+        reports = [(r.turn, r.step) for r in gate.store.reports(info.id)]
+    assert [item.role for item in items] == ["user", "assistant", "tool", "assistant"] * 3
+    answers = [item.meta for item in items if item.role == "assistant"]
+    assert [(meta["usage"]["input"], meta["step"]) for meta in answers] == [(11, 1), (11, 2)] * 3
+    assert reports == [(turn, step) for turn in (1, 2, 3) for step in (1, 2)]
+
+
 def test_history_of_a_session_is_what_was_said():
     with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
         client = anthropic.Anthropic(api_key="k", base_url=gate.url)

@@ -16,6 +16,7 @@ from muntin.providers.wire import anthropic, chat
 from muntin.testing import ScriptedModel
 from muntin.timeline import past
 from tests.doors import DURABLE
+from tests.wired import WIRED
 
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
     "anthropic/claude-sonnet-4-5": anthropic.encode,
@@ -23,7 +24,7 @@ WIRES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 STEPS, CALLS = 18, 1
 # So small that the first calls of a run leave before it ends.
-BUDGET = {"sources": 5_000}
+BUDGET = {"sources": 5_000, **dict.fromkeys(WIRED, 600)}
 LADDERS = {"ladder": Ladder(), "no ladder": None}
 # Doors that show what was done in turns before.
 PASTS = ("conversation", "timeline", "entity", "returned", "sources", "strategy")
@@ -71,7 +72,7 @@ def work(door: str, url: str, name: str, *, restart: bool, ladder: Ladder | None
             if door in ENTITIES and turn and not restart:
                 await app.ask(ENTITIES[door], question(turn))
             else:
-                await DURABLE[door](app, worker.model, question(turn), tools)
+                await (DURABLE | WIRED)[door](app, worker.model, question(turn), tools)
         await app.close()
 
     asyncio.run(run())
@@ -98,7 +99,7 @@ def turn_of(call: int) -> int:
 
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", [*DURABLE, *WIRED])
 def test_a_run_in_view_has_its_question(door, ladder, name, tmp_path):
     windows = work(
         door, f"sqlite:///{tmp_path / 'a.db'}", name, restart=False, ladder=LADDERS[ladder]

@@ -16,6 +16,7 @@ from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
 from tests.doors import DOORS, DURABLE
+from tests.wired import WIRED
 
 NAMES = {"anthropic/claude-sonnet-4-5": anthropic.encode, "openai/gpt-5": chat.encode}
 BUDGET = 8_000
@@ -48,12 +49,12 @@ def offered(window: Window) -> set[str]:
 
 async def through(door: str, asker: Asker, tools: Sequence[ToolLike] = (), **options: Any) -> None:
     async with App("memory:", **options) as app:
-        await DOORS[door](app, asker.model, "Find it.", tools or [asker.search])
+        await (DOORS | WIRED)[door](app, asker.model, "Find it.", tools or [asker.search])
 
 
 @pytest.mark.parametrize("name", [*NAMES, "mistral/mistral-large"])
 @pytest.mark.parametrize("calls", [1, 3])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", [*DOORS, *WIRED])
 def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(door, calls, name):
     asker = Asker(name, calls)
     asyncio.run(through(door, asker))
@@ -67,6 +68,8 @@ def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(door, 
         assert f"END {number}" in request
         assert f'"c{number}"' in request
     assert request.count("tokens left out") == calls
+    if door in WIRED:  # what came is all that is known there
+        return
     results = [slot for slot in last.report.slots if slot.name == "run"]
     assert results[0].tokens_asked > BUDGET > results[0].tokens_kept
 

@@ -14,6 +14,7 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.doors import DURABLE, Door
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 from tests.runtime.conftest import run
+from tests.wired import WIRED
 
 
 def test_a_system_text_that_is_too_large_takes_nothing_from_the_question() -> None:
@@ -106,14 +107,17 @@ def test_the_question_is_there_whatever_stands_beside_it(adds: list[Add], budget
                 assert not report.tokens_kept
 
 
-@pytest.mark.parametrize("door", DURABLE.values(), ids=DURABLE)
+EVERY = {**DURABLE, **WIRED}
+
+
+@pytest.mark.parametrize("door", EVERY.values(), ids=EVERY)
 def test_a_question_that_is_too_long_is_cut_in_every_door(door: Door) -> None:
     asked = "First of all: " + "so it goes on and on " * 6_000 + "and what do I do now?"
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
     run(door(App(MemoryStore(), budget=8_000), model, asked, ()))
     (window,) = model.windows
-    assert window.input_cut
-    assert not window.over_budget
+    assert window.input_cut or door in WIRED.values()  # what came is all that is known there
+    assert window.tokens <= 8_000
     sent: list[Any] = window.openai()["messages"]
     (question,) = [each["content"] for each in sent if "First of all" in str(each["content"])]
     assert question.startswith("First of all")
@@ -121,7 +125,7 @@ def test_a_question_that_is_too_long_is_cut_in_every_door(door: Door) -> None:
     assert "characters of this message are left out here" in question
 
 
-@pytest.mark.parametrize("door", DURABLE.values(), ids=DURABLE)
+@pytest.mark.parametrize("door", EVERY.values(), ids=EVERY)
 def test_a_short_question_is_whole_in_every_door(door: Door) -> None:
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
     asked = "What do I do now? " * 40

@@ -4,7 +4,7 @@ from muntin.fitting.client import fit_client
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.messages import FittedMessages, fit
 from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
-from muntin.fitting.recorder import Recorder
+from muntin.fitting.recorder import Recorder, Sent
 
 __all__ = [
     "Fitted",
@@ -14,6 +14,7 @@ __all__ = [
     "Pieces",
     "Placed",
     "Recorder",
+    "Sent",
     "fit",
     "fit_client",
 ]

@@ -16,6 +16,7 @@ from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.requests import fit_request, form_of, model_of
+from muntin.threads import in_thread
 
 Client = TypeVar("Client")
 
@@ -47,15 +48,15 @@ def fit_client(
 def _middleware(client: Any, fitter: Fitter) -> Callable[..., Any]:
     """Return a middleware of Anthropic's SDK for a client, sync or async."""
 
-    def fitted(request: Any) -> Any:
-        body = fit_body(fitter, request.url, request.json)
+    def fitted(request: Any, body: Any) -> Any:
         return request if body is request.json else request.copy(body=body)
 
     async def muntin_async(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        return await call_next(fitted(request))
+        body = await afit_body(fitter, request.url, request.json)
+        return await call_next(fitted(request, body))
 
     def muntin(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        return call_next(fitted(request))
+        return call_next(fitted(request, fit_body(fitter, request.url, request.json)))
 
     return muntin_async if iscoroutinefunction(client.post) else muntin
 
@@ -69,7 +70,12 @@ def _fitting(kind: type, fitter: Fitter) -> type:
         body = fit_body(fitter, path, given.get("body"))
         return sends.post(self, path, **{**given, "body": body})
 
-    return type(kind.__name__, (kind,), {"post": post, "__module__": kind.__module__})
+    async def apost(self: Any, path: str, **given: Any) -> Any:
+        body = await afit_body(fitter, path, given.get("body"))
+        return await sends.post(self, path, **{**given, "body": body})
+
+    chosen = apost if iscoroutinefunction(sends.post) else post
+    return type(kind.__name__, (kind,), {"post": chosen, "__module__": kind.__module__})
 
 
 def fitter_of(budget: Budget | int | None, fitter: Fitter | None) -> Fitter:
@@ -94,3 +100,10 @@ def fit_body(fitter: Fitter, path: str, body: Any) -> Any:
         if fitter.strict:
             raise
         return body  # the provider will say what is wrong with it
+
+
+async def afit_body(fitter: Fitter, path: str, body: Any) -> Any:
+    """Do what `fit_body` does; where it records, without holding up the event loop."""
+    if fitter.recorder is None:
+        return fit_body(fitter, path, body)
+    return await in_thread(lambda: fit_body(fitter, path, body))

@@ -26,7 +26,7 @@ from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.planning.window import Window
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, StoreError
-from muntin.fitting.frontiers import Left, Table, first_new, read_previous
+from muntin.fitting.frontiers import Left, Table, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
 from muntin.fitting.pieces import Fitted, Piece
 from muntin.fitting.recorder import Recorder
@@ -148,9 +148,9 @@ class Fitter:
     def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
         """Record what is new; a store that is away does not keep a request from being sent."""
         try:
-            told = recorder.frontier(left.session)
-            first = first_new(told, talk)
-            recorder.record(left.session, talk.past[first:], window, left.to_dict())
+            with recorder.alone(left.session):
+                new = recorder.new_in(left.session, talk)
+                recorder.record(left.session, new, window, left.to_dict())
         except StoreError as error:
             _log.warning("a window of session %r was not recorded: %s", left.session, error)
 

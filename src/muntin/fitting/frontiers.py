@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from threading import Lock
 from typing import Any, Protocol
 
@@ -72,10 +72,10 @@ class Left:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
-        start = {} if self.start is None else asdict(self.start)
+        start = {} if self.start is None else _told(self.start)
         told = {
             "version": _VERSION,
-            "start": {key: each for key, each in start.items() if each is not None},
+            "start": start,
             "opening": self.opening,
             "behind": self.behind,
             "count": self.count,
@@ -121,6 +121,15 @@ class Left:
         """Say whether a list begins with all that was there."""
         past = talk.past
         return 0 < self.count <= len(past) and _ending(past, self.count) == self.last
+
+
+def _told(start: Start) -> dict[str, Any]:
+    """Return a start as plain JSON, quicker than `asdict` does."""
+    told = {name: each for name in _FIELDS if (each := getattr(start, name)) is not None}
+    return told if start.recap is None else {**told, "recap": asdict(start.recap)}
+
+
+_FIELDS = tuple(each.name for each in fields(Start))
 
 
 def _ending(past: Sequence[Message], end: int) -> str:

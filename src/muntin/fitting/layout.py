@@ -6,11 +6,13 @@ that message inside. Nothing is trimmed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from operator import is_
 
 from muntin.composer import Composer
 from muntin.core.message import Message
 from muntin.core.planning.composed import Breakpoint
+from muntin.core.planning.frontier import LazyFrontier
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
@@ -18,6 +20,7 @@ from muntin.core.profile import OMITTED
 from muntin.errors import BudgetExceeded
 from muntin.fitting.pieces import Piece, Placed
 from muntin.fitting.talk import Talk
+from muntin.timeline.receipts import plan_of
 
 # The slot of what stands before all pieces and is sent elsewhere.
 _ELSEWHERE = "instructions"
@@ -67,23 +70,14 @@ _NAMES = {
 def shown_places(window: Window, talk: Talk) -> list[int | None]:
     """Return for each message of the window the place of its piece, None if it has none."""
     begins = {"system": 0, "history": talk.opening, "input": talk.asked, "run": talk.run}
-    pairs = _shown(window, begins)
-    message, place = next(pairs, (None, None))
     places: list[int | None] = []
-    for each in window.messages:
-        if message is not None and each is message:
-            places.append(place)
-            message, place = next(pairs, (None, None))
-        else:
-            places.append(None)
+    for each in plan_of(window).slots:
+        begin = begins.get(each.slot.name)
+        shown = each.places()
+        places += [None] * (len(each.front) if begin is not None else len(each.front) + len(shown))
+        if begin is not None:
+            places += [begin + place for place in shown]
     return places
-
-
-def _shown(window: Window, begins: dict[str, int]) -> Iterator[tuple[Message, int]]:
-    for fate in window.fates:
-        begin = begins.get(fate.slot.name)
-        if fate.shown is not None and begin is not None:
-            yield fate.shown, begin + fate.first
 
 
 def place(
@@ -91,21 +85,29 @@ def place(
 ) -> tuple[tuple[Placed, ...], Breakpoint | None]:
     """Return what is sent, in order, and the breakpoint behind the first `elsewhere` messages,
     which are sent elsewhere."""
-    marks = {each.after - 1: each for each in window.breakpoints}
+    marks: dict[int | None, Breakpoint] = {each.after - 1: each for each in window.breakpoints}
     placed: list[Placed] = []
     lead = composer.profile is not None and composer.profile.user_first
-    for sent in as_sent(window.messages):
-        if sent.place is not None and sent.place < elsewhere:
+    for at, message in _in_order(window):
+        if at is not None and at < elsewhere:
             continue
-        if lead and sent.message.role != "system":
-            if sent.message.role != "user":
+        if lead and message.role != "system":
+            if message.role != "user":
                 placed.append(Placed(None, OMITTED, OMITTED.text))
             lead = False
-        number = None if sent.place is None else places[sent.place]
+        number = None if at is None else places[at]
         piece = None if number is None else talk.pieces[number]
-        mark = None if sent.place is None else marks.get(sent.place)
-        placed.append(_place(sent.message, piece, mark))
+        placed.append(_place(message, piece, marks.get(at) if marks else None))
     return tuple(placed), marks.get(elsewhere - 1)
+
+
+def _in_order(window: Window) -> Iterable[tuple[int | None, Message]]:
+    """Return the messages in the order on the wire, each with its place in the window."""
+    messages, frontier = window.messages, window.lazy_frontier
+    sent = frontier.messages if isinstance(frontier, LazyFrontier) else ()
+    if len(sent) == len(messages) and all(map(is_, sent, messages)):
+        return enumerate(messages)  # as most are: nothing moves, nothing is added
+    return [(piece.place, piece.message) for piece in as_sent(messages)]
 
 
 def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Placed:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from muntin.core.message import Message, Role
 from muntin.core.planning.composed import Breakpoint
 from muntin.core.planning.window import Window
 
+# Tuples, not dataclasses: these are made for most messages of every list, and in no time.
+_NONE: Mapping[str, str] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+
+class Piece(NamedTuple):
     """One message of a framework's list, as it is counted and grouped, and where it came from.
 
     `ref` is the adapter's own: an item, or its number and that of a part in it. `opaque` says why
@@ -34,8 +37,7 @@ class Piece:
     repaired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """One message of the fitted request.
 
     `ref` is the piece's, None if Muntin added the message: a summary, a line about what is missing,
@@ -49,7 +51,7 @@ class Placed:
     ref: Any
     message: Message
     text: str | None = None
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = _NONE
     breakpoint: Breakpoint | None = None
 
     @property
@@ -106,13 +108,18 @@ class Pieces(Sequence[Piece]):
         return len(self._items) if self._begins is None else self._begins[-1]
 
     def __getitem__(self, index: Any) -> Any:
+        # The quickest way: most are asked for once and by a place that is there.
+        begins = self._begins
+        if begins is None and index.__class__ is int and index >= 0:
+            found = self._known.get(index)
+            if found is None:
+                found = self._known[index] = self._read(self._items[index], index)
+            return found[0]
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            if not -len(self) <= index < 0:
-                raise IndexError(index)
-            index += len(self)
-        number, part = (index, 0) if self._begins is None else self._find(index)
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        number, part = self._find(index % len(self))
         found = self._known.get(number)
         if found is None:
             found = self._known[number] = self._read(self._items[number], number)

@@ -31,6 +31,10 @@ class Talk(Sequence[Message]):
         self._known: dict[int, Message] = {}
         # Why messages that were looked at could not be read, by their places.
         self.opaque: dict[int, str] = {}
+        # All messages, where the pieces are read already.
+        self._all: list[Message] | None = None
+        if pieces.__class__ is list:
+            self._all = [self._look(number) for number in range(len(pieces))]
         self.opening = self._opening()
         self.question = self._question()
         self.asked = self.opening if self.question is None else self.question
@@ -40,29 +44,28 @@ class Talk(Sequence[Message]):
         return len(self.pieces)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
+        if index.__class__ is slice:
             return [self[each] for each in range(*index.indices(len(self)))]
+        if self._all is not None:
+            return self._all[index]
         known = self._known.get(index)
         if known is None:
-            piece = self.pieces[index]
-            known = self._known[index] = self._message(piece)
-            if piece.opaque is not None or piece.message is None:
-                self.opaque[index] = piece.opaque or "it was not read"
+            known = self._known[index] = self._look(index)
         return known
 
     @property
-    def past(self) -> Part:
+    def past(self) -> Sequence[Message]:
         """All but the opening."""
-        return Part(self, self.opening, len(self))
+        return self.part(self.opening, len(self))
 
     @property
     def first_digest(self) -> str:
         """What the conversation is known by: its first message that is not the system's."""
         return digest(self[self.opening]) if self.opening < len(self) else ""
 
-    def part(self, first: int, end: int) -> Part:
+    def part(self, first: int, end: int) -> Sequence[Message]:
         """Return some of the messages that follow each other."""
-        return Part(self, first, end)
+        return Part(self, first, end) if self._all is None else self._all[first:end]
 
     def left(self, starts: Sequence[Start]) -> Left:
         """Return what a request with these messages leaves to the next."""
@@ -86,8 +89,12 @@ class Talk(Sequence[Message]):
                 return place
         return None
 
-    def _message(self, piece: Piece) -> Message:
+    def _look(self, index: int) -> Message:
+        """Return the message of a piece."""
+        piece = self.pieces[index]
         message = piece.message
+        if piece.opaque is not None or message is None:
+            self.opaque[index] = piece.opaque or "it was not read"
         if message is None:
             # No text that could be cut: it comes back as it is, or not at all.
             message = Message("user", (Other({"type": "unread", "value": _text(piece.ref)}),))
@@ -100,17 +107,19 @@ class Part(Sequence[Message]):
     """Messages of a talk that follow each other."""
 
     def __init__(self, talk: Talk, first: int, end: int) -> None:
-        self._talk, self._first, self._end = talk, first, end
+        self._talk, self._first, self._size = talk, first, end - first
 
     def __len__(self) -> int:
-        return self._end - self._first
+        return self._size
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+        size = self._size
+        if index.__class__ is slice:
+            first, talk = self._first, self._talk
+            return [talk[first + each] for each in range(*index.indices(size))]
+        if not -size <= index < size:
             raise IndexError(index)
-        return self._talk[self._first + index % len(self)]
+        return self._talk[self._first + index % size]
 
 
 def _text(value: Any) -> str:

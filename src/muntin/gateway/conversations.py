@@ -6,7 +6,6 @@ of frontiers in the store, which gateways of many processes share.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import OrderedDict
@@ -19,13 +18,10 @@ from typing import Any
 from muntin.core.checks import digest, replace_surrogates
 from muntin.core.planning.frontier import digest as message_digest
 from muntin.errors import InvalidInput
+from muntin.fitting import Recorder
 from muntin.fitting.frontiers import Left
-from muntin.fitting.requests import Request
 from muntin.fitting.talk import Talk
-from muntin.settings import counter_for
-from muntin.timeline.store import Store
 
-LINE = "gateway"
 # Where clients say which conversation a request belongs to.
 HEADER = "x-muntin-session"
 _METADATA = ("session_id", "conversation_id", "thread_id")
@@ -39,22 +35,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The session of a request, and what is known of it.
-
-    `previous` is the frontier of the request before, `seen` how many messages that one had.
-    """
+    """The session of a request, and the frontier of the request before."""
 
     session: str
     previous: Mapping[str, Any]
-    seen: int = 0
 
 
 class Conversations:
     """Finds conversations in a store, and holds what is on its way there."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._held: OrderedDict[str, str] = OrderedDict()
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._held: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._lock = Lock()
         self._until = 0.0
 
@@ -70,71 +62,68 @@ class Conversations:
         _log.warning("something could not be recorded: %s", type(error).__name__)
 
     def find(
-        self, request: Request, headers: Mapping[str, str], body: Mapping[str, Any]
+        self, talk: Talk, user: str | None, headers: Mapping[str, str], body: Mapping[str, Any]
     ) -> Conversation:
-        """Return the conversation of a request; a new one if it is not known."""
-        talk = Talk(request.pieces, counter_for(None, None))
+        """Return the conversation of a request; a new one if it is not known.
+
+        `user` is whom the request says it is for.
+        """
         salt = next((headers[key] for key in _KEYS if key in headers), "")
         name = _name(headers, body)
         if name is not None:
             session = f"gateway/{name[:80]}/{_digest(salt, name)[:8]}"
-            left = self._left(session)
-            return Conversation(session, {}) if left is None else _found(session, left)
-        opening = _digest(salt, request.user or "", talk.first_digest)
+            told, left = self._left(session)
+            return Conversation(session, told if left is not None else {})
+        opening = _digest(salt, user or "", talk.first_digest)
         moved: Conversation | None = None
         for number in range(1, _EACH + 1):
             session = f"gateway/{opening}" + (f"-{number}" if number > 1 else "")
-            left = self._left(session)
+            told, left = self._left(session)
             if left is None:
                 return moved or Conversation(session, {})
             if left.goes_on(talk):
-                return _found(session, left)
+                return Conversation(session, told)
             if moved is None and left.start is not None and left.start.digest is not None:
-                moved = _found(session, left) if left.why_not(talk) is None else None
+                moved = Conversation(session, told) if left.why_not(talk) is None else None
         past = talk.past
         last = message_digest(past[len(past) - 1]) if past else ""
         return moved or Conversation(f"gateway/{opening}-{last}", {})
 
-    def hold(self, session: str, frontier: Mapping[str, Any]) -> str:
-        """Note what a request leaves, before it is stored; return it as it is stored."""
-        text = json.dumps(frontier, separators=(",", ":"))
+    def hold(self, session: str, frontier: Mapping[str, Any]) -> None:
+        """Note what a request leaves, before it is stored."""
         with self._lock:
-            self._held[session] = text
+            self._held[session] = frontier
             self._held.move_to_end(session)
             while len(self._held) > _HELD:
                 self._held.popitem(last=False)
-        return text
 
-    def let_go(self, session: str, text: str) -> None:
+    def let_go(self, session: str, frontier: Mapping[str, Any]) -> None:
         """Say that what was held is stored."""
         with self._lock:
-            if self._held.get(session) == text:
+            if self._held.get(session) is frontier:
                 del self._held[session]
 
-    def _left(self, session: str) -> Left | None:
-        """Return what the newest request of a session left, here or in another process."""
+    def _left(self, session: str) -> tuple[Mapping[str, Any], Left | None]:
+        """Return what the newest request of a session left, here or in another process: as it is
+        kept, and as it was read, None if it cannot be."""
         with self._lock:
             held = self._held.get(session)
-        kept: str | None = None
+        kept: Mapping[str, Any] | None = None
         if not self.away:
             try:
-                kept = self._store.frontier(session, LINE)
+                kept = self._recorder.frontier(session)
             except Exception as error:  # what this process knows must do
                 self.stay_away(error)
         there, here = _read(kept), _read(held)
-        if here is None or there is None:
-            return here or there
-        return there if there.count > here.count else here
+        if here is None or (there is not None and there.count > here.count):
+            return kept or {}, there
+        return held or {}, here
 
 
-def _read(text: str | None) -> Left | None:
-    with suppress(InvalidInput, ValueError):  # of another version: begin anew
-        return None if text is None else Left.from_dict(json.loads(text))
+def _read(told: Mapping[str, Any] | None) -> Left | None:
+    with suppress(InvalidInput):  # of another version: begin anew
+        return Left.from_dict(told) if told else None
     return None
-
-
-def _found(session: str, left: Left) -> Conversation:
-    return Conversation(session, left.to_dict(), left.count)
 
 
 def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:

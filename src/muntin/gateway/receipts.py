@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from muntin.fitting import Fitted, Piece
+from muntin.fitting import Fitted, Piece, Pieces
 
 HEADER = "x-muntin-receipt"
 # Servers and proxies take headers of some kilobytes.
@@ -22,7 +22,9 @@ def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: b
     if changed:
         placed = [each for each in fitted.placed if each.ref is not None]
         refs = [place(each.ref) for each in placed]
-        every = {place(piece.ref) for piece in pieces}
+        # Of a long list not all are read, and each item is a message.
+        lazy = isinstance(pieces, Pieces)
+        every = set(range(len(pieces))) if lazy else {place(piece.ref) for piece in pieces}
         told["left_out"] = ranges(every.difference(refs))
         told["shortened"] = ranges(
             {at for at, each in zip(refs, placed, strict=True) if not each.is_whole}

@@ -1,104 +1,113 @@
-"""Keeping what passes: messages as timelines, receipts, frontiers.
+"""Keeping what passes, beside it: the store never holds up an answer.
 
-A request is kept when it is sent, with what it leaves to the next one; its answer and its receipt
-when the answer has passed.
+Owns the order: of each session one thing is written after the other, as it passed.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
-from threading import Lock
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from typing import Any, TypeAlias
 
-from muntin.core.message import Message
-from muntin.core.planning.window import Window
-from muntin.fitting import Fitted
-from muntin.fitting.requests import Request
+from muntin.fitting import Fitted, Recorder, Sent
 from muntin.fitting.talk import Talk
-from muntin.gateway.conversations import LINE, Conversation
+from muntin.gateway.conversations import Conversations
 from muntin.providers.model import Reply
-from muntin.runtime.reports import Bounds
-from muntin.settings import counter_for
-from muntin.timeline.items import Beside
-from muntin.timeline.receipts import report_of
-from muntin.timeline.session import Session
-from muntin.timeline.store import Store
+from muntin.threads import in_thread
 
-_KEEP = 1_000
-_BYTES, _AGE = 1_000_000_000, timedelta(days=30)
-_HELD = 4_096
+# What is being recorded of a request.
+Recorded: TypeAlias = asyncio.Task[Sent | None]
+# How many seconds the end of a stream waits until its request is stored, for a next request may go
+# to another gateway.
+_PATIENCE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A request that was sent: its session, the turn it belongs to, its window."""
+class Recording:
+    """Records what passes a gateway; what cannot be stored is lost, and no request with it."""
 
-    session: Session
-    turn: int
-    window: Window
+    def __init__(self, recorder: Recorder, conversations: Conversations) -> None:
+        self._recorder = recorder
+        self._conversations = conversations
+        # All tasks, and the newest of each session.
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._newest: dict[str, asyncio.Task[Any]] = {}
 
+    def sent(self, session: str, talk: Talk, fitted: Fitted) -> Recorded | None:
+        """Have a request recorded that is on its way; nothing is, while the store is away."""
+        self._conversations.hold(session, fitted.frontier)
+        if self._conversations.away:
+            return None
 
-class Recorder:
-    """Writes into a store what passes the gateway; its methods may block."""
+        def record() -> Sent | None:
+            with self._recorder.alone(session):
+                new = self._recorder.new_in(session, talk)
+                sent = self._recorder.sent(session, new, fitted.window, fitted.frontier)
+            self._conversations.let_go(session, fitted.frontier)
+            return sent
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._bounds = Bounds(_BYTES, _AGE)
-        self._steps: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        self._lock = Lock()
+        async def work() -> Sent | None:
+            sent: Sent | None = await self._stored(record)
+            return sent
 
-    def sent(self, found: Conversation, request: Request, fitted: Fitted, frontier: str) -> Sent:
-        """Keep the messages that are new in a request, and its frontier."""
-        session = Session(found.session, store=self._store, mend=False)
-        return Sent(session, self._append(session, found, request, frontier), fitted.window)
+        recorded: Recorded = self._behind(session, work)
+        return recorded
 
-    def _append(self, session: Session, found: Conversation, request: Request, text: str) -> int:
-        newest = self._store.read(session.id, newest=1)
-        answered = bool(newest) and newest[-1].role == "assistant"
-        beside = Beside(frontiers={LINE: text})
-        new = _new(request, found.seen, answered)
-        if new:
-            return session.append(*new, beside=beside)[-1].turn
-        if newest:
-            self._store.put(session.id, beside)
-        return newest[-1].turn if newest else 0
+    def answered(self, session: str, recorded: Recorded, read: Callable[[], Reply | None]) -> None:
+        """Have the answer to a request recorded, if it can be read, and the request's report."""
 
-    def answered(self, sent: Sent, reply: Reply | None) -> None:
-        """Keep the answer to a request, and its receipt."""
-        session, turn = sent.session, sent.turn
-        if not turn:
-            return
-        if reply is not None:
-            meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
-            draft = session.draft(reply.message, turn=turn, meta=meta, ends="completed")
-            self._store.append(session.id, [draft])
-        step = self._step(session.id, turn)
-        kept = report_of(sent.window, turn, step, _KEEP)
-        self._store.put(session.id, replace(kept, turn=turn))
-        size = sum(map(len, kept.contents.values())) + len(kept.record.plan if kept.record else "")
-        self._bounds.keep_to(session, turn, step, size)
+        async def work() -> None:
+            sent = await recorded
+            if sent is None:
+                return
 
-    def _step(self, session: str, turn: int) -> int:
-        """Return the number of the next receipt of a turn."""
-        with self._lock:
-            known = self._steps.get(session)
-        if known is None or known[0] != turn:
-            records = self._store.reports(session, first=turn, last=turn)
-            known = turn, max((record.step for record in records), default=0)
-        with self._lock:
-            self._steps[session] = turn, known[1] + 1
-            self._steps.move_to_end(session)
-            while len(self._steps) > _HELD:
-                self._steps.popitem(last=False)
-        return known[1] + 1
+            def record() -> None:
+                reply = read()
+                if reply is None:
+                    self._recorder.answered(sent)
+                else:
+                    meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
+                    self._recorder.answered(sent, reply.message, meta=meta)
 
+            await self._stored(record)
 
-def _new(request: Request, seen: int, answered: bool) -> Sequence[Message]:
-    """Return the messages of a request that are not kept yet: the answer before them is."""
-    new = list(Talk(request.pieces, counter_for(None, None)).past[seen:])
-    if answered and seen:
-        while new and new[0].role == "assistant":
-            new.pop(0)
-    return new
+        self._behind(session, work)
+
+    async def stored(self, recorded: Recorded | None) -> None:
+        """Wait until a request is stored, not for long."""
+        if recorded is not None:
+            await asyncio.wait({recorded}, timeout=_PATIENCE)
+
+    async def close(self) -> None:
+        """Wait until everything is stored."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _stored(self, record: Callable[[], Any]) -> Any:
+        try:
+            return await in_thread(record)
+        except Exception as error:  # a store that fails costs the record, never the request
+            self._conversations.stay_away(error)
+            return None
+
+    def _behind(
+        self, session: str, work: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> asyncio.Task[Any]:
+        """Do something behind what is being done for a session, whoever waits for it."""
+        before = self._newest.get(session)
+
+        async def next_one() -> Any:
+            if before is not None:
+                await asyncio.wait({before})
+            return await work()
+
+        task = asyncio.create_task(next_one())
+        self._newest[session] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(session, done))
+        return task
+
+    def _done(self, session: str, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._newest.get(session) is task:
+            del self._newest[session]

@@ -19,15 +19,7 @@ from muntin.core.message import Message as Counted
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import (
-    Fits,
-    Schemas,
-    Watcher,
-    call,
-    fitter_of,
-    model_name,
-    off_loop,
-)
+from muntin.integrations.shared import Hook, call, model_name, recorded
 
 try:
     from agent_framework import ChatContext, ChatMiddleware, Content, Message
@@ -41,7 +33,7 @@ __all__ = ["MuntinMiddleware"]
 FRONTIER = "muntin_frontier"
 
 
-class MuntinMiddleware(ChatMiddleware):
+class MuntinMiddleware(Hook, ChatMiddleware):
     """Fits every request of an agent; the session keeps all messages.
 
     `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
@@ -49,17 +41,17 @@ class MuntinMiddleware(ChatMiddleware):
     its maker is known. `on_fit` is told of every fitted request.
     """
 
-    def __init__(
-        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
-    ) -> None:
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
-        self._schemas = Schemas(_schema)
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        if isinstance(tool, Mapping):
+            return tool
+        made: Mapping[str, Any] = tool.to_json_schema_spec()
+        return made
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send what fits."""
-        fitted = await off_loop(self._fitter, lambda: self.fitted(context))
+        fitted = await recorded(self._fitter, lambda: self.fitted(context))
         if context.session is not None:
             context.session.state[FRONTIER] = fitted.frontier
         context.messages = written(context.messages, fitted)
@@ -70,23 +62,13 @@ class MuntinMiddleware(ChatMiddleware):
         options = context.options or {}
         told = options.get("instructions")
         session = context.session
-        fitted = self._fitter.fit(
+        return self._fit(
             pieces_of(context.messages),
-            tools=self._schemas.of(options.get("tools") or ()),
+            options.get("tools") or (),
+            _name_of(context.client, options),
             system=[Counted("system", told)] if told else (),
             previous=None if session is None else session.state.get(FRONTIER),
-            model=self._model or self._fitter.model or _name_of(context.client, options),
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
-        return fitted
-
-
-def _schema(tool: Any) -> Mapping[str, Any]:
-    if isinstance(tool, Mapping):
-        return tool
-    made: Mapping[str, Any] = tool.to_json_schema_spec()
-    return made
 
 
 def _name_of(client: Any, options: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from anthropic import Middleware
 
 from muntin.core.budget import Budget
 from muntin.fitting import Fitter
-from muntin.fitting.client import fit_body, fitter_of
+from muntin.fitting.client import afit_body, fit_body, fitter_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,15 +30,15 @@ class MuntinMiddleware(Middleware):
 
     def handle(self, request: APIRequest, call_next: Callable[[APIRequest], Any]) -> Any:
         """Send a request that fits."""
-        return call_next(self._fitted(request))
+        return call_next(_with(request, fit_body(self._fitter, request.url, request.json)))
 
     async def handle_async(
         self, request: APIRequest, call_next: Callable[[APIRequest], Awaitable[Any]]
     ) -> Any:
         """Send a request that fits."""
-        return await call_next(self._fitted(request))
+        body = await afit_body(self._fitter, request.url, request.json)
+        return await call_next(_with(request, body))
 
-    def _fitted(self, request: APIRequest) -> APIRequest:
-        body: Any = request.json
-        fitted = fit_body(self._fitter, request.url, body)
-        return request if fitted is body else request.copy(body=fitted)
+
+def _with(request: APIRequest, body: Any) -> APIRequest:
+    return request if body is request.json else request.copy(body=body)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired
 
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, off_loop
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, recorded
 
 try:
     from langchain.agents.middleware.types import (
@@ -77,7 +77,7 @@ class MuntinMiddleware(AgentMiddleware):
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ExtendedModelResponse:
         """Send what fits."""
-        fitted, smaller = await off_loop(self._fitter, lambda: self.fitted(request))
+        fitted, smaller = await recorded(self._fitter, lambda: self.fitted(request))
         return _extended(await handler(smaller), fitted)
 
     def fitted(self, request: ModelRequest) -> tuple[Fitted, ModelRequest]:

@@ -19,7 +19,7 @@ from muntin.errors import MissingExtra
 from muntin.fitting import Fitted
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
-from muntin.integrations.shared import Fits, Watcher, fitter_of, model_name, off_loop
+from muntin.integrations.shared import Fits, Watcher, fitter_of, model_name, recorded
 
 try:
     from litellm import get_llm_provider
@@ -59,7 +59,7 @@ class MuntinHook(CustomLogger):
         called = getattr(call_type, "value", call_type)
         if called not in (None, *_CALLS):
             return None
-        return await off_loop(self._fitter, lambda: self.fitted(kwargs))
+        return await recorded(self._fitter, lambda: self.fitted(kwargs))
 
     def fitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request with the messages that fit; one without messages as it is."""

@@ -18,7 +18,7 @@ from muntin.core.message import Message
 from muntin.errors import MissingExtra
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name, off_loop
+from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name, recorded
 
 try:
     from agents import RunConfig
@@ -58,7 +58,7 @@ class MuntinFilter:
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
     ) -> tuple[ModelInputData, dict[str, Any]]:
         """Return what is sent, and the frontier it leaves."""
-        return await off_loop(self._fitter, lambda: self.fitted(data, previous))
+        return await recorded(self._fitter, lambda: self.fitted(data, previous))
 
     def fitted(
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None

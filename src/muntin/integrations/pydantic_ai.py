@@ -21,7 +21,7 @@ from muntin.core.parts import Other
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Fits, Schemas, Watcher, call, fitter_of, model_name, off_loop
+from muntin.integrations.shared import Hook, call, model_name, recorded
 
 try:
     from pydantic_ai.capabilities import AbstractCapability
@@ -47,7 +47,7 @@ __all__ = ["MuntinContext"]
 FRONTIER = "muntin_frontier"
 
 
-class MuntinContext(AbstractCapability[Any]):
+class MuntinContext(Hook, AbstractCapability[Any]):
     """Fits every request of an agent; the message history stays whole.
 
     `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
@@ -55,17 +55,19 @@ class MuntinContext(AbstractCapability[Any]):
     its maker is known. `on_fit` is told of every fitted request.
     """
 
-    def __init__(
-        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
-    ) -> None:
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
-        self._schemas = Schemas(_schema)
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        function = {"name": tool.name, "parameters": tool.parameters_json_schema}
+        if tool.description:
+            function["description"] = tool.description
+        if tool.strict is not None:
+            function["strict"] = tool.strict
+        return {"type": "function", "function": function}
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Send what fits, and keep the frontier with the newest request of the history."""
-        sent, frontier = await off_loop(self._fitter, lambda: self.fitted(request_context))
+        sent, frontier = await recorded(self._fitter, lambda: self.fitted(request_context))
         newest = ctx.messages[-1] if ctx.messages else None
         if isinstance(newest, ModelRequest):
             newest.metadata = {**(newest.metadata or {}), FRONTIER: frontier}
@@ -75,25 +77,14 @@ class MuntinContext(AbstractCapability[Any]):
         """Return the request with the messages that fit, and the frontier it leaves."""
         parameters = request.model.customize_request_parameters(request.model_request_parameters)
         messages = request.messages
-        fitted = self._fitter.fit(
+        fitted = self._fit(
             pieces_of(messages),
-            tools=self._schemas.of([*parameters.function_tools, *parameters.output_tools]),
+            [*parameters.function_tools, *parameters.output_tools],
+            _name_of(request.model),
             system=_instructions(messages, parameters),
             previous=_previous(messages),
-            model=self._model or self._fitter.model or _name_of(request.model),
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
         return replace(request, messages=written(messages, fitted)), fitted.frontier
-
-
-def _schema(tool: Any) -> Mapping[str, Any]:
-    function = {"name": tool.name, "parameters": tool.parameters_json_schema}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
 
 
 def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:

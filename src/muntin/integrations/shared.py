@@ -1,4 +1,4 @@
-"""What adapters share: the Fitter of a hook, names of models, tools that were described before.
+"""What adapters share: a hook with its Fitter, names of models, tools that were described before.
 
 Knows no framework.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.core.budget import Budget
-from muntin.fitting import Fitted, Fitter
+from muntin.fitting import Fitted, Fitter, Piece
 from muntin.threads import in_thread
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def fitter_of(given: Fits) -> Fitter:
     return given if isinstance(given, Fitter) else Fitter(given)
 
 
-async def off_loop(fitter: Fitter, work: Callable[[], T]) -> T:
+async def recorded(fitter: Fitter, work: Callable[[], T]) -> T:
     """Do the work of an async hook; in a thread if it writes into a store."""
     return work() if fitter.recorder is None else await in_thread(work)
 
@@ -49,6 +49,42 @@ def call(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """Return a tool call as Chat Completions has it."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+class Hook:
+    """What hooks have that are given a budget, and nothing of their framework.
+
+    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it that of the request is taken where
+    its maker is known. `on_fit` is told of every fitted request.
+    """
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(self.schema)
+
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool of the framework."""
+        raise NotImplementedError
+
+    def _fit(
+        self, pieces: Sequence[Piece], tools: Sequence[Any], name: str | None, **given: Any
+    ) -> Fitted:
+        """Return what of a request is sent; `name` is what the framework calls the model."""
+        fitted = self._fitter.fit(
+            pieces,
+            tools=self._schemas.of(tools),
+            model=self._model or self._fitter.model or name,
+            **given,
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return fitted
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from muntin.core.budget import Budget
 from muntin.fitting import Fitter
-from muntin.fitting.client import fit_body, fitter_of
+from muntin.fitting.client import afit_body, fit_body, fitter_of
 
 __all__ = ["FitTransport"]
 
@@ -33,32 +33,18 @@ class FitTransport:
 
     def handle_request(self, request: Any) -> Any:
         """Send a request that fits."""
-        if request.method == "POST":
-            request = self._fitted(request, request.read())
+        body = _json(request.read()) if request.method == "POST" else None
+        if body is not None:
+            request = _with(request, body, fit_body(self._fitter, str(request.url), body))
         return self._transport.handle_request(request)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request that fits."""
-        if request.method == "POST":
-            request = self._fitted(request, await request.aread())
+        body = _json(await request.aread()) if request.method == "POST" else None
+        if body is not None:
+            fitted = await afit_body(self._fitter, str(request.url), body)
+            request = _with(request, body, fitted)
         return await self._transport.handle_async_request(request)
-
-    def _fitted(self, request: Any, content: bytes) -> Any:
-        try:
-            body = json.loads(content)
-        except ValueError:  # no JSON: not to a model, or not to be understood
-            return request
-        fitted = fit_body(self._fitter, str(request.url), body)
-        if fitted is body:
-            return request
-        headers = [(k, v) for k, v in request.headers.raw if k.decode().lower() not in _OF_THE_BODY]
-        return type(request)(
-            request.method,
-            request.url,
-            headers=headers,
-            content=json.dumps(fitted).encode(),
-            extensions=request.extensions,
-        )
 
     def close(self) -> None:
         """Close the transport."""
@@ -81,3 +67,25 @@ class FitTransport:
 
     async def __aexit__(self, *raised: Any) -> None:
         await self._transport.__aexit__(*raised)
+
+
+def _json(content: bytes) -> Any:
+    """Return the body of a request; None of what is no JSON, and so not to a model."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def _with(request: Any, body: Any, fitted: Any) -> Any:
+    """Return a request with another body, unless it stays."""
+    if fitted is body:
+        return request
+    headers = [(k, v) for k, v in request.headers.raw if k.decode().lower() not in _OF_THE_BODY]
+    return type(request)(
+        request.method,
+        request.url,
+        headers=headers,
+        content=json.dumps(fitted).encode(),
+        extensions=request.extensions,
+    )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from muntin import telemetry
 from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
@@ -212,7 +213,10 @@ class Prompt:
             # Only where a context says so: one call may well be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
-        window = _compose(composer, gathered, token_budget, whole)
+        name = str(ModelName(provider, model_id)) if model_id else None
+        with telemetry.composing(name, made_by=self) as composed:
+            window = _compose(composer, gathered, token_budget, whole)
+            composed.made(window)
         return Resolution(
             system=_system_text(window),
             prompt=gathered.user,
@@ -240,17 +244,18 @@ class Prompt:
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
         """Show what `resolve` would make: every part, what was dropped or excluded, and why."""
-        made = await self.resolve(
-            input,
-            provider=provider,
-            model_id=model_id,
-            token_budget=token_budget,
-            budget=budget,
-            tokenizer=tokenizer,
-            attachment_tokens=attachment_tokens,
-            settings=settings,
-            tools=tools,
-        )
+        with telemetry.told_later(self):  # it is only looked at
+            made = await self.resolve(
+                input,
+                provider=provider,
+                model_id=model_id,
+                token_budget=token_budget,
+                budget=budget,
+                tokenizer=tokenizer,
+                attachment_tokens=attachment_tokens,
+                settings=settings,
+                tools=tools,
+            )
         return _inspection_of(made)
 
     resolve_sync = prompt_twin(resolve)
@@ -375,22 +380,16 @@ def _compose(
     """Compose a window. `token_budget` is for the system text alone: the rest gets the room it
     needs beside it, unless all together are larger than `whole`, which is also what the ceiling of
     a result is a share of."""
-    if whole is None:
-        composer = replace(composer, results=None)
-    else:
-        composer = replace(composer, budget=whole)
+    composer = replace(composer, results=None) if whole is None else replace(composer, budget=whole)
     counter, text = composer.counter, gathered.system
     caching = composer.profile.caching if composer.profile is not None else None
     # A second message for what changes, and what dividing a text may add to its count.
     apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
-    if token_budget is None:
-        own = counter.overhead + counter.text(text) + apart if text else 0
-    else:
-        own = counter.overhead + token_budget + apart
+    size = counter.text(text) if token_budget is None else token_budget
+    own = counter.overhead + size + apart if text or token_budget is not None else 0
     said = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*said, *gathered.messages, *run])
-    beside += counter.answer if own and not beside else 0
-    beside += counter.tools(composer.tools)
+    beside += counter.tools(composer.tools) + (counter.answer if own and not beside else 0)
     window = _render(composer.within(own + beside), gathered, run)
     if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
         return window

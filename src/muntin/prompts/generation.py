@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from muntin import telemetry
 from muntin.agent.answers import Attempt, answered, asking_for
 from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
@@ -115,17 +116,18 @@ class _Asked:
         wanted = chosen.output if self.output is None else self.output
         check_defined(wanted, "generate: output")
         named = ModelName.parse(asked.name)
-        made = await chosen.resolve(
-            self.input,
-            provider=named.provider,
-            model_id=named.model,
-            token_budget=self.token_budget,
-            budget=Composer.of(asked, budget=self.budget).budget,
-            tokenizer=self.tokenizer,
-            attachment_tokens=self.attachment_tokens,
-            settings=self.settings,
-            tools=self.tools,
-        )
+        with telemetry.told_later(chosen):  # by the run, which sends it
+            made = await chosen.resolve(
+                self.input,
+                provider=named.provider,
+                model_id=named.model,
+                token_budget=self.token_budget,
+                budget=Composer.of(asked, budget=self.budget).budget,
+                tokenizer=self.tokenizer,
+                attachment_tokens=self.attachment_tokens,
+                settings=self.settings,
+                tools=self.tools,
+            )
         _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
         if isinstance(self.prompt, str) and self.token_budget is not None:
             _check_size(self.prompt, made.composer.within(self.token_budget))

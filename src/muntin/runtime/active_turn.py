@@ -35,13 +35,14 @@ from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.embedding import Embeddings
 from muntin.runtime.in_store import in_store, patiently, store_away, while_dropped
-from muntin.runtime.reports import Bounds, Receipts
+from muntin.runtime.reports import Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.turn_write import TurnWrite
 from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
+from muntin.timeline.receipts import Bounds
 from muntin.timeline.session import LEASE, OpenTurn, Session
 
 T = TypeVar("T")

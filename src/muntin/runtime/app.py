@@ -43,7 +43,6 @@ from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.engine.timers import new_timer
 from muntin.runtime.inbox import Handler, Registered
-from muntin.runtime.reports import Bounds
 from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
 from muntin.runtime.summaries import Summaries, Summary, check_summary
 from muntin.runtime.turn_queue import TurnQueue
@@ -52,6 +51,7 @@ from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.recall.settings import RecallLike
+from muntin.timeline.receipts import AGE, BYTES, Bounds
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.timers import Timer
@@ -85,8 +85,8 @@ class App:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         keep_reports: int = 1_000,
-        report_bytes: int | None = 1_000_000_000,
-        report_age: timedelta | None = timedelta(days=30),
+        report_bytes: int | None = BYTES,
+        report_age: timedelta | None = AGE,
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
         recovery: bool = True,

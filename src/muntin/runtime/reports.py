@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from zlib import crc32
 
-from muntin.core.checks import check_size, compact_json, shown
+from muntin.core.checks import compact_json
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidInput, StoreError
+from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State
 from muntin.timeline.items import Beside
-from muntin.timeline.receipts import plan_of, report_of
-from muntin.timeline.session import OpenTurn, Session
+from muntin.timeline.receipts import Bounds, plan_of, report_of, size_of
+from muntin.timeline.session import OpenTurn
 
 # Frontiers that this process wrote, by their text: the next turn need not read them again.
 _known: dict[str, Frontier] = {}
 _REMEMBERED = 256
-_log = logging.getLogger(__name__)
-
-
-# The bounds are looked after at about one of so many steps, whichever process takes it, and when a
-# process has written such a share of the bytes.
-_STEPS, _SHARE = 64, 20
-
-
-class Bounds:
-    """How much a store keeps of the reports of all sessions: bytes and age, None without end."""
-
-    def __init__(self, most: int | None, age: timedelta | None) -> None:
-        self._most = None if most is None else check_size(most, "report_bytes")
-        if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
-            raise InvalidInput(f"report_age must be a timedelta or None, not {shown(age)}")
-        self._age = age
-        self._written = 0
-
-    def keep_to(self, session: Session, turn: int, step: int, written: int) -> None:
-        """Forget what is beyond the bounds, now and then; for code that runs in a thread."""
-        self._written += written
-        full = self._most is not None and self._written * _SHARE > self._most
-        if not full and crc32(f"{session.id}/{turn}/{step}".encode()) % _STEPS:
-            return
-        self._written = 0
-        before = None if self._age is None else datetime.now(UTC) - self._age
-        try:
-            session.store.prune(before=before, most=self._most)
-        except StoreError as error:  # the answer is stored; the next step will see to it
-            _log.warning("old reports could not be forgotten: %s", error)
 
 
 class Receipts:
@@ -113,8 +80,7 @@ class Receipts:
         window, line = self._unwritten[step]
         turn = self._turn.number or 0
         kept = report_of(window, turn, step, self._keep) if self._keep else Beside()
-        texts = (kept.record.report, kept.record.plan) if kept.record is not None else ()
-        self._sizes[step] = sum(map(len, (*texts, *kept.contents.values())))
+        self._sizes[step] = size_of(kept)
         originals, forget = self.originals
         frontiers = {line: _write(window)} if self._newest.get(line) is window else {}
         return replace(kept, turn=turn, originals=originals, forget=forget, frontiers=frontiers)

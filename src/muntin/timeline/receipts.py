@@ -1,16 +1,24 @@
-"""Receipts: the report of a window as it is kept beside a timeline, with its plan."""
+"""Receipts: the report of a window as it is kept beside a timeline, with its plan, and how much of
+all reports a store keeps."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import logging
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
 
-from muntin.core.checks import compact_json
+from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
 from muntin.core.report import in_ranges
-from muntin.errors import InvalidInput
+from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Beside, Record
+from muntin.timeline.session import Session
+
+# How many bytes of reports a store keeps where nothing else is said, and for how long.
+BYTES, AGE = 1_000_000_000, timedelta(days=30)
+_log = logging.getLogger(__name__)
 
 
 def plan_of(window: Window) -> Plan:
@@ -27,3 +35,38 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
     report = compact_json(in_ranges(window.report).to_dict())
     record = Record(turn, step, datetime.now(UTC), report, planned)
     return Beside(record, contents, contents.keys(), keep)
+
+
+def size_of(kept: Beside) -> int:
+    """Return about how many bytes a report has, with what its plan needs."""
+    texts = () if kept.record is None else (kept.record.report, kept.record.plan)
+    return sum(map(len, (*texts, *kept.contents.values())))
+
+
+# The bounds are looked after at about one of so many steps, whichever process takes it, and when a
+# process has written such a share of the bytes.
+_STEPS, _SHARE = 64, 20
+
+
+class Bounds:
+    """How much a store keeps of the reports of all sessions: bytes and age, None without end."""
+
+    def __init__(self, most: int | None, age: timedelta | None) -> None:
+        self._most = None if most is None else check_size(most, "report_bytes")
+        if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
+            raise InvalidInput(f"report_age must be a timedelta or None, not {shown(age)}")
+        self._age = age
+        self._written = 0
+
+    def keep_to(self, session: Session, turn: int, step: int, written: int) -> None:
+        """Forget what is beyond the bounds, now and then; for code that runs in a thread."""
+        self._written += written
+        full = self._most is not None and self._written * _SHARE > self._most
+        if not full and crc32(f"{session.id}/{turn}/{step}".encode()) % _STEPS:
+            return
+        self._written = 0
+        before = None if self._age is None else datetime.now(UTC) - self._age
+        try:
+            session.store.prune(before=before, most=self._most)
+        except StoreError as error:  # the answer is stored; the next step will see to it
+            _log.warning("old reports could not be forgotten: %s", error)

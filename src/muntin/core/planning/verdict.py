@@ -77,6 +77,11 @@ class SlotPlan(NamedTuple):
             elif verdict.status != "dropped":
                 yield unit, verdict.messages
 
+    def places(self) -> list[int]:
+        """Return which messages of the slot stay, as `kept` has them behind what is in front."""
+        found = [index for unit, _ in self.left() for index in unit.indices]
+        return sorted(found) if self.reading.scattered else found
+
     def kept(self) -> list[Message]:
         """Return the messages that stay, in order, the marker first."""
         units, verdicts = self.reading.units, self.verdicts

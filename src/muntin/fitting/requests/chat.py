@@ -13,19 +13,25 @@ from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
 from muntin.fitting.requests.common import (
     Body,
+    Key,
     Request,
     as_text,
     breakpoints,
     count_marks,
+    key_of,
     last_marks,
     listed,
     named,
     read_piece,
+    recall,
     text_of,
     tools_of,
     with_texts,
 )
 from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
+
+# Of a list of so many messages all are read at once: to read each when it is looked at is slower.
+_FEW = 500
 
 
 def read(body: Body) -> Request:
@@ -34,12 +40,19 @@ def read(body: Body) -> Request:
     legacy = _legacy_ids(messages)
 
     def read_one(item: Any, number: int) -> Sequence[Piece]:
+        key = _key(item)
+        known = None if key is None else recall(key)
+        if known is not None:
+            return (Piece(known, number),)  # most of them: they were in the request before
         data = _repaired(item, number, legacy)
+        if data is not item:
+            key = _key(data)
         role: Role = "assistant" if role_of(data) == "assistant" else "user"
-        return [read_piece(Message.from_dict, data, number, role, _simpler, "chat")]
+        return (read_piece(Message.from_dict, data, number, role, _simpler, key),)
 
+    found: Sequence[Piece] = Pieces(messages, read_one, role=_role)
     return Request(
-        Pieces(messages, read_one, role=_role),
+        list(found) if len(messages) <= _FEW else found,
         tools=(*tools_of(body), *_functions(body)),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
@@ -51,6 +64,23 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
     messages: list[Any] = [_written(body["messages"], each) for each in fitted.placed]
     options = _mark(messages, fitted, "content", _part)
     return {**body, **{k: v for k, v in options.items() if k not in body}, "messages": messages}
+
+
+def _key(item: Any) -> Key | None:
+    """Return what tells a message from others; of one with calls it is found the quickest way."""
+    calls = item.get("tool_calls") if item.__class__ is dict and len(item) == 3 else None
+    if calls.__class__ is not list:
+        return key_of("chat", item)
+    key = ["calls", item.get("role"), item.get("content", item)]
+    try:
+        for call in calls:
+            function = call["function"]
+            if len(call) != 3 or call["type"] != "function" or len(function) != 2:
+                return key_of("chat", item)
+            key += call["id"], function["name"], function["arguments"]
+    except (KeyError, TypeError):
+        return key_of("chat", item)
+    return tuple(key) if all(each is None or each.__class__ is str for each in key) else None
 
 
 def _role(item: Any) -> Role | None:
@@ -72,9 +102,11 @@ def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
     found: dict[int, str] = {}
     called: int | None = None
     for number, item in enumerate(messages):
-        if isinstance(item, Mapping) and item.get("function_call"):
+        if not isinstance(item, dict):
+            continue
+        if item.get("function_call"):
             called = number
-        elif isinstance(item, Mapping) and item.get("role") == "function":
+        elif item.get("role") == "function":
             found[number] = f"function_{called if called is not None else number}"
             called = None
     return found
@@ -89,14 +121,13 @@ def _repaired(item: Any, number: int, legacy: Mapping[int, str]) -> Any:
     calls = item.get("tool_calls")
     call = item.get("function_call")
     if isinstance(calls, list | tuple) and calls:
-        return {
-            **item,
-            "tool_calls": [_call(each, f"{number}_{n}") for n, each in enumerate(calls)],
-        }
+        made = [_call(each, f"{number}_{n}") for n, each in enumerate(calls)]
+        same = all(one is other for one, other in zip(made, calls, strict=True))
+        return item if same else {**item, "tool_calls": made}
     if isinstance(call, Mapping) and item.get("role") == "assistant":
         rest = {key: value for key, value in item.items() if key != "function_call"}
-        made = {"id": f"function_{number}", "type": "function", "function": call}
-        return {**rest, "tool_calls": [_call(made, "")]}
+        one = {"id": f"function_{number}", "type": "function", "function": call}
+        return {**rest, "tool_calls": [_call(one, "")]}
     return item
 
 

@@ -20,6 +20,8 @@ from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 
 Body: TypeAlias = Mapping[str, Any]
+# What tells a message from all others, whatever their forms are.
+Key: TypeAlias = tuple[str | None, ...]
 _UNREADABLE = (InvalidInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
 
 
@@ -71,22 +73,21 @@ def read_piece(
     ref: Any,
     role: Role = "user",
     simpler: Callable[[Any], Any] | None = None,
-    form: str | None = None,
+    key: Key | None = None,
 ) -> Piece:
     """Read a message; what cannot be read is carried as it is, and says why.
 
     Text that no provider can carry is read with a question mark for it. `simpler` returns what can
-    be read of a message that cannot, so that calls and results stay together. With the name of a
-    `form` the message means the same wherever it stands, and is read once.
+    be read of a message that cannot, so that calls and results stay together. With a `key` the
+    message means the same wherever it stands, and is read once.
     """
-    key = None if form is None else _key(form, data)
-    known = None if key is None else _known.get(key)
+    known = None if key is None else recall(key)
     if known is not None:
         return Piece(known, ref)
     try:
         message = read(data)
         if key is not None:
-            _known.put(key, message, 2 * len(key[-1]))
+            _known.put(key, message, 2 * sum([len(each or "") for each in key]))
         return Piece(message, ref)
     except _UNREADABLE as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
@@ -106,14 +107,23 @@ def read_piece(
 _known = FormMemo(32_000_000)
 
 
-def _key(form: str, data: Any) -> tuple[str, ...] | None:
-    """Return what tells a message from others; None if that is more work than reading it."""
+def recall(key: Key) -> Message | None:
+    """Return a message that was read before."""
+    known: Message | None = _known.get(key)
+    return known
+
+
+def key_of(form: str, data: Any) -> Key | None:
+    """Return what tells a message of a form from others; None if nothing does."""
     if data.__class__ is not dict:
         return None
-    if len(data) == 2:
-        role, content = data.get("role"), data.get("content")
-        if role.__class__ is str and content.__class__ is str:
+    role, content = data.get("role"), data.get("content")
+    if role.__class__ is str and content.__class__ is str:
+        if len(data) == 2:
             return form, role, content
+        called = data.get("tool_call_id")
+        if len(data) == 3 and called.__class__ is str:
+            return form, role, content, called
     try:
         return form, json.dumps(data)
     except (TypeError, ValueError, RecursionError):

@@ -19,6 +19,7 @@ from muntin.fitting.requests.common import (
     as_text,
     breakpoints,
     count_marks,
+    key_of,
     last_marks,
     listed,
     named,
@@ -120,10 +121,11 @@ def _piece(item: Any, ref: Ref) -> Piece:
     role: Role = "user"
     if isinstance(item, Mapping):
         if item.get("type") in form.RESULTS:
-            return read_piece(form.result, item, ref, "user", _as_output, "responses")
+            key = key_of("responses", item)
+            return read_piece(form.result, item, ref, "user", _as_output, key)
         if item.get("role") != "user":  # what is not known was made by the model, or beside it
             role = "assistant"
-    return read_piece(_said, item, ref, role, None, "responses")
+    return read_piece(_said, item, ref, role, None, key_of("responses", item))
 
 
 def _as_output(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from muntin.core.parts import ToolCall
 from muntin.core.profile import OMITTED
 from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Piece, Placed
-from muntin.fitting.requests.common import as_text, read_piece, with_texts
+from muntin.fitting.requests.common import as_text, key_of, read_piece, with_texts
 
 Block: TypeAlias = Mapping[str, Any]
 
@@ -76,7 +76,8 @@ def pieces(messages: Sequence[Any], spelling: Spelling) -> list[Piece]:
                 part = {**message, spelling.key: list(spelling.blocks(message)[first:end])}
             ref = Ref(index, first, end)
             simpler = partial(_simpler, spelling)
-            found.append(read_piece(spelling.read, part, ref, role, simpler, spelling.name))
+            key = None if spelling.name is None else key_of(spelling.name, part)
+            found.append(read_piece(spelling.read, part, ref, role, simpler, key))
     return found
 
 
