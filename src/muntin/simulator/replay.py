@@ -19,6 +19,7 @@ from muntin.core.planning.shapes import Ladder
 from muntin.core.planning.slot import MessageLike, Trimming
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 
 SLOTS = ("system", "history", "retrieval")
@@ -108,9 +109,8 @@ def slots_policy(
 ) -> Policy:
     """Return the policy that composes every request with Muntin, remembering the window before."""
     counter = Counter.of(profile, tokenizer=tokenizer)
-    composer = Composer(
-        None, profile, counter, Budget(budget), trimming, tuple(tools), ladder=ladder
-    )
+    offered = Schemas.of(tools)
+    composer = Composer(None, profile, counter, Budget(budget), trimming, offered, ladder=ladder)
 
     def compose(moment: Moment) -> Sent:
         nonlocal composer
