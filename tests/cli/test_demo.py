@@ -15,7 +15,7 @@ import pytest
 from muntin.cli.demo import recording, replay
 from muntin.runtime import read_plan
 from muntin.timeline.store import open_store
-from tests.cli.command import fails, on_terminal, run, said, shown
+from tests.cli.command import MUNTIN, fails, on_terminal, run, said, shown
 from tests.paths import ROOT
 
 
@@ -27,11 +27,13 @@ def here(tmp_path, monkeypatch):
 
 
 def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):
-    printed = said("demo", env={"HTTPS_PROXY": "http://127.0.0.1:9", "OPENAI_API_KEY": ""})
+    path = f"{MUNTIN.parent}:{os.environ['PATH']}"
+    env = {"HTTPS_PROXY": "http://127.0.0.1:9", "OPENAI_API_KEY": "", "PATH": path}
+    printed = said("demo", env=env)
     for words in ("of 2,500 tokens (", "over_budget", "stubbed", "style guide", '"role": "sys'):
         assert words in printed
     assert re.search(r"^s+h+i+t+·+$", printed, re.MULTILINE)
-    assert printed.endswith("\n  muntin inspect --store sqlite:///muntin-demo.db\n")
+    assert printed.endswith("\n  muntin inspect --store muntin-demo.db\n")
     assert sorted(path.name for path in here.iterdir()) == ["muntin-demo.db", "muntin-demo.html"]
     assert "Airline Agent Policy" in (here / "muntin-demo.html").read_text(encoding="utf-8")
 
@@ -66,13 +68,13 @@ def test_a_second_run_leaves_the_same(here):
     ]
 
 
-def test_it_writes_into_the_folder_it_is_given(here):
-    (here / "my folder").mkdir()
-    printed = said("demo", "--output", "my folder")
+def test_it_writes_into_the_folder_it_is_given_and_makes_it(here):
+    printed = said("demo", "--output", "my/folder 2/")
     command = shlex.split(printed.splitlines()[-1])
-    assert command == ["muntin", "inspect", "--store", "sqlite:///my folder/muntin-demo.db"]
-    assert (here / "my folder" / "muntin-demo.db").exists()
-    assert "none: there is no such folder" in fails("demo", "-o", "none")
+    assert command[1:] == ["inspect", "--store", "my/folder 2/muntin-demo.db"]
+    assert (here / "my" / "folder 2" / "muntin-demo.db").exists()
+    (here / "file").touch()
+    assert "file: File exists" in fails("demo", "-o", "file")
 
 
 def test_a_file_that_is_no_store_is_left_alone(here):

@@ -8,12 +8,12 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -26,6 +26,8 @@ from muntin.timeline.receipts import report_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 from tests.inspector import sample
+
+T = TypeVar("T")
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
@@ -100,6 +102,7 @@ class Inspector:
 def inspecting(store: Kept) -> Iterator[Inspector]:
     listening, token = listen(port=0), new_token()
     server = make_server(store, listening, token)
+    server.config.timeout_graceful_shutdown = 30  # a page may ask to the last, of a slow machine
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -107,7 +110,7 @@ def inspecting(store: Kept) -> Iterator[Inspector]:
         yield Inspector(listening.getsockname()[1], token, address, store)
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=40)
         listening.close()
 
 
@@ -140,11 +143,16 @@ def declare(budget: int, history: list[Message], docs: str = "d" * 100) -> Slots
     return slots
 
 
+def apart(work: Callable[[], T]) -> T:
+    """Do something in a thread of its own: Playwright may have an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
 @pytest.fixture(scope="session")
 def sample_url(tmp_path_factory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('inspector') / 'sample.db'}"
-    with ThreadPoolExecutor(1) as pool:  # Playwright may have an event loop in this thread
-        return pool.submit(sample.build, url).result()
+    return apart(lambda: sample.build(url))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.options import check_url, store_option
 from muntin.cli.terminal import (
     coloured,
     complain,
@@ -28,8 +29,10 @@ from muntin.cli.terminal import (
     print_json,
     progress,
     safe_text,
+    this_command,
     width,
 )
+from muntin.cli.words import in_flags
 from muntin.core.counting.counter import as_tokenizer
 from muntin.core.planning.window import Window
 from muntin.core.report import level_words, prefix_words
@@ -52,25 +55,33 @@ Ctrl-C stops an answer. A line that ends with \\ goes on in the next; // begins 
 
 @failing()
 def chat(
-    model: Annotated[str, typer.Option(help="openai/gpt-4o, anthropic/…, google/…")],
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="openai/gpt-4o, anthropic/…, google/…")
+    ],
     store: Annotated[
-        str,
-        typer.Option(envvar="MUNTIN_STORE", help="Where it is kept; memory: keeps nothing."),
+        str, store_option("Where it is kept: a file or an address; memory: keeps nothing.")
     ] = DEFAULT_URL,
     session: Annotated[
-        str | None, typer.Option(help="The id of the session; an old one goes on.")
+        str | None, typer.Option(metavar="ID", help="The id of the session; an old one goes on.")
     ] = None,
     system: Annotated[
-        str | None, typer.Option(help="Instructions; @FILE takes them from a file.")
+        str | None, typer.Option(metavar="TEXT", help="Instructions; @FILE takes them from a file.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Tokens; else the model's window, or 128,000.")
+        int | None,
+        typer.Option(metavar="TOKENS", min=1, help="Else the model's window, or 128,000."),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option(help="A compatible server, such as http://localhost:11434/v1.")
+        str | None,
+        typer.Option(
+            metavar="URL",
+            callback=check_url,
+            help="A compatible server, such as http://localhost:11434/v1.",
+        ),
     ] = None,
     summary: Annotated[
-        str | None, typer.Option(help="A model that summarises what leaves the window.")
+        str | None,
+        typer.Option(metavar="NAME", help="A model that summarises what leaves the window."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one object a turn.")] = False,
 ) -> None:
@@ -166,7 +177,8 @@ class _Talk:
             return False
         except MuntinError as error:
             if self.as_json:
-                print_json({"error": type(error).__name__, "message": str(error)}, lines=True)
+                told = {"error": type(error).__name__, "message": in_flags(str(error))}
+                print_json(told, lines=True)
             complain(error)
             return False
         self.window = reply.window
@@ -279,8 +291,9 @@ def _leave(talk: _Talk, store: str) -> None:
         return
     at = shlex.quote(store)
     print(file=sys.stderr)
-    note(f"go on:  muntin chat --session {shlex.quote(talk.chat.session.id)} --store {at} …")
-    note(f"look:   muntin inspect --store {at}")
+    muntin, session = this_command(), shlex.quote(talk.chat.session.id)
+    note(f"go on:  {muntin} chat --session {session} --store {at} …")
+    note(f"look:   {muntin} inspect --store {at}")
 
 
 def _show(reply: Reply) -> None:

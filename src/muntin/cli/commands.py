@@ -42,7 +42,32 @@ def main() -> None:
         command = app()
     except MissingExtra as error:
         fail(error)
-    command()
+    sys.exit(_run(command))
+
+
+def _run(command: "Typer") -> int:
+    """Run a command line and return its exit code; wrong usage is one line."""
+    import typer
+
+    usage = typer.BadParameter.__mro__[1]  # Click's, or the copy of it that Typer has
+    try:
+        ended = command(standalone_mode=False)
+    except usage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked: its text is the help
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
+        context = getattr(error, "ctx", None)
+        path = getattr(context, "command_path", "muntin")
+        fail(f"{_said(error)} See: {path} -h")
+    except typer.Abort:
+        return 1
+    return ended if isinstance(ended, int) else 0
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error of the usage says, as a sentence."""
+    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def app() -> "Typer":
@@ -56,6 +81,7 @@ def app() -> "Typer":
     command = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 

@@ -1,6 +1,5 @@
 """`muntin count`: how many tokens files are, as texts or as chats."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.chats import exported, is_header, read_bytes
 from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
 from muntin.core.counting.counter import Counter, Tokenizer
 from muntin.core.counting.exact import hf_tokenizer
@@ -16,9 +16,7 @@ from muntin.core.message import Message
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
 from muntin.providers.names import context_window
-from muntin.timeline.items import Item
-from muntin.timeline.lines import FORMAT, Lines, read_item
-from muntin.timeline.project import default_messages
+from muntin.timeline.lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,21 @@ class Count:
 
 @failing()
 def count(
-    files: Annotated[list[Path], typer.Argument(help="Texts or chats; - reads the input.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)],
     model: Annotated[
-        str | None, typer.Option(help="Count as for openai/gpt-4o, anthropic/…, google/…")
+        str | None,
+        typer.Option(metavar="NAME", help="Count as for openai/gpt-4o, anthropic/…, google/…"),
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's"),
+        typer.Option(
+            metavar="NAME",
+            help="estimate, o200k_base, chars/4, or a tokenizer.json; else --model's.",
+        ),
     ] = None,
     attachment_tokens: Annotated[
         list[str] | None,
-        typer.Option(help="What an attachment of a kind costs, such as image=1000."),
+        typer.Option(metavar="KIND=TOKENS", help="What an attachment costs, such as image=1000."),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -51,7 +53,7 @@ def count(
     """Count the tokens of files.
 
     A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
-    `muntin sessions`; anything else is a text.
+    `muntin sessions`; anything else is a text. - reads the standard input.
     """
     counter = _counter(model, tokenizer, _sizes(attachment_tokens or ()))
     window = _window(model)
@@ -106,10 +108,7 @@ def _window(model: str | None) -> int | None:
 
 def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
     name = str(path)
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{name}: cannot be read: {error.strerror or error}") from error
+    data = read_bytes(path)
     values = None if as_text else _values(data)
     if values is not None:
         try:
@@ -133,11 +132,7 @@ def _values(data: bytes) -> list[Any] | None:
         values = list(Lines(data.splitlines(keepends=True)))
     except InvalidInput:
         return None
-    return values if _is_export(values) or all(map(_is_chat, values)) else None
-
-
-def _is_export(values: list[Any]) -> bool:
-    return isinstance(values[0], dict) and values[0].get("format") == FORMAT
+    return values if is_header(values[0]) or all(map(_is_chat, values)) else None
 
 
 def _is_chat(value: object) -> bool:
@@ -152,28 +147,14 @@ def _is_message(value: object) -> bool:
 
 
 def _messages(values: list[Any]) -> Iterator[Message]:
-    if _is_export(values):
-        yield from _exported(values)
+    if is_header(values[0]):
+        yield from (message for _, message in exported(values))
         return
     found: list[Any] = []
     for value in values:
         given = value.get("messages", value) if isinstance(value, dict) else value
         found += [given] if isinstance(given, dict) else given
     yield from messages_from(found, first=1)
-
-
-def _exported(values: Iterable[Any]) -> Iterator[Message]:
-    """Yield what the model sees of exported sessions."""
-    for number, value in enumerate(values, 1):
-        if not isinstance(value, dict) or "position" not in value:
-            continue  # the header of a session, or the status of a turn
-        try:
-            draft = read_item(value, value["position"])
-        except InvalidInput as error:
-            raise InvalidInput(f"line {number}: {error}") from error
-        if draft.visibility.history:
-            item = Item(1, draft.kind, 1, draft.message, draft.payload)
-            yield from default_messages(item, (1,))
 
 
 def _tools(value: object) -> list[Mapping[str, Any]]:

@@ -17,11 +17,18 @@ from typing import Annotated, Any
 import typer
 
 from muntin.agent.tools import ToolLike
-from muntin.cli.terminal import coloured, failing, print_json, progress, safe_text, width
+from muntin.cli.terminal import (
+    coloured,
+    failing,
+    print_json,
+    progress,
+    safe_text,
+    this_command,
+    width,
+)
 from muntin.core.message import Message, as_message
 from muntin.core.planning.window import Window
 from muntin.core.report import Report
-from muntin.errors import InvalidInput
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
@@ -37,17 +44,17 @@ GUIDE = "Write short sentences. Offer at most three options at a time. " * 12
 @failing()
 def demo(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="A folder for what the demo writes.")
+        Path,
+        typer.Option("-o", "--output", metavar="FOLDER", help="A folder for what the demo writes."),
     ] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compose a real conversation into a small window, and show where every token went.
+    """Compose a real conversation into a small window.
 
-    Writes muntin-demo.db, the sessions with their reports, and muntin-demo.html, the receipt
-    of one window.
+    Shows where every token went. Writes muntin-demo.db, the sessions with their reports, and
+    muntin-demo.html, the receipt of one window.
     """
-    if not output.is_dir():
-        raise InvalidInput(f"{output}: there is no such folder")
+    output.mkdir(parents=True, exist_ok=True)
     database, page = output / "muntin-demo.db", output / "muntin-demo.html"
     store = f"sqlite:///{database}"
     window = _question(_replay(store))
@@ -69,7 +76,7 @@ def demo(
         f"\nWritten: {page} (this receipt, to open in a browser)\n"
         f"         {database} ({len(SESSIONS)} sessions with the report of every window)\n"
         f"\nLook at every turn, and at other budgets:\n\n"
-        f"  muntin inspect --store {shlex.quote(store)}"
+        f"  {this_command()} inspect --store {shlex.quote(str(database))}"
     )
 
 

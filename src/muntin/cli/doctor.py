@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from muntin import __version__
+from muntin.cli.options import store_option
 from muntin.cli.terminal import console, failing, print_json, progress, safe
 from muntin.core.counting.counter import as_tokenizer
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
@@ -75,17 +76,19 @@ class Check:
 @failing()
 def doctor(
     store: Annotated[
-        str | None, typer.Option(envvar="MUNTIN_STORE", help="A store that must be reachable.")
+        str | None, store_option("A store that must be reachable: a file or an address.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="A model that must be usable; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A model that must be usable; repeatable."),
     ] = None,
     extra: Annotated[
-        list[str] | None, typer.Option(help="An extra that must be installed; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An extra that must be installed; repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what is installed, what works, and what to install for the rest.
+    """Say what is installed, what works, and what to do.
 
     The exit code is 1 when something is broken, or something asked for is missing.
     """

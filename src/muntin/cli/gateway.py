@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from muntin.cli.options import store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
 from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
@@ -17,35 +18,44 @@ _MEGABYTE = 1024 * 1024
 @failing()
 def gateway(
     upstream: Annotated[
-        str, typer.Option(help="The provider's address, like https://api.openai.com.")
+        str,
+        typer.Option(metavar="URL", help="The provider's address, like https://api.openai.com."),
     ],
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="The tokens a request may have; by default the model's window."),
+        typer.Option(
+            metavar="TOKENS", min=1, help="What a request may have; else the model's window."
+        ),
     ] = None,
     store: Annotated[
-        str, typer.Option("--store", envvar="MUNTIN_STORE", help="Where sessions are recorded.")
+        str, store_option("Where sessions are recorded: a file or an address.")
     ] = DEFAULT_URL,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Where to listen; 0 takes any free port.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."
+        ),
     ] = PORT,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; by default this machine only.")
+        str,
+        typer.Option(metavar="HOST", help="The address to listen on; else this machine only."),
     ] = "127.0.0.1",
     body_limit: Annotated[
-        int, typer.Option(min=1, help="The largest body of a request, in megabytes.")
+        int, typer.Option(metavar="MB", min=1, help="The largest body of a request.")
     ] = 32,
     timeout: Annotated[
-        float, typer.Option(min=1, help="How many seconds the provider may keep silent.")
+        float,
+        typer.Option(metavar="SECONDS", min=1, help="How long the provider may keep silent."),
     ] = 600.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as JSON, in one line.")
     ] = False,
 ) -> None:
-    """Fit every request that passes, and record it: change the base URL of any client.
+    """Fit and record every request of any client.
 
-    Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages; all else passes. The
-    clients' own keys are used, and never logged. Runs until Ctrl-C.
+    Change the base URL of the client. Speaks OpenAI's Chat Completions and Responses and
+    Anthropic's Messages; all else passes. The clients' own keys are used, and never logged. Runs
+    until Ctrl-C.
     """
     check_installed()
     if not host.strip():

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from muntin.cli.options import store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
 from muntin.inspector.server import address_of, check_installed, listen, new_token, serve
@@ -23,23 +24,25 @@ _READ_SECONDS = 60.0
 
 @failing()
 def inspect(
-    store: Annotated[
-        str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
-    ] = DEFAULT_URL,
+    store: Annotated[str, store_option("The store: a file or an address.")] = DEFAULT_URL,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Where to listen; 0 takes any free port.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."
+        ),
     ] = 8765,
     host: Annotated[
-        str, typer.Option(help="127.0.0.1 or ::1; other addresses are refused.")
+        str, typer.Option(metavar="HOST", help="127.0.0.1 or ::1; others are refused.")
     ] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address as JSON, in one line.")
     ] = False,
 ) -> None:
-    """Look at the windows of a store: what filled them, what was left out, and what if.
+    """Look at the windows of a store in a browser.
 
-    Serves a read-only page on this machine until Ctrl-C; its address holds a token.
+    What filled them, what was left out, and what another budget would do. Serves a read-only page
+    on this machine until Ctrl-C; its address holds a token.
     """
     check_installed()
     if store.startswith("memory"):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from muntin.cli.options import store_option
 from muntin.cli.terminal import failing
 from muntin.errors import InvalidInput
 from muntin.mcp import mcp_server
@@ -12,15 +13,16 @@ from muntin.timeline.store import DEFAULT_URL, open_store
 
 @failing()
 def mcp(
-    session: Annotated[str, typer.Option("--session", help="The session that is read.")],
-    store: Annotated[
-        str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
-    ] = DEFAULT_URL,
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The session that is read.")
+    ],
+    store: Annotated[str, store_option("The store: a file or an address.")] = DEFAULT_URL,
 ) -> None:
-    """Serve one session to an agent, by the Model Context Protocol on standard input and output.
+    """Serve one session to an agent that lives elsewhere.
 
-    The agent can search what was said, read it again, and see what its last window held. Nothing is
-    written, and no other session can be read.
+    Speaks the Model Context Protocol on standard input and output. The agent can search what was
+    said, read it again, and see what its last window held. Nothing is written, and no other
+    session can be read.
     """
     if store.startswith("memory"):
         raise InvalidInput(f"{store!r} is empty in a new process; name a file or a server")

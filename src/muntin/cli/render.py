@@ -23,19 +23,24 @@ from muntin.view.bar import bar
 
 @failing()
 def render(
-    file: Annotated[Path, typer.Argument(help="A prompt file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", hidden=True)],
     input: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="JSON or text; repeatable.")
     ] = None,
-    input_file: Annotated[Path | None, typer.Option(help="The input as a JSON object.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The input, JSON.")
+    ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Tokens; else the model's window, or 128,000.")
+        int | None,
+        typer.Option(metavar="TOKENS", min=1, help="Else the model's window, or 128,000."),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option(help="anthropic, openai/gpt-4o; else the file's model.")
+        str | None,
+        typer.Option(metavar="NAME", help="anthropic, openai/gpt-4o; else the file's model."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="estimate, o200k_base, chars/4; else the model's.")
+        str | None,
+        typer.Option(metavar="NAME", help="estimate, o200k_base, chars/4; else the model's."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

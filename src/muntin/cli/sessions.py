@@ -5,15 +5,17 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.importing import Import, check_kept, import_files, new_store
+from muntin.cli.options import store_option
 from muntin.cli.terminal import (
     Advance,
     console,
@@ -30,13 +32,7 @@ from muntin.core.parts import Other, Part, Reasoning, Text
 from muntin.core.usage import SessionUsage
 from muntin.errors import InvalidInput
 from muntin.timeline.entries import entry_of
-from muntin.timeline.files import (
-    Imported,
-    export_session,
-    import_sessions,
-    is_staged,
-    remove_abandoned,
-)
+from muntin.timeline.files import export_session, is_staged, remove_abandoned
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
 from muntin.timeline.recall.stored import search as find
@@ -45,23 +41,20 @@ from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
 # How many sessions are read at once.
 PAGE = 500
-# How many sessions an import names, how much of a text is shown.
-SHOWN = 20
+# How much of a text is shown.
 LONGEST = 400
 
 command = typer.Typer(
     no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
 )
-At = Annotated[
-    str, typer.Option("--store", envvar="MUNTIN_STORE", help="The address of the store.")
-]
+At = Annotated[str, store_option("The store: a file or an address.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @command.command("list")
 def list_(
     store: At = DEFAULT_URL,
-    limit: Annotated[int, typer.Option(min=0, help="How many at most.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="How many at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the sessions of a store, by id."""
@@ -75,9 +68,11 @@ def list_(
 
 @command.command()
 def show(
-    id: Annotated[str, typer.Argument(help="The id of a session.")],
+    id: Annotated[str, typer.Argument(metavar="ID", hidden=True)],
     store: At = DEFAULT_URL,
-    limit: Annotated[int, typer.Option(min=0, help="How many items, the newest.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=0, help="How many items, the newest.")
+    ] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest items of a session, turn by turn."""
@@ -100,13 +95,16 @@ def show(
 
 @command.command()
 def search(
-    id: Annotated[str, typer.Argument(help="The id of a session.")],
-    query: Annotated[str, typer.Argument(help="What is asked: a question, words, an identifier.")],
+    id: Annotated[str, typer.Argument(metavar="ID", hidden=True)],
+    query: Annotated[str, typer.Argument(metavar="QUERY", hidden=True)],
     store: At = DEFAULT_URL,
-    limit: Annotated[int, typer.Option(min=1, help="How many excerpts at most.")] = 10,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many excerpts at most.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Find what a session has on a question, best first."""
+    """Find what a session has on a question, best first.
+
+    QUERY is a question, words, or an identifier.
+    """
     with _existing(store) as opened:
         if opened.session(id) is None:
             raise _unknown(opened, id)
@@ -128,9 +126,9 @@ def _unknown(store: Store, id: str) -> InvalidInput:
 
 @command.command()
 def export(
-    id: Annotated[str | None, typer.Argument(help="The id of a session.")] = None,
+    id: Annotated[str | None, typer.Argument(metavar="ID", hidden=True)] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A file; else it is printed.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else it is printed.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every session, into one file.")] = False,
     store: At = DEFAULT_URL,
@@ -157,13 +155,15 @@ def export(
 @command.command("import")
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(help="Exports, or chats as JSON; - reads the input.")
+        list[Path],
+        typer.Argument(metavar="FILE", hidden=True),
     ],
     rename: Annotated[
-        str | None, typer.Option("--as", help="Another id, for a single session.")
+        str | None, typer.Option("--as", metavar="ID", help="Another id, for a single session.")
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Count with: estimate, o200k_base, a model.")
+        str | None,
+        typer.Option(metavar="NAME", help="Count with: estimate, o200k_base, a model."),
     ] = None,
     wake: Annotated[
         bool, typer.Option("--wake", help="Let turns wait on that waited; else they are failed.")
@@ -171,36 +171,34 @@ def import_(
     store: At = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Read sessions in: exports of Muntin, or OpenAI-style chats as JSON or JSON Lines.
+    """Read sessions in, from exports or chats.
 
-    A file is imported as a whole or not at all.
+    FILE is an export of Muntin, or OpenAI-style chats as JSON or JSON Lines; - reads the standard
+    input. A file is imported as a whole or not at all.
     """
-    with failing(), _open(store, create=True) as opened:
+    with failing():
         if rename is not None and len(files) > 1:
             raise InvalidInput("--as names one session; give one file")
-        done: list[Imported] = []
-        try:
-            for file in files:
-                done += _import(opened, file, rename, tokenizer, wake)
-        finally:
-            if done:  # what is in stays in, whatever comes after
-                _show_imported(done, opened.name, as_json, wake)
+        with new_store(store) as opened:
+            import_files(opened, files, Import(rename, tokenizer, wake), as_json=as_json)
 
 
 @command.command()
 def prune(
     days: Annotated[
-        float | None, typer.Option(min=0, max=100_000, help="Forget reports that are older.")
+        float | None,
+        typer.Option(metavar="DAYS", min=0, max=100_000, help="Forget reports that are older."),
     ] = None,
     megabytes: Annotated[
-        float | None, typer.Option(min=0, help="Forget the oldest reports until they have less.")
+        float | None,
+        typer.Option(metavar="MB", min=0, help="Forget the oldest reports until they have less."),
     ] = None,
     store: At = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Forget old reports of all sessions, and what imports left whose processes died.
+    """Forget old reports of all sessions.
 
-    What was said stays.
+    And what imports left whose processes died. What was said stays.
     """
     with _existing(store) as opened:
         if days is None and megabytes is None:
@@ -220,9 +218,9 @@ def prune(
 
 @command.command()
 def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Give back the room of what was deleted, so that nothing of it can be found.
+    """Give back the room of what was deleted.
 
-    Others wait while all tables are written anew.
+    Nothing of it can be found afterwards. Others wait while all tables are written anew.
     """
     with _existing(store) as opened:
         opened.vacuum()
@@ -238,14 +236,8 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 @contextmanager
 def _existing(url: str) -> Iterator[Store]:
     """Open a store to read from; one that is not there is not made."""
-    with failing(), _open(url, create=False) as store:
+    with failing(), open_store(check_kept(url), create=False) as store:
         yield store
-
-
-def _open(url: str, *, create: bool) -> Store:
-    if url.startswith("memory"):
-        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
-    return open_store(url, create=create)
 
 
 def _all_sessions(store: Store, limit: int | None = None) -> Iterator[SessionInfo]:
@@ -301,58 +293,6 @@ def _write_file(path: Path, lines: Iterable[bytes]) -> None:
     finally:
         if whole is not path:
             whole.unlink(missing_ok=True)
-
-
-# Import.
-
-
-def _import(
-    store: Store, path: Path, rename: str | None, tokenizer: str | None, wake: bool
-) -> list[Imported]:
-    """Import one file and return its sessions."""
-    named = str(path) != "-"
-    source, stem = (str(path), path.stem) if named else ("<stdin>", "stdin")
-    done: list[Imported] = []
-    read = items = 0
-
-    def lines(file: BinaryIO) -> Iterator[bytes]:
-        nonlocal read
-        for line in file:
-            read += len(line)
-            yield line
-
-    try:
-        with (
-            path.open("rb") if named else nullcontext(sys.stdin.buffer) as file,
-            progress(source, total=_size(file)) as advance,
-            closing(
-                import_sessions(
-                    store,
-                    lines(file),
-                    source=source,
-                    stem=stem,
-                    rename=rename,
-                    tokenizer=tokenizer,
-                    wake=wake,
-                )
-            ) as steps,
-        ):
-            for step in steps:
-                advance(read, many(items + step.items, "item"))
-                if step.complete:
-                    items += step.items
-                    done.append(step)
-    except OSError as error:
-        raise InvalidInput(f"{source}: cannot be read: {error.strerror or error}") from error
-    return done
-
-
-def _size(file: BinaryIO) -> int | None:
-    """Return how many bytes there are to read, where that is known."""
-    try:
-        return os.fstat(file.fileno()).st_size or None
-    except OSError:
-        return None
 
 
 # Showing.
@@ -411,23 +351,6 @@ def _show_session(
         line = Styled("  ".join(columns), "dim")
         line.append(_text(item), "not dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
-
-
-def _show_imported(done: Sequence[Imported], name: str, as_json: bool, wake: bool) -> None:
-    if as_json:
-        listed = [{"id": d.session, "items": d.items, "turns": d.turns} for d in done]
-        print_json({"store": name, "sessions": listed})
-        return
-    for each in done[:SHOWN]:
-        counts = f"{many(each.items, 'item')} in {many(each.turns, 'turn')}"
-        say(f"{each.session}: {counts}")
-    if len(done) > SHOWN:
-        say(f"… and {many(len(done) - SHOWN, 'more session')}")
-    items = sum(each.items for each in done)
-    say(f"{many(len(done), 'session')} with {many(items, 'item')} imported into {name}")
-    unsettled = sum(each.unsettled for each in done)
-    if unsettled and not wake:
-        say(f"{many(unsettled, 'unfinished turn')} marked failed; with --wake they wait on")
 
 
 def _who(item: Item) -> str:

@@ -12,31 +12,46 @@ from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.chats import exported, is_header, read_bytes
 from muntin.cli.terminal import failing, print_json, progress, say
+from muntin.core.message import Message, MessageLike
 from muntin.core.planning.slot import Stepped
 from muntin.errors import InvalidInput
 from muntin.simulator import simulate_trace
 from muntin.simulator.run import PolicyLike
 from muntin.timeline.lines import Lines
 
+SYSTEM = ("system", "developer")
 DEFAULT_POLICIES = ("exact", "stepped", "full")
 
 
 @failing()
 def simulate(
-    trace: Annotated[Path, typer.Argument(help="OpenAI-style messages, JSON or JSON Lines.")],
-    budget: Annotated[int, typer.Option(help="Tokens of a window.")],
-    model: Annotated[str, typer.Option(help="anthropic/claude-sonnet-4-5, openai/gpt-5 ...")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", hidden=True)],
+    budget: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="What a window may have.")],
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="anthropic/claude-sonnet-4-5, openai/gpt-5 …")
+    ],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="exact, stepped, stepped=0.6, full, module:function; repeatable."),
+        typer.Option(
+            metavar="NAME", help="exact, stepped, stepped=0.6, full, module:function; repeatable."
+        ),
     ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="A request a tool step.")] = False,
-    pause: Annotated[float, typer.Option(help="Seconds between two requests.")] = 30.0,
-    plot: Annotated[Path | None, typer.Option(help="Draw a picture: out.html.")] = None,
+    pause: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Between two requests.")
+    ] = 30.0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a picture: out.html.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Replay a recorded conversation: what prompt caching saves, policy by policy."""
+    """Show what prompt caching saves on a conversation.
+
+    TRACE is a chat as JSON or JSON Lines, or an export of `muntin sessions`; - reads the standard
+    input. It is replayed under each policy.
+    """
     messages = read_trace(trace)
     policies = dict(map(named_policy, policy or DEFAULT_POLICIES))
     with progress(f"replaying {len(messages):,} messages"):
@@ -52,18 +67,19 @@ def simulate(
             say(line)
 
 
-def read_trace(path: Path) -> list[Mapping[str, Any]]:
-    """Read a conversation: a list of messages, an object with `messages`, or one of them a line.
+def read_trace(path: Path) -> list[MessageLike]:
+    """Read a conversation: messages, an object with `messages`, one of them a line, or an export.
 
     Several conversations become one, in their order; system messages of later ones are left out.
     """
-    try:
-        read = Lines(path.read_bytes().splitlines(keepends=True))
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error}") from error
-    messages: list[Mapping[str, Any]] = []
+    read = Lines(read_bytes(path).splitlines(keepends=True))
+    values: list[Any] = []
+    messages: list[MessageLike] = []
     try:
         for value in read:
+            values.append(value)
+            if is_header(values[0]):
+                continue
             if isinstance(value, dict) and "role" in value:
                 messages.append(value)
             else:
@@ -71,7 +87,22 @@ def read_trace(path: Path) -> list[Mapping[str, Any]]:
                 messages += [m for m in found if not messages or not _is_system(m)]
     except InvalidInput as error:
         raise InvalidInput(f"{path}:{read.number}: {error}") from error
+    if is_header(values[0]):
+        messages += _exported(path, values)
     return messages
+
+
+def _exported(path: Path, values: list[Any]) -> list[Message]:
+    """Return the conversation of an export; the instructions of later sessions are left out."""
+    second = next((n for n, each in enumerate(values, 1) if n > 1 and is_header(each)), None)
+    try:
+        return [
+            message
+            for number, message in exported(values)
+            if second is None or number < second or message.role not in SYSTEM
+        ]
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
 
 
 def _conversation(value: Any) -> list[Mapping[str, Any]]:
@@ -82,7 +113,7 @@ def _conversation(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "developer")
+    return message.get("role") in SYSTEM
 
 
 def named_policy(text: str) -> tuple[str, PolicyLike]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO
 
+from muntin.cli.words import in_flags
 from muntin.errors import MuntinError
 
 if TYPE_CHECKING:
@@ -87,9 +89,29 @@ def console() -> Console:
     return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
+def this_command() -> str:
+    """Return how this command was called, so that a command that is printed works as it stands."""
+    called = sys.argv[0]
+    if os.path.basename(called) == "__main__.py":
+        return f"{_as_typed(sys.executable)} -m muntin"
+    return _as_typed(called)
+
+
+def _as_typed(path: str) -> str:
+    """Return a program as short as a shell in this folder finds it."""
+    name = os.path.basename(path)
+    found = shutil.which(name)
+    if found is not None and os.path.realpath(found) == os.path.realpath(path):
+        return name
+    here = os.path.relpath(path)
+    if here.startswith(os.pardir):
+        return shlex.quote(path)
+    return shlex.quote(here if os.sep in here else os.path.join(os.curdir, here))
+
+
 def complain(error: object) -> None:
     """Print an error as one line."""
-    note(f"muntin: {' '.join(str(error).splitlines())}")
+    note(f"muntin: {' '.join(in_flags(str(error)).splitlines())}")
 
 
 def fail(error: object) -> NoReturn:

@@ -18,20 +18,21 @@ from muntin.runtime.app import CLOSE_SECONDS, App
 
 @failing()
 def work(
-    app: Annotated[
-        str, typer.Argument(metavar="MODULE:APP", help="Where the App is, like support:app.")
-    ],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", hidden=True)],
     concurrency: Annotated[
-        int, typer.Option(min=1, help="How many entities are handled side by side.")
+        int,
+        typer.Option(metavar="N", min=1, help="How many entities are handled side by side."),
     ] = 20,
     timeout: Annotated[
-        float, typer.Option(min=0.001, help="How many seconds wakes have to end when stopped.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.001, help="What wakes have to end when stopped."),
     ] = CLOSE_SECONDS,
 ) -> None:
-    """Handle what is sent to an app's entities, also what was left unfinished.
+    """Handle what is sent to an app's entities.
 
-    Ctrl-C or SIGTERM ends it: no wake is begun, those that run have some time, the rest is left to
-    other workers.
+    Also what was left unfinished. MODULE:APP is where the App is, like support:app. Ctrl-C or
+    SIGTERM ends it: no wake is begun, those that run have some time, the rest is left to other
+    workers.
     """
     with suppress(KeyboardInterrupt):
         asyncio.run(_work(_find(app), concurrency, timeout))

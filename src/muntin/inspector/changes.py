@@ -128,17 +128,24 @@ def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def difference(
-    plans: Plans, session: str, turn: int, step: int | None, other_turn: int, other_step: int | None
+    plans: Plans,
+    session: str,
+    turn: int,
+    step: int | None,
+    other_turn: int,
+    other_step: int | None,
+    other_session: str | None = None,
 ) -> dict[str, Any]:
-    """Return how a window differs from an earlier one, and where the two part."""
+    """Return how a window differs from another one, and where the two part."""
     planned = planned_of(plans, session, turn, step)
-    earlier = planned_of(plans, session, other_turn, other_step)
+    earlier = planned_of(plans, other_session or session, other_turn, other_step)
     now, before = _Sent.of(plans, planned), _Sent.of(plans, earlier)
     there = parted(now.pieces, before.pieces)
     return {
         "session": session,
         "turn": planned.key.turn,
         "step": planned.key.step,
+        "other_session": earlier.key.session,
         "other_turn": earlier.key.turn,
         "other_step": earlier.key.step,
         "shared_messages": len(before.messages) if there is None else there.message,

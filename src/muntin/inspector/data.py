@@ -7,31 +7,25 @@ here, so that no content makes an answer too large.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from html import unescape
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 from muntin.core.planning.stored import count_messages
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
+from muntin.inspector import steps
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
+from muntin.inspector.searching import SCANNED, scan, session_info
 from muntin.providers.names import prices_of
-from muntin.timeline.files import is_staged
 from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
-from muntin.timeline.recall.stored import search
-from muntin.timeline.session import Session
-from muntin.timeline.store import Store
 from muntin.view.lines import LONGEST, Shown, clip, show
 
-# How many sessions are looked through, and how many of anything one answer holds.
-SCANNED = 5_000
+# How many of anything one answer holds.
 PAGE = 100
-# How many excerpts a search finds, and how much of each is told.
-FOUND, MOST_FOUND = 20, 4_000
 # How much of a text an answer holds, if more of it is asked for.
 MOST_TEXT = 400_000
 # So many messages that were left out in a row are not folded.
@@ -55,14 +49,13 @@ _SLOT_KEYS = ("index", "status", "tokens_kept", "tokens_asked")
 def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, Any]:
     """Return the sessions whose id holds `search`, the newest first."""
     store = plans.store
-    found = list(_scan(plans))
+    found = scan(plans)
     scanned = len(found)
     if search:
         found = [info for info in found if search.casefold() in info.id.casefold()]
         named = store.session(search) if len(search) <= 500 and "\x00" not in search else None
         if named is not None and named not in found:  # one beyond those looked through
             found.append(named)
-    found.sort(key=lambda info: (info.updated, info.id), reverse=True)
     return {
         "store": store.name,
         "sessions": [_info(info) for info in found[offset : offset + PAGE]],
@@ -70,14 +63,6 @@ def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, An
         "gave_up": [{"session": id, "turn": turn} for id, turn in store.gave_up(limit=PAGE)],
         "scanned": SCANNED if scanned >= SCANNED else None,
     }
-
-
-def _scan(plans: Plans) -> Iterator[SessionInfo]:
-    after: str | None = None
-    left = SCANNED
-    while left > 0 and (page := plans.store.sessions(after=after, limit=min(left, 500))):
-        yield from (info for info in page if not is_staged(info))
-        after, left = page[-1].id, left - len(page)
 
 
 def _info(info: SessionInfo) -> dict[str, Any]:
@@ -91,11 +76,12 @@ def _time(time: datetime) -> str:
 
 def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> dict[str, Any]:
     """Return the windows of some turns of a session, each in short, the oldest first."""
-    info = _session(plans, session)
+    info = session_info(plans, session)
     last = first + min(max(count, 1), PAGE) - 1
     status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
+    did = steps.rows(plans, session, records)
     return {
         **_info(info),
         "first": first,
@@ -106,6 +92,7 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
                     ("summary", key_of(session, record)), partial(_summary, plans, session, record)
                 ),
                 **status.get(record.turn, {"status": None}),
+                **did[record.turn, record.step],
             }
             for record in records
         ],
@@ -117,29 +104,9 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
     }
 
 
-def found(plans: Plans, session: str, query: str) -> dict[str, Any]:
-    """Return what a session has on a question, best first, each with the turn it belongs to."""
-    # Of the store only what reads is used: nothing is kept, and no turn is mended.
-    store, id = cast("Store", plans.store), _session(plans, session).id
-    told = []
-    for each in search(Session(id, store=store, mend=False), query, FOUND, keep=False):
-        at = each.positions[0]
-        items = store.read(id, after=at - 1, before=at + 1)
-        told.append(
-            {
-                "positions": list(each.positions),
-                "turn": items[0].turn if items else None,
-                "score": round(each.score, 2),
-                "words": list(each.words),
-                "text": unescape(each.text)[:MOST_FOUND],
-            }
-        )
-    return {"session": id, "query": query[:_NAME], "found": told}
-
-
 def usage(plans: Plans, session: str) -> dict[str, Any]:
     """Return what was billed for a session, answers and summaries told apart, also in words."""
-    store, id = plans.store, _session(plans, session).id
+    store, id = plans.store, session_info(plans, session).id
     used = usage_of(store.read(id)).and_in_vain(store.frontier(id, VAIN))
     return {**asdict(used), "words": list(used.words())}
 
@@ -148,13 +115,6 @@ def _state(turn: Turn) -> dict[str, str]:
     """Return how a turn stands, and why it failed where that is known."""
     why = {} if turn.reason is None else {"reason": turn.reason}
     return {"status": turn.status, **why}
-
-
-def _session(plans: Plans, session: str) -> SessionInfo:
-    info = plans.store.session(check_session_id(session))
-    if info is None:
-        raise InvalidInput(f"there is no session {session[:_NAME]!r}")
-    return info
 
 
 def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
@@ -205,7 +165,8 @@ def window(
 
     The report is the one that was kept; at another budget, that of the window planned again.
     """
-    planned = planned_of(plans, session, turn, step)
+    record = plans.record(check_session_id(session), turn, step)
+    planned = plans.planned(session, record)
     sight, why = None, None
     try:
         sight = plans.sight(planned, None if budget is None else check_budget(budget))
@@ -230,6 +191,7 @@ def window(
         "tools": [_tool(each) for each in sight.window.tools] if sight else [],
         "marks": _marks(planned, sight.window) if sight else [],
         "messages": len(sight.lines) if sight else 0,
+        **(steps.answer_of(plans, session, record) if budget is None else {}),
         "note": why or (_doubt(planned, sight.window) if sight and budget is None else None),
     }
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import keep_surrogates, shown
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
-from muntin.inspector import changes, data
+from muntin.inspector import changes, data, searching
 from muntin.inspector.plans import Kept, Plans
 from muntin.view.lines import LONGEST
 
@@ -156,8 +156,11 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         first=_number(query, "first", 1),
         count=_number(query, "count", data.PAGE),
     ),
-    "search": lambda plans, query: data.found(
+    "search": lambda plans, query: searching.found(
         plans, _text(query, "session"), _text(query, "query")
+    ),
+    "find": lambda plans, query: searching.everywhere(
+        plans, _text(query, "query"), _number(query, "offset", 0)
     ),
     "usage": lambda plans, query: data.usage(plans, _text(query, "session")),
     "window": lambda plans, query: data.window(plans, *_which(query)),
@@ -175,7 +178,11 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         plans, *_which(query), _number(query, "slot")
     ),
     "difference": lambda plans, query: changes.difference(
-        plans, *_which(query), _number(query, "other_turn"), _optional(query, "other_step")
+        plans,
+        *_which(query),
+        _number(query, "other_turn"),
+        _optional(query, "other_step"),
+        _text(query, "other_session", _text(query, "session")),
     ),
     "shares": lambda plans, query: changes.shares(
         plans,

@@ -7,8 +7,10 @@ import { SessionView } from "./session.js";
 import { Sidebar } from "./sidebar.js";
 import { WindowView } from "./window.js";
 
-const VIEWS = { window: "Window", compare: "Turn to turn", session: "Session" };
-const NEWS = 5000;
+const VIEWS = { window: "Window", compare: "Compare", session: "Session" };
+// How often it is asked what is new, and which sessions there are.
+const NEWS = 2000;
+const SESSIONS = 10_000;
 
 // The address keeps what is looked at; the token leaves it.
 if (location.search) history.replaceState(null, "", `${location.pathname}${location.hash}`);
@@ -17,6 +19,9 @@ const state = { session: null, turn: null, step: null, view: "window", budget: n
 let windows = [];
 let unreported = [];
 let shown = 0;
+let listed = Date.now();
+// Follow the newest window as it comes; what was chosen by hand stays.
+let live = true;
 
 const go = {
   link(to) {
@@ -26,11 +31,13 @@ const go = {
     if (view !== "window") more.set("view", view);
     if (budget !== null) more.set("budget", budget);
     if (other) more.set("other", `${other.turn}.${other.step}`);
+    if (other?.session) more.set("of", other.session);
     return `#/${encodeURIComponent(session)}${where}${more.size ? `?${more}` : ""}`;
   },
   to(to) {
     location.hash = go.link(to);
   },
+  sessions: () => sidebar.sessions,
   budget(budget) {
     state.budget = budget;
     history.replaceState(null, "", go.link(state));
@@ -56,7 +63,7 @@ function readAddress() {
     step: step || null,
     view: more.get("view") in VIEWS ? more.get("view") : "window",
     budget: more.has("budget") && budget >= 0 ? budget : null,
-    other: otherTurn ? { turn: otherTurn, step: otherStep || 1 } : null,
+    other: otherTurn || more.has("of") ? { session: more.get("of"), turn: otherTurn || 0, step: otherStep || 1 } : null,
   };
 }
 
@@ -91,7 +98,7 @@ async function restOf(session, from) {
     sidebar.show(session, windows, unreported);
     sidebar.select(state.turn, state.step);
   }
-  if (state.view === "session") show();
+  if (from > 1 && state.view === "session") show();
 }
 
 async function follow() {
@@ -105,12 +112,14 @@ async function follow() {
     }
     if (wanted.session !== state.session || !windows.length) {
       Object.assign(state, wanted, { turn: null });
+      loading(wanted.session);
       await loadSession(wanted.session);
       if (number !== shown) return;
     }
     Object.assign(state, wanted);
     if (!windows.length) {
       drawTop();
+      sidebar.show(state.session, windows, unreported);
       fill(stage, h("p", { class: "note" }, `No report of ${state.session} is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none.`));
       return;
     }
@@ -118,6 +127,7 @@ async function follow() {
     const at = turn.find((each) => each.step === state.step) ?? turn.at(-1) ?? windows.at(-1);
     state.turn = at.turn;
     state.step = at.step;
+    live = at === windows.at(-1) && state.budget === null;
     sidebar.select(state.turn, state.step);
     await show(number);
   } catch (error) {
@@ -134,6 +144,13 @@ async function show(number = (shown += 1)) {
   } catch (error) {
     problem(error);
   }
+}
+
+// Nothing is shown as 0 that is not known yet.
+function loading(session) {
+  fill(bar, h("span", { class: "crumb" }, h("b", {}, session)));
+  fill(stage, h("p", { class: "muted", "data-loading": true, role: "status" }, "Loading …"));
+  sidebar.wait(session);
 }
 
 function problem(error) {
@@ -154,10 +171,18 @@ function drawTop() {
   };
   fill(
     bar,
-    h("span", { class: "crumb" }, h("b", {}, state.session), windows.length ? h("span", { class: "muted" }, ` · window ${num(place + 1)} of ${num(windows.length)}`) : null),
-    h("div", { class: "views", role: "tablist" }, Object.entries(VIEWS).map(([name, label]) => h("button", { role: "tab", "aria-selected": String(name === state.view), "data-view": name, onclick: () => go.to({ ...state, view: name, budget: null, other: null }) }, label))),
+    h("span", { class: "crumb" }, h("b", {}, state.session), place >= 0 ? h("span", { class: "muted" }, ` · window ${num(place + 1)} of ${num(windows.length)}`) : null),
+    h("button", { class: "ghost live", id: "live", "aria-pressed": String(live), title: "Show new windows as they come", onclick: follows }, h("i", { class: "beat", "aria-hidden": "true" }), "Live"),
+    h("div", { class: "views", role: "group", "aria-label": "View" }, Object.entries(VIEWS).map(([name, label]) => h("button", { "aria-pressed": String(name === state.view), "data-view": name, onclick: () => go.to({ ...state, view: name, budget: null, other: null }) }, label))),
     h("div", { class: "steps" }, step(-1, "the window before (←)", "←"), step(1, "the window after (→)", "→")),
   );
+}
+
+function follows() {
+  live = !live;
+  const last = windows.at(-1);
+  if (live && last && (last.turn !== state.turn || last.step !== state.step || state.budget !== null)) go.to({ session: state.session, turn: last.turn, step: last.step, view: state.view });
+  else drawTop();
 }
 
 function move(by) {
@@ -175,7 +200,11 @@ const KEYS = {
   "[": () => state.view === "window" && views.window.nudge(-0.05),
   "]": () => state.view === "window" && views.window.nudge(0.05),
   0: () => state.view === "window" && views.window.plan(views.window.own.own_budget),
-  "/": () => $("search").focus(),
+  l: follows,
+  "/": () => {
+    $("side").classList.add("open");
+    $("search").focus();
+  },
   "?": () => $("help").showModal(),
 };
 
@@ -187,29 +216,58 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   act();
 });
+$("skip").addEventListener("click", () => $("main").focus());
 $("help-open").addEventListener("click", () => $("help").showModal());
 $("search").addEventListener("keydown", (event) => {
   if (event.key === "Escape") event.target.blur();
   if (event.key === "ArrowDown") $("sessions").querySelector("a")?.focus();
 });
-addEventListener("hashchange", follow);
+$("side-open").addEventListener("click", () => {
+  const open = $("side").classList.toggle("open");
+  $("side-open").setAttribute("aria-expanded", String(open));
+});
+addEventListener("hashchange", () => {
+  $("side").classList.remove("open");
+  $("side-open").setAttribute("aria-expanded", "false");
+  follow();
+});
 
-// What came since: new turns of the session that is looked at.
+// What came since: new windows of the session that is looked at, and new sessions.
 async function news() {
-  if (document.hidden || state.session === null) return;
+  if (document.hidden) return;
   try {
+    if (Date.now() - listed > SESSIONS || state.session === null) await newSessions();
+    if (state.session === null) return sidebar.sessions.length ? follow() : null;
+    if (!windows.length) {
+      const first = await ask("turns", { session: state.session }, "news");
+      return first.windows.length ? follow() : null;
+    }
     const last = windows.at(-1);
-    const told = await ask("turns", { session: state.session, first: last ? last.turn : 1 }, "news");
+    const told = await ask("turns", { session: state.session, first: last.turn }, "news");
+    if (told.id !== state.session) return;
     const fresh = told.windows.filter((each) => !windows.some((one) => one.turn === each.turn && one.step === each.step));
-    if (!fresh.length || told.id !== state.session) return;
-    windows = windows.concat(fresh);
+    const known = new Map(told.windows.map((each) => [`${each.turn}.${each.step}`, each]));
+    const changed = windows.some((each) => known.has(`${each.turn}.${each.step}`) && JSON.stringify(each) !== JSON.stringify(known.get(`${each.turn}.${each.step}`)));
+    if (!fresh.length && !changed) return;
+    windows = windows.map((each) => known.get(`${each.turn}.${each.step}`) ?? each).concat(fresh);
     sidebar.show(state.session, windows, unreported);
     sidebar.select(state.turn, state.step);
-    drawTop();
-    $("status").textContent = `${many(fresh.length, "new window")}.`;
+    const newest = windows.at(-1);
+    const here = state.turn === newest.turn && state.step === newest.step;
+    if (live && fresh.length && state.view !== "compare") {
+      history.replaceState(null, "", go.link({ ...state, turn: newest.turn, step: newest.step }));
+      follow();
+    } else if (here && changed && state.budget === null) show();
+    else drawTop();
+    if (fresh.length) $("status").textContent = `${many(fresh.length, "new window")}.`;
   } catch {
     // The server may be gone; the page stays as it is.
   }
+}
+
+async function newSessions() {
+  listed = Date.now();
+  if ($("search").value.trim() === "") await sidebar.load();
 }
 setInterval(news, NEWS);
 

@@ -1,11 +1,25 @@
 // The bar: the whole budget, divided into slots; under it what a cache can find again.
 
-import { bdi, colour, dot, h, num, percent } from "./dom.js";
+import { bdi, colour, dot, groupOf, h, many, num, percent } from "./dom.js";
+
+// With more slots than these, those of one name are one pane.
+const MANY = 12;
 
 export function panes(report) {
   const found = [{ name: "(tools)", tokens: report.tools_tokens, slot: null }];
+  const groups = new Map();
+  const together = report.slots.length > MANY;
   for (const slot of report.slots) {
-    found.push({ name: slot.name, tokens: slot.tokens_kept, slot: slot.index });
+    const name = together ? groupOf(slot.name) : slot.name;
+    const known = together ? groups.get(name) : null;
+    if (known) {
+      known.tokens += slot.tokens_kept;
+      known.slots += 1;
+    } else {
+      const pane = { name, tokens: slot.tokens_kept, slot: slot.index, slots: 1 };
+      groups.set(name, pane);
+      found.push(pane);
+    }
   }
   found.push({ name: "(joined)", tokens: report.joined_tokens, slot: null });
   found.push({ name: "(lead)", tokens: report.lead_tokens, slot: null });
@@ -17,20 +31,25 @@ export function bar(report, { scale = null, small = false, onpick = null } = {})
   const all = scale ?? Math.max(report.budget, report.tokens, 1);
   const cells = panes(report).map((pane) => {
     const share = (100 * pane.tokens) / all;
-    const said = `${num(pane.tokens)} tokens, ${percent(pane.tokens, report.budget)} of the budget: ${pane.name}`;
+    const of = pane.slots > 1 ? ` (${many(pane.slots, "slot")})` : "";
+    const said = `${pane.name}${of} ${num(pane.tokens)} tokens, ${percent(pane.tokens, report.budget)} of the budget`;
+    const opens = onpick && pane.slot !== null;
     return h(
-      onpick && pane.slot !== null ? "button" : "div",
+      opens ? "button" : "div",
       {
         class: `pane ${pane.name === "free" ? "free" : colour(pane.name)}`,
         title: said,
-        "aria-label": said,
+        role: opens || small ? null : "img",
+        "aria-label": small ? null : said,
+        "data-slots": pane.slots > 1 ? pane.slots : null,
         "data-pane": pane.name,
         "data-slot": pane.slot,
         "data-tokens": pane.tokens,
         style: { width: `${share}%` },
-        onclick: onpick && pane.slot !== null ? () => onpick(pane.slot) : null,
+        onclick: opens ? () => onpick(pane.slot) : null,
       },
-      !small && share > 7 ? h("span", {}, bdi(pane.name)) : null,
+      !small && share > 7 ? h("span", {}, bdi(pane.name), pane.slots > 1 ? ` (${many(pane.slots, "slot")})` : null) : null,
+      " ",
       !small && share > 7 ? h("span", { class: "n" }, num(pane.tokens)) : null,
     );
   });
@@ -41,7 +60,7 @@ export function bar(report, { scale = null, small = false, onpick = null } = {})
         style: { left: `${(100 * report.budget) / all}%` },
       })
     : null;
-  return h("div", { class: small ? "bar small" : "bar" }, cells, over);
+  return h("div", { class: small ? "bar small" : "bar", "aria-hidden": small ? "true" : null }, cells, over);
 }
 
 export function legend(report) {
@@ -54,6 +73,7 @@ export function legend(report) {
         {},
         h("i", { class: `dot ${pane.name === "free" ? "free" : colour(pane.name)}` }),
         bdi(pane.name),
+        pane.slots > 1 ? h("span", { class: "muted" }, `\u00a0×${num(pane.slots)}`) : null,
         h("b", {}, num(pane.tokens)),
       ),
     ),
@@ -66,7 +86,7 @@ export function prefix(report, marks, shared) {
   const known = report.prefix ?? null;
   const tokens = known ? known.tokens : shared?.shared_tokens ?? null;
   if (tokens === null && !marks.length) return null;
-  const label = `begins like the request before: ${num(tokens)} tokens, ${percent(tokens, report.tokens)}`;
+  const said = alike(tokens, report, known !== null);
   return h(
     "div",
     { class: "prefix", "data-prefix": tokens },
@@ -81,18 +101,18 @@ export function prefix(report, marks, shared) {
         style: { left: `${(100 * mark.tokens) / all}%` },
       }),
     ),
-    h("span", {}, dot(null), label, marks.length ? ` · ${marks.length} breakpoints` : "", read(known)),
+    h("span", {}, dot(null), said, marks.length ? `; ${many(marks.length, "breakpoint")}` : "", read(known)),
   );
 }
 
-// What the provider says it read, and how that differs from what is shared.
+function alike(tokens, report, cached) {
+  if (tokens === null) return "What it shares with the request before is not known";
+  if (!tokens) return `Nothing at its beginning is the same as in the request before${cached ? " that a cache could read" : ""}`;
+  return `The first ${num(tokens)} tokens (${percent(tokens, report.tokens)}) are the same as in the request before${cached ? ": a cache can read them" : ""}`;
+}
+
+// What the provider says it read of them; the card of the answer has both numbers.
 function read(known) {
   const reported = known?.reported ?? null;
-  if (!reported) return "";
-  const missing = known.tokens - reported.read;
-  const said = ` · the provider read ${num(reported.read)} of ${num(reported.input)} tokens from its cache`;
-  if (!known.tokens || Math.abs(missing) <= Math.max(0.05 * known.tokens, 128)) return said;
-  return missing > 0
-    ? `${said}: ${num(missing)} that are shared were not read`
-    : `${said}, ${num(-missing)} more than are shared`;
+  return reported ? `; the provider read ${num(reported.read)}.` : ".";
 }

@@ -8,6 +8,7 @@ export function chart({ windows, kind, values = null, at, pick, open }) {
   const high = kind === "slots" ? 220 : 90;
   const step = WIDE / windows.length;
   const gap = step > 6 ? 1 : step > 3 ? 0.4 : 0;
+  const about = { slots: "tokens by slot", share: "share that begins like the window before", cost: "cost of the input" }[kind];
   const most = kind === "share" ? 1 : kind === "cost" ? Math.max(1e-9, ...values.filter((each) => each !== null)) : Math.max(1, ...windows.map((each) => Math.max(each.tokens, Math.min(each.budget, each.tokens * 1.6))));
   const box = (n, low, size) => {
     const x = n * step + gap / 2;
@@ -25,7 +26,7 @@ export function chart({ windows, kind, values = null, at, pick, open }) {
   };
   const svg = h(
     "svg",
-    { viewBox: `0 0 ${WIDE} ${high}`, preserveAspectRatio: "none", class: `chart ${kind}`, "data-chart": kind, "data-columns": windows.length, role: "img", tabindex: 0, "aria-label": `${kind} over ${windows.length} windows; arrow keys move, Enter opens` },
+    { viewBox: `0 0 ${WIDE} ${high}`, preserveAspectRatio: "none", class: `chart ${kind}`, "data-chart": kind, "data-columns": windows.length, role: "application", tabindex: 0, "aria-label": `${about} over ${windows.length} windows; arrow keys move, Enter opens` },
     cursor, paths, line,
   );
   svg.addEventListener("pointermove", (event) => {
@@ -51,7 +52,7 @@ function stacked(windows, box) {
     let low = 0;
     const add = (name, tokens) => {
       if (tokens <= 0) return;
-      const key = colour(name);
+      const key = colour(name).replace(" ", "-");
       paths.set(key, (paths.get(key) ?? "") + box(n, low, tokens));
       low += tokens;
     };
@@ -59,5 +60,5 @@ function stacked(windows, box) {
     for (const slot of each.slots) add(slot.name, slot.tokens_kept);
     add("(joined)", each.joined_tokens + each.lead_tokens);
   });
-  return [...paths].map(([name, d]) => h("path", { class: `fill ${name}`, d }));
+  return [...paths].map(([name, d]) => h("path", { class: `fill ${name.replace("-", " ")}`, d }));
 }

@@ -63,16 +63,23 @@ export function say(text) {
   $("status").textContent = text;
 }
 
-// One colour a name, the same in every turn of a session.
+// One colour a name, the same in every turn of a session; when all are taken, with stripes.
 const colours = new Map();
 const FEW = 10;
+const PATTERNS = 4;
 const ours = new Set(["(tools)", "(joined)", "(lead)", "free"]);
 
 export function colour(name) {
   if (name === null || name === undefined || ours.has(name)) return "plain";
-  if (!colours.has(name)) colours.set(name, colours.size % FEW);
-  return `c${colours.get(name)}`;
+  const group = groupOf(name);
+  if (!colours.has(group)) colours.set(group, colours.size);
+  const number = colours.get(group);
+  const pattern = Math.floor(number / FEW) % PATTERNS;
+  return `c${number % FEW}${pattern ? ` p${pattern}` : ""}`;
 }
+
+// Slots that are one of many have one name before a number: "doc 1", "doc/2", "doc-3" are "doc".
+export const groupOf = (name) => name.replace(/[\s:/#._-]*\d+$/, "") || name;
 
 export const forgetColours = () => colours.clear();
 // A text that may turn the direction of writing does so only in itself.

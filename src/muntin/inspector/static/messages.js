@@ -2,6 +2,7 @@
 
 import { aborted, ask } from "./api.js";
 import { bdi, colour, dot, fill, h, many, num } from "./dom.js";
+import { level, reason } from "./words.js";
 
 const PAGE = 100;
 
@@ -38,10 +39,11 @@ export function messages(body, which, nameOf) {
   // Not an observer: it is silent while the end stays in sight, however much came in between.
   const main = document.getElementById("main");
   const scrolled = () => {
-    if (!list.isConnected) main.removeEventListener("scroll", scrolled);
+    if (!list.isConnected) for (const each of [main, window]) each.removeEventListener("scroll", scrolled);
     else if (near(end)) more();
   };
-  main.addEventListener("scroll", scrolled, { passive: true });
+  // On a narrow screen the page scrolls, else the part.
+  for (const each of [main, window]) each.addEventListener("scroll", scrolled, { passive: true });
   if (body.firstChild && body.dataset.kind === "messages") {
     // The old list stays until the new one is there: the page does not jump.
     const old = [...body.children];
@@ -62,7 +64,7 @@ function draw(line, which, nameOf) {
 }
 
 function folded(line, which, nameOf) {
-  const { slot, count, reason } = line.fold;
+  const { slot, count, reason: why } = line.fold;
   const name = nameOf(slot);
   const inside = h("div", {});
   let next = line.line;
@@ -77,7 +79,7 @@ function folded(line, which, nameOf) {
   return h(
     "details",
     { class: `fold ${colour(name)}`, "data-fold": count, ontoggle: (event) => { if (event.target.open && next === line.line) load(); } },
-    h("summary", {}, dot(name), `${many(count, "message")} left out of `, bdi(name), reason ? h("span", { class: "muted" }, ` ${reason}`) : null),
+    h("summary", {}, dot(name), `${many(count, "message")} left out of `, bdi(name), why ? h("span", { class: "muted" }, ` ${reason(why)}`) : null),
     inside,
     button,
   );
@@ -100,8 +102,8 @@ function message(line, which, nameOf) {
       h("span", {}, dot(line.slot === null ? null : name), bdi(line.slot === null ? "joined" : name)),
       line.name ? h("span", { class: "muted" }, line.name) : null,
       line.answers ? h("code", { class: "muted", title: "answers this call" }, line.answers) : null,
-      line.state === "kept" ? null : h("span", { class: `status ${line.state}` }, line.state === "added" ? "added by Muntin" : line.state),
-      line.reason ? h("span", { class: "muted" }, line.reason) : null,
+      line.state === "kept" ? null : h("span", { class: `status ${line.state}` }, line.state === "added" ? "added by Muntin" : level(line.state)),
+      line.reason ? h("span", { class: "muted", title: line.reason }, reason(line.reason)) : null,
       h("span", { class: "n muted" }, line.tokens === null ? "" : `${num(line.tokens)} tokens`),
     ),
     line.pieces.length ? h("pre", {}, line.pieces.map((piece) => text(piece, nameOf))) : null,

@@ -24,8 +24,8 @@ export class SessionView {
     fill(
       this.main,
       h("header", { class: "head" }, h("h1", {}, session), this.sum),
-      h("section", { class: "card" }, this.searchForm(), this.hits),
-      h("section", { class: "card" }, this.readout, this.box),
+      h("section", { class: "card", "aria-label": "Search this session" }, this.searchForm(), this.hits),
+      h("section", { class: "card", "aria-label": "Charts" }, this.readout, this.box),
     );
     this.draw();
     await this.load();
@@ -69,14 +69,18 @@ export class SessionView {
     const shared = windows.map((each) => this.sharedOf(each));
     const costs = windows.map((each, n) => cost(each, shared[n]));
     const known = costs.filter((each) => each !== null);
+    const whole = windows.every((each) => this.shares.has(`${each.turn}.${each.step}`));
+    const priced = windows.some((each) => each.price);
     fill(
       this.sum,
       h("span", {}, many(windows.length, "window")),
       h("span", {}, `${num(windows.reduce((sum, each) => sum + each.tokens, 0))} tokens sent`),
       (this.usage?.words ?? []).map((line) => h("span", { "data-usage": true }, line)),
-      known.length
-        ? h("span", { "data-cost": known.reduce((sum, each) => sum + each, 0) }, `about ${money(known.reduce((sum, each) => sum + each, 0))} for input`)
-        : h("span", { "data-cost": "unknown" }, "cost unknown: the model has no known price"),
+      !priced
+        ? h("span", { "data-cost": "unknown" }, "cost unknown: the model has no known price")
+        : whole
+          ? h("span", { "data-cost": known.reduce((sum, each) => sum + each, 0) }, `about ${money(known.reduce((sum, each) => sum + each, 0))} for input`)
+          : h("span", { "data-waiting": true }, "adding up the cost …"),
     );
     const pick = (n) => this.point(n);
     const open = (n) => this.go.to({ session: this.session, turn: windows[n].turn, step: windows[n].step, view: "window" });
@@ -84,10 +88,10 @@ export class SessionView {
       this.box,
       h("h2", {}, "Tokens by slot"),
       chart({ windows, kind: "slots", at: this.at, pick, open }),
-      h("h2", {}, "Begins like the window before ", h("small", { class: "muted" }, "the share a prompt cache can find again")),
+      h("h2", {}, "Begins like the window before ", h("small", { class: "muted" }, whole ? "the share a prompt cache can find again" : "the share a prompt cache can find again; still comparing …")),
       chart({ windows, kind: "share", values: shared.map((each, n) => (each === null ? null : each / Math.max(1, windows[n].tokens))), at: this.at, pick, open }),
-      h("h2", {}, "Input cost ", h("small", { class: "muted" }, known.length ? "estimated from the tokens of each window and the published prices, the shared beginning as a cache read" : "not known for this model")),
-      known.length ? chart({ windows, kind: "cost", values: costs, at: this.at, pick, open }) : h("p", { class: "note", "data-nocost": true }, windows[0].model ? `No price of ${windows[0].model} is known here; pip install 'muntin[prices]' brings prices.` : "These windows were made for a model without a name like provider/model, so no price can be looked up."),
+      h("h2", {}, "Input cost ", h("small", { class: "muted" }, priced ? "estimated from the tokens of each window and the published prices, the shared beginning as a cache read" : "not known for this model")),
+      priced && !whole ? h("p", { class: "muted" }, "Comparing the windows …") : known.length ? chart({ windows, kind: "cost", values: costs, at: this.at, pick, open }) : h("p", { class: "note", "data-nocost": true }, windows[0].model ? `No price of ${windows[0].model} is known here; pip install 'muntin[prices]' brings prices.` : "These windows were made for a model without a name like provider/model, so no price can be looked up."),
     );
     this.point(this.at >= 0 ? this.at : windows.length - 1);
   }
@@ -108,7 +112,7 @@ export class SessionView {
       each.slots.filter((slot) => slot.tokens_kept).map((slot) => h("span", {}, dot(slot.name), bdi(slot.name), " ", h("b", {}, num(slot.tokens_kept)))),
       shared === null ? null : h("span", {}, `${Math.round((100 * shared) / Math.max(1, each.tokens))} % as before`),
       moved ? h("span", { class: "warn" }, `moved by ${moved.slot}`) : null,
-      h("span", {}, money(cost(each, shared))),
+      each.price && this.shares.has(`${each.turn}.${each.step}`) ? h("span", {}, money(cost(each, shared))) : null,
     );
   }
 

@@ -1,12 +1,12 @@
 // Sessions and turns, on the left.
 
-import { ask } from "./api.js";
-import { $, ago, colour, fill, h, many, num } from "./dom.js";
+import { aborted, ask } from "./api.js";
+import { $, ago, bdi, colour, fill, h, many, num } from "./dom.js";
 import { Rows } from "./list.js";
 import { panes } from "./bar.js";
 
 const SESSION = 46;
-const TURN = 54;
+const TURN = 70;
 
 export class Sidebar {
   constructor(go) {
@@ -23,18 +23,53 @@ export class Sidebar {
       clearTimeout(waiting);
       waiting = setTimeout(() => this.load($("search").value), 120);
     });
+    // Enter looks at what was said, not only at names: that may take a while.
+    $("search").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && $("search").value.trim()) this.find($("search").value);
+    });
+    $("find").addEventListener("click", () => this.find($("search").value));
+  }
+
+  // What all sessions have on a question, the newest session first, piece by piece.
+  async find(query, offset = 0) {
+    const hits = $("hits");
+    if (!offset) fill(hits, h("p", { class: "muted pad" }, "Looking through what was said …"));
+    let told;
+    try {
+      told = await ask("find", { query, offset }, "find");
+    } catch (error) {
+      if (!aborted(error)) fill(hits, h("p", { class: "warn pad" }, error.message));
+      return;
+    }
+    hits.querySelectorAll("p, .further").forEach((each) => each.remove());
+    hits.append(...told.found.map((each) => this.hit(each)));
+    const looked = `${hits.querySelectorAll("[data-hit]").length || "Nothing"} found in ${num(told.looked)} of ${many(told.sessions, "session")}`;
+    hits.append(h("p", { class: "muted pad", role: "status", "data-looked": told.looked }, looked));
+    if (told.next !== null) hits.append(h("button", { class: "further tiny", onclick: () => this.find(query, told.next) }, "Look further"));
+  }
+
+  hit(each) {
+    return h(
+      "a",
+      { class: "hit", "data-hit": each.positions[0], "data-in": each.session, href: this.go.link({ session: each.session, turn: each.turn, step: 0, view: "window" }) },
+      h("b", {}, bdi(each.session)),
+      h("span", { class: "muted" }, ` turn ${num(each.turn)} · ${each.words.slice(0, 4).join(", ") || "near a match"}`),
+      h("span", { class: "text" }, bdi(each.text)),
+    );
   }
 
   async load(search = "") {
     const told = await ask("sessions", { search }, "sessions");
-    $("store").textContent = told.store;
+    fill($("store"), bdi(told.store));
     $("store").title = told.store;
     this.search = search;
+    $("find").hidden = !search.trim();
+    if (!search.trim()) fill($("hits"));
     this.sessions = told.sessions;
     this.total = told.total;
     this.sessionRows.set(this.total);
     if (!this.total) {
-      fill($("sessions"), h("p", { class: "muted pad" }, search ? "No session of this name." : "This store has no sessions yet."));
+      fill($("sessions"), h("p", { class: "muted pad" }, search ? "No session of this name. Enter searches what was said." : "This store has no sessions yet."));
     } else if (!$("sessions").contains(this.sessionRows.space)) {
       $("sessions").replaceChildren(this.sessionRows.space);
     }
@@ -75,6 +110,16 @@ export class Sidebar {
     );
   }
 
+  // Its windows are not known yet.
+  wait(session) {
+    this.session = session;
+    this.windows = [];
+    $("turns-title").textContent = "Windows …";
+    this.sessionRows.clear();
+    this.sessionRows.paint();
+    this.turnRows.set(0);
+  }
+
   // The windows of the session, the newest first in the list, the oldest first in `windows`.
   show(session, windows, unreported) {
     this.session = session;
@@ -99,6 +144,7 @@ export class Sidebar {
   drawTurn(place) {
     const each = this.windows[this.windows.length - 1 - place];
     const first = each.step === 1 || this.windows[this.windows.length - 2 - place]?.turn !== each.turn;
+    const did = each.did?.length ? each.did.join("; ") : each.said;
     const cut = each.slots.some((slot) => ["trimmed", "short", "stubbed", "dropped"].includes(slot.status));
     const all = Math.max(each.budget, each.tokens, 1);
     return h(
@@ -109,10 +155,10 @@ export class Sidebar {
         "aria-current": this.at === `${each.turn}.${each.step}` ? "true" : null,
         "data-turn": each.turn,
         "data-step": each.step,
-        title: each.title,
+        title: [each.title, did, each.repeats].filter(Boolean).join("\n"),
       },
       h("span", { class: "no" }, first ? num(each.turn) : `·${each.step}`),
-      h("span", { class: "what" }, first ? each.title || "(no input)" : `step ${each.step}`),
+      h("span", { class: "what" }, first ? each.title || "(no input)" : h("span", { class: "did" }, bdi(did || `step ${each.step}`))),
       h("span", { class: "n muted" }, num(each.tokens)),
       h(
         "span",
@@ -124,7 +170,8 @@ export class Sidebar {
           }),
         ),
       ),
-      h("span", { class: "flags" }, each.over_budget || each.status === "failed" ? h("em", { class: "bad" }, each.over_budget ? "over" : each.reason === "gave_up" ? "gave up" : "failed") : cut ? h("em", { class: "warn" }, "cut") : null),
+      first && did ? h("span", { class: "did" }, bdi(did)) : null,
+      h("span", { class: "flags" }, each.repeats ? h("em", { class: "warn", "data-repeats": true }, "repeats") : each.over_budget || each.status === "failed" ? h("em", { class: "bad" }, each.over_budget ? "over" : each.reason === "gave_up" ? "gave up" : "failed") : cut ? h("em", { class: "warn" }, "cut") : null),
     );
   }
 }

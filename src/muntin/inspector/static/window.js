@@ -1,17 +1,25 @@
 // One window: the bar, what if, the slots, and what is in it.
 
 import { aborted, ask } from "./api.js";
+import { answer } from "./answer.js";
 import { bar, legend, prefix } from "./bar.js";
-import { bdi, dot, fill, h, many, num, percent, say, when } from "./dom.js";
+import { bdi, dot, fill, groupOf, h, many, num, percent, say, when } from "./dom.js";
+import { ladder } from "./ladder.js";
 import { messages } from "./messages.js";
+import { Slider } from "./slider.js";
+import { fate, fits, level, reason, why } from "./words.js";
 
-const COLUMNS = ["slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why"];
+const COLUMNS = ["slot", "what became of it", "kept", "asked", "messages", "priority", "floor", "cap", "why", "kept from"];
+const NUMBERS = ["kept", "asked", "messages", "priority", "floor", "cap"];
+// So many slots of one name are one row that opens.
+const TOGETHER = 4;
 
 export class WindowView {
   constructor(main, go) {
     this.main = main;
     this.go = go;
     this.tab = "messages";
+    this.opened = new Set();
   }
 
   async show({ session, turn, step, budget }, about) {
@@ -26,13 +34,15 @@ export class WindowView {
     for (const name of ["figures", "picture", "changes", "table", "tabs", "body"]) {
       this.parts[name] = h("div", { class: name });
     }
+    this.slider = new Slider({ own: told.own_budget, most: told.most_budget, set: (value) => this.plan(value) });
     fill(
       this.main,
       this.head(told, about),
       told.note ? h("p", { class: "note", "data-note": true }, told.note) : null,
-      h("section", { class: "card" }, this.parts.figures, this.parts.picture, this.slider(told), this.parts.changes),
-      h("section", { class: "card" }, h("h2", {}, "Slots"), this.parts.table),
-      h("section", { class: "card" }, this.parts.tabs, this.parts.body),
+      h("section", { class: "card", "aria-label": "The budget" }, this.parts.figures, this.parts.picture, this.slider.element, this.parts.changes),
+      answer(told),
+      h("section", { class: "card", "aria-label": "Slots" }, h("h2", {}, "Slots"), this.parts.table),
+      h("section", { class: "card", "aria-label": "Contents" }, this.parts.tabs, this.parts.body),
     );
     this.draw();
     this.drawBody();
@@ -53,6 +63,7 @@ export class WindowView {
         h("span", {}, `counted by ${told.report.tokenizer}`),
         h("time", { datetime: told.time }, when(told.time)),
       ),
+      about?.repeats ? h("p", { class: "note", "data-repeats": true }, `This step ${about.repeats}.`) : null,
     );
   }
 
@@ -77,7 +88,6 @@ export class WindowView {
       h("span", { class: "pill" }, percent(report.tokens, report.budget)),
       report.over_budget ? h("span", { class: "pill bad", "data-over": true }, "over budget: cannot be sent") : null,
       report.fallback && report.slots.some((slot) => slot.floor) ? h("span", { class: "pill warn" }, "floors ignored") : null,
-      levels(report).map(([name, words]) => h("span", { class: "pill", "data-level": name }, words)),
       this.now !== this.own ? h("span", { class: "pill what", "data-planned": report.budget }, `planned again; sent with ${num(this.own.own_budget)}`) : null,
     );
     this.drawPicture();
@@ -99,6 +109,7 @@ export class WindowView {
       other ? null : prefix(report, marks, this.shared),
       this.warnings(report),
       legend(report),
+      ladder(report),
     );
   }
 
@@ -107,40 +118,14 @@ export class WindowView {
     if (!known) return null;
     const told = [];
     if (known.moved) {
-      told.push(`The prefix moved at message ${known.moved.message}: slot ${known.moved.slot} (${known.moved.reason}), ${num(known.moved.tokens)} tokens less than expected are shared.`);
+      told.push(`The beginning changed at message ${num(known.moved.message)}, in slot ${known.moved.slot}: ${num(known.moved.tokens)} tokens fewer than expected can be read from a cache.`);
     }
-    for (const name of known.unstable ?? []) told.push(`Slot ${name} claims to be stable, but changed since the turn before.`);
+    for (const name of known.unstable ?? []) told.push(`Slot ${name} is declared as stable, but changed since the turn before.`);
     told.push(...(known.warnings ?? []));
     return told.length ? h("ul", { class: "warnings" }, told.map((text) => h("li", {}, text))) : null;
   }
 
   // What if.
-
-  slider(told) {
-    const most = told.most_budget;
-    const set = (value) => this.plan(Math.max(0, Math.min(100_000_000, Math.round(value))));
-    this.range = h("input", {
-      type: "range", id: "budget", min: 0, max: most, step: 1, value: told.own_budget,
-      "aria-label": "What if the budget were", list: "own-budget",
-      oninput: (event) => set(Number(event.target.value)),
-    });
-    this.number = h("input", {
-      type: "number", id: "budget-number", min: 0, max: 100_000_000, value: told.own_budget,
-      "aria-label": "Budget in tokens",
-      onchange: (event) => event.target.value !== "" && set(Number(event.target.value)),
-    });
-    this.reset = h("button", { id: "budget-reset", class: "ghost", disabled: true, onclick: () => set(told.own_budget) }, "As sent");
-    return h(
-      "div",
-      { class: "whatif" },
-      h("label", { for: "budget" }, "What if the budget were"),
-      this.range,
-      h("datalist", { id: "own-budget" }, h("option", { value: told.own_budget })),
-      this.number,
-      h("span", { class: "muted" }, "tokens"),
-      this.reset,
-    );
-  }
 
   nudge(part) {
     const budget = this.now.budget;
@@ -148,10 +133,8 @@ export class WindowView {
   }
 
   async plan(budget) {
-    this.range.value = budget;
-    this.number.value = budget;
     const own = budget === this.own.own_budget;
-    this.reset.disabled = own;
+    this.slider.show(budget);
     this.go.budget(own ? null : budget);
     if (own) {
       ask("window", this.which, "plan").catch(() => {}); // ends a question that is under way
@@ -190,7 +173,7 @@ export class WindowView {
       this.parts.changes,
       empty ? h("p", { class: "muted" }, "Nothing comes or goes.") : null,
       moved.map((slot) =>
-        h("p", { class: "moved", "data-moved": slot.name }, dot(slot.name), h("b", {}, slot.name), ` ${before.get(slot.index)?.status ?? "?"} → `, h("span", { class: `status ${slot.status}` }, slot.status)),
+        h("p", { class: "moved", "data-moved": slot.name }, dot(slot.name), h("b", {}, slot.name), ` ${level(before.get(slot.index)?.status ?? "?")} → `, h("span", { class: `status ${slot.status}` }, level(slot.status))),
       ),
       Object.entries(words).map(([name, word]) => {
         const found = changes[name];
@@ -199,7 +182,7 @@ export class WindowView {
           "details",
           { class: name, "data-change": name, "data-count": found.count },
           h("summary", {}, `${many(found.count, "message")} ${found.count === 1 ? word.replace("come", "comes").replace("go ", "goes ").replace("are", "is") : word}`),
-          h("ul", {}, found.lines.map((line) => this.excerpt(line))),
+          h("ul", { tabindex: 0, "aria-label": word }, found.lines.map((line) => this.excerpt(line))),
           found.count > found.lines.length ? h("p", { class: "muted" }, `and ${num(found.count - found.lines.length)} more`) : null,
         );
       }),
@@ -224,37 +207,77 @@ export class WindowView {
       this.parts.table,
       h(
         "div",
-        { class: "scroll" },
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Slots, a table" },
         h(
           "table",
           { class: "slots" },
-          h("thead", {}, h("tr", {}, COLUMNS.map((name) => h("th", { class: ["kept", "asked", "messages", "priority", "floor", "cap"].includes(name) ? "n" : null, scope: "col" }, name)), h("th", { scope: "col" }, "survives from"))),
-          h("tbody", {}, report.slots.map((slot) => this.row(slot)), extra.map(([name, tokens]) =>
-            h("tr", { class: "extra", "data-extra": name }, h("td", {}, dot(name), name), h("td", {}, h("span", { class: "status kept" }, "kept")), h("td", { class: "n" }, num(tokens)), h("td", { class: "n" }, num(tokens)), h("td", { colspan: 6 })),
+          h("thead", {}, h("tr", {}, COLUMNS.map((name) => h("th", { class: NUMBERS.includes(name) ? "n" : null, scope: "col" }, name)))),
+          this.bodies(report),
+          h("tbody", {}, extra.map(([name, tokens]) =>
+            h("tr", { class: "extra", "data-extra": name }, h("td", {}, dot(name), name), h("td", {}, h("span", { class: "status kept" }, level("kept"))), h("td", { class: "n" }, num(tokens)), h("td", { class: "n" }, num(tokens)), h("td", { colspan: 6 })),
           )),
         ),
       ),
     );
   }
 
+  // One row a slot; of many slots of one name one row, and theirs when it is opened.
+  bodies(report) {
+    const groups = new Map();
+    for (const slot of report.slots) {
+      const name = groupOf(slot.name);
+      groups.set(name, [...(groups.get(name) ?? []), slot]);
+    }
+    return [...groups].map(([name, slots]) => {
+      if (slots.length < TOGETHER) return h("tbody", {}, slots.map((slot) => this.row(slot)));
+      const open = this.opened.has(name);
+      const inside = h("tbody", { hidden: !open, class: "inside" }, slots.map((slot) => this.row(slot)));
+      return [h("tbody", {}, this.groupRow(name, slots, inside, open)), inside];
+    });
+  }
+
+  groupRow(name, slots, inside, open) {
+    const sum = (key) => slots.reduce((all, slot) => all + slot[key], 0);
+    const states = new Map();
+    for (const slot of slots) states.set(slot.status, (states.get(slot.status) ?? 0) + 1);
+    const counts = [...states].map(([status, count]) => `${num(count)} ${level(status)}`);
+    const button = h("button", { class: "ghost tiny", "aria-expanded": String(open), onclick: () => {
+      inside.hidden = !inside.hidden;
+      if (inside.hidden) this.opened.delete(name);
+      else this.opened.add(name);
+      button.setAttribute("aria-expanded", String(!inside.hidden));
+      button.textContent = inside.hidden ? "show each" : "fold";
+    } }, open ? "fold" : "show each");
+    return h(
+      "tr",
+      { "data-group": name },
+      h("td", {}, dot(name), h("b", {}, bdi(name)), h("small", { class: "muted" }, many(slots.length, "slot"))),
+      h("td", {}, counts.join(", ")),
+      h("td", { class: "n" }, num(sum("tokens_kept"))),
+      h("td", { class: "n" }, num(sum("tokens_asked"))),
+      h("td", { class: "n" }, `${num(sum("messages_kept"))}/${num(sum("messages_asked"))}`),
+      h("td", { colspan: 4 }),
+      h("td", {}, button),
+    );
+  }
+
   row(slot) {
     const cell = (name, text, numeric = true) => h("td", { class: numeric ? "n" : null, "data-cell": name }, text);
-    const near = slot.decisions.map((each) => each.fits_with).filter((each) => each !== null);
-    const why = [slot.reason, slot.detail].filter(Boolean).join(": ");
+    const near = slot.decisions.filter((each) => each.fits_with !== null).sort((a, b) => a.fits_with - b.fits_with)[0];
     const rule = this.own.rules[slot.index] ?? {};
     const marks = [rule.required ? "required" : null, slot.tier, rule.trim_behavior === "char" ? `cut by character, ${rule.keep ?? "tail"} kept` : null].filter(Boolean);
     return h(
       "tr",
       { "data-slot": slot.index, id: `slot-${slot.index}`, tabindex: -1 },
       h("td", { "data-cell": "name" }, dot(slot.name), h("b", {}, slot.name), marks.length ? h("small", { class: "muted" }, marks.join(", ")) : null),
-      cell("status", h("span", { class: `status ${slot.status}` }, slot.status), false),
+      cell("status", h("span", { class: `status ${slot.status}`, "data-status": slot.status }, level(slot.status)), false),
       cell("tokens_kept", num(slot.tokens_kept)),
       cell("tokens_asked", `${slot.asked_is_estimate ? "~" : ""}${num(slot.tokens_asked)}`),
       cell("messages", `${num(slot.messages_kept)}/${num(slot.messages_asked)}`),
       cell("priority", String(slot.priority)),
       cell("floor", slot.floor ? num(slot.floor) : "–"),
       cell("cap", slot.cap === null ? "–" : num(slot.cap)),
-      h("td", { "data-cell": "why", class: "why" }, bdi(why), near.length ? h("small", { class: "muted" }, `needs +${num(Math.min(...near))} tokens or more`) : null),
+      h("td", { "data-cell": "why", "data-reason": slot.reason, class: "why", title: slot.reason }, bdi(why(slot)), near ? h("small", { class: "muted" }, `more of it ${fits(near, this.now.budget, slot.cap).replace("kept whole", "fits")}`) : null),
       h("td", { "data-cell": "survives" }, this.survives(slot)),
     );
   }
@@ -262,7 +285,7 @@ export class WindowView {
   survives(slot) {
     const known = this.lived.get(slot.index);
     if (known) return known.cloneNode(true);
-    return h("button", { class: "ghost tiny", "data-find": slot.index, onclick: async (event) => {
+    return h("button", { class: "ghost tiny", "data-find": slot.index, "aria-label": `Find from which budget on ${slot.name} is kept`, onclick: async (event) => {
       const place = event.target.parentElement;
       fill(place, h("span", { class: "muted" }, "…"));
       let found;
@@ -277,7 +300,9 @@ export class WindowView {
   }
 
   pick(slot) {
+    const name = groupOf(this.nameOf(slot));
     const row = document.getElementById(`slot-${slot}`);
+    if (row?.closest("[hidden]")) this.parts.table.querySelector(`tr[data-group="${CSS.escape(name)}"] button`)?.click();
     row?.scrollIntoView({ block: "nearest", behavior: "smooth" });
     row?.focus();
   }
@@ -290,8 +315,8 @@ export class WindowView {
     const names = { messages: "Messages", tools: `Tools ${num(this.own.tools.length)}`, out: `Left out ${num(out)}` };
     fill(
       this.parts.tabs,
-      h("div", { role: "tablist", class: "tablist" }, Object.entries(names).map(([name, label]) =>
-        h("button", { role: "tab", "aria-selected": String(this.tab === name), "data-tab": name, onclick: () => { this.tab = name; this.drawTabs(); this.drawBody(); } }, label),
+      h("div", { role: "group", "aria-label": "Contents", class: "tablist" }, Object.entries(names).map(([name, label]) =>
+        h("button", { "aria-pressed": String(this.tab === name), "data-tab": name, onclick: () => { this.tab = name; this.drawTabs(); this.drawBody(); } }, label),
       )),
     );
   }
@@ -320,9 +345,9 @@ export class WindowView {
       slots.map((slot) => h(
         "div",
         { class: "left", "data-out": slot.index },
-        h("p", {}, dot(slot.name), h("b", {}, slot.name), " ", h("span", { class: `status ${slot.status}` }, slot.status), " ", bdi([slot.reason, slot.detail].filter(Boolean).join(": "))),
+        h("p", {}, dot(slot.name), h("b", {}, slot.name), " ", h("span", { class: `status ${slot.status}`, "data-status": slot.status }, level(slot.status)), " ", h("span", { "data-reason": slot.reason }, bdi(why(slot)))),
         h("ul", {}, slot.decisions.filter((each) => each.status !== "kept").sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9)).slice(0, 200).map((each) =>
-          h("li", { "data-decision": each.first }, h("span", { class: `status ${each.status}` }, each.status), ` ${each.count === 1 ? `message ${num(each.first)}` : `messages ${num(each.first)} to ${num(each.first + each.count - 1)}`}`, each.reason ? [", ", bdi(each.reason)] : "", `, ${num(each.tokens_kept)} of ${num(each.tokens_asked)} tokens kept`, each.rank ? h("small", { class: "muted" }, ` cut as number ${num(each.rank)}`) : null, each.fits_with ? h("small", { class: "muted" }, ` whole with +${num(each.fits_with)}`) : null),
+          h("li", { "data-decision": each.first }, h("span", { class: `status ${each.status}` }, level(each.status)), ` ${each.count === 1 ? `message ${num(each.first)}` : `messages ${num(each.first)} to ${num(each.first + each.count - 1)}`}`, each.reason ? [", ", bdi(reason(each.reason))] : "", `, ${num(each.tokens_kept)} of ${num(each.tokens_asked)} tokens kept`, h("small", { class: "muted", "data-fate": true }, ` ${fate(each, this.now.budget, slot.cap, this.now !== this.own)}`)),
         )),
       )),
       lost.length ? h("div", { class: "left" }, h("p", {}, h("b", {}, "Not carried by the request")), h("ul", {}, lost.map((each) => h("li", {}, `${each.provider}${each.message === null ? "" : `, message ${each.message}`}: ${each.what}: ${each.reason}`)))) : null,
@@ -330,24 +355,14 @@ export class WindowView {
   }
 }
 
-// How much of the past is shown shorter than it was, and the summary in front of it.
-function levels(report) {
-  const all = report.slots.flatMap((slot) => slot.decisions);
-  const told = ["short", "stubbed"].map((name) => [name, all.filter((each) => each.status === name).length])
-    .filter(([, count]) => count).map(([name, count]) => [name, `${many(count, "group")} ${name}`]);
-  const summary = all.find((each) => each.reason === "summary" && !each.count);
-  if (summary) told.push(["summary", `a summary of ${num(summary.tokens_kept)} tokens in front`]);
-  return told;
-}
-
 function told(found) {
   if (found.some === null) {
-    return h("span", { class: "muted", "data-some": "none", title: `tried up to ${num(found.most)} tokens` }, found.status === "excluded" || found.status === "empty" ? found.status : `no budget${found.reason ? `: ${found.reason}` : ""}`);
+    return h("span", { class: "muted", "data-some": "none", title: `tried up to ${num(found.most)} tokens` }, found.status === "excluded" || found.status === "empty" ? level(found.status) : `no budget${found.reason ? `: ${reason(found.reason)}` : ""}`);
   }
   return h(
     "span",
     { "data-some": found.some, "data-all": found.all ?? "none" },
     h("b", {}, num(found.some)),
-    found.all === found.some ? null : h("small", { class: "muted" }, found.all === null ? ` never whole${found.reason ? `: ${found.reason}` : ""}` : ` whole from ${num(found.all)}`),
+    found.all === found.some ? null : h("small", { class: "muted" }, found.all === null ? ` never whole${found.reason ? `: ${reason(found.reason)}` : ""}` : ` whole from ${num(found.all)} on`),
   );
 }

@@ -1,0 +1,38 @@
+"""Options that several commands have: where a store is, and where a server is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from muntin.core.checks import shown
+
+# A scheme of two letters or more; one letter is a drive of Windows.
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
+
+
+def store_option(help: str) -> Any:
+    """Return the option that names a store."""
+    return typer.Option(
+        "--store", metavar="STORE", envvar="MUNTIN_STORE", callback=store_address, help=help
+    )
+
+
+def store_address(text: str | None) -> str | None:
+    """Return the address of a store; a plain file is one of SQLite."""
+    if text is None or _SCHEME.match(text):
+        return text
+    path = Path(text)
+    if text.strip() and (path.suffix or path.parent != Path() or path.exists()):
+        return "sqlite:///" + text.replace("%", "%25").replace("?", "%3F")
+    raise typer.BadParameter(
+        f"{shown(text)} is no store; name a file like chat.db, or postgresql://user@host/name"
+    )
+
+
+def check_url(text: str | None) -> str | None:
+    """Return the address of a server; refuse what is none."""
+    if text is None or re.match(r"https?://\S+$", text):
+        return text
+    raise typer.BadParameter(f"{shown(text)} is no address like http://localhost:11434/v1")

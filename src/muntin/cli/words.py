@@ -1,0 +1,22 @@
+"""What the library says in Python's words, in the words of the command line."""
+
+# What the library says to programs, and what a person at a terminal does instead.
+IN_FLAGS = (
+    (", or pass api_key=", ""),
+    ("with a base_url", "with --base-url"),
+    (", or a callable (text -> int)", ""),
+    ("a trimming or a function", "'stepped=0.6' or 'module:function'"),
+    ("pass caching=Caching(...)", "name a model of anthropic/, openai/ or google/ with --model"),
+    (
+        "Raise the budget, shorten these, or pass strict=False to encode it anyway.",
+        "Raise --budget, or shorten these.",
+    ),
+    ("attachment_tokens", "--attachment-tokens"),
+)
+
+
+def in_flags(text: str) -> str:
+    """Return an error of the library in the words of the command line."""
+    for python, flags in IN_FLAGS:
+        text = text.replace(python, flags)
+    return text

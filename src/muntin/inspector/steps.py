@@ -1,0 +1,281 @@
+"""What came of each window: the answer, what it cost, the calls and what they brought.
+
+Owns which answer belongs to which window, and how a step is told in words. It reads the items of
+turns; what a window held is `data`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from muntin.core.counting.counter import as_tokenizer
+from muntin.core.parts import ToolCall
+from muntin.core.report import Reported, reported_words
+from muntin.core.usage import Usage
+from muntin.inspector.plans import Plans
+from muntin.providers.names import cost_of
+from muntin.timeline.items import Item, Record, Turn
+from muntin.timeline.store import Store
+from muntin.view.lines import clip
+
+# How much of an answer, of a call and of its arguments is told, and how many calls of a step.
+ANSWER, CALL, VALUE, CALLS = 20_000, 120, 40, 8
+# How much of an answer stands in a row; from which length on the same words are no chance.
+ROW, SAME = 160, 40
+# A provider counts a little differently: that is no difference worth a word.
+_NEAR, _FEW = 0.05, 128
+# How a tool says that it was cut by its own limit.
+_OWN_LIMIT = re.compile(r"\[cut: [\d,]+ of ([\d,]+) characters left out\]$")
+_SHORTER = ("trimmed", "short", "stubbed", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A window, what was answered to it, and what its calls brought."""
+
+    record: Record
+    answer: Item | None = None
+    results: tuple[Item, ...] = ()
+    # What the next window of the turn shows of the call and its results.
+    shown: int | None = field(default=None)
+
+    @property
+    def calls(self) -> Sequence[ToolCall]:
+        """The calls of the answer."""
+        return self.answer.message.tool_calls if self.answer and self.answer.message else ()
+
+
+def items_of(plans: Plans, session: str, first: int, last: int) -> dict[int, list[Item]]:
+    """Return the items of some turns of a session, by turn."""
+    store = cast("Store", plans.store)
+    turns: list[Turn] = store.turns(session)
+    begins = [turn.first for turn in turns if turn.number >= first]
+    ends = [turn.first for turn in turns if turn.number > last]
+    if not begins:
+        return {}
+    found: dict[int, list[Item]] = {}
+    before = min(ends) if ends else None
+    for item in store.read(session, after=min(begins) - 1, before=before):
+        found.setdefault(item.turn, []).append(item)
+    return found
+
+
+def steps_of(records: Sequence[Record], items: Sequence[Item]) -> list[Step]:
+    """Return the windows of one turn, each with its answer."""
+    answers = [item for item in items if item.message and item.role == "assistant"]
+    results = {item.message.tool_call_id: item for item in items if item.message}
+    found: list[Step] = []
+    for place, record in enumerate(records):
+        answer = _answer(records, place, answers)
+        calls = answer.message.tool_calls if answer and answer.message else ()
+        brought = tuple(results[call.id] for call in calls if call.id in results)
+        following = records[place + 1] if place + 1 < len(records) else None
+        found.append(Step(record, answer, brought, _shown(following, answer, brought)))
+    return found
+
+
+def _answer(records: Sequence[Record], place: int, answers: Sequence[Item]) -> Item | None:
+    """Return the answer to a window: by its number, or by time where some were never answered."""
+    if len(answers) == records[-1].step:
+        return answers[records[place].step - 1]
+    times = [record.time for record in records]
+    if answers and answers[0].time < times[0]:  # kept when the answer had come
+        within = [each for each in answers if each.time <= times[place]]
+        within = [each for each in within if not place or each.time > times[place - 1]]
+        return within[-1] if within else None
+    within = [each for each in answers if each.time >= times[place]]
+    ends = times[place + 1] if place + 1 < len(times) else None
+    return within[0] if within and (ends is None or within[0].time < ends) else None
+
+
+def _shown(record: Record | None, answer: Item | None, results: Sequence[Item]) -> int | None:
+    """Return how many tokens of some results the next window shows, if fewer than they have."""
+    if record is None or answer is None or not results:
+        return None
+    own = _tokens(answer)
+    asked = own + sum(map(_tokens, results))
+    for slot in reversed(json.loads(record.report)["slots"]):
+        newest = slot["decisions"][-1] if slot["decisions"] else None
+        if newest is not None and newest["tokens_asked"] == asked:
+            shorter = newest["status"] in _SHORTER
+            return max(0, int(newest["tokens_kept"]) - own) if shorter else None
+    return None
+
+
+def _tokens(item: Item) -> int:
+    """Return what an item counts: as it was counted, else as is estimated."""
+    if item.tokens:
+        return next(iter(item.tokens.values()))
+    return as_tokenizer("estimate").count(item.message.text if item.message else "")
+
+
+# In words.
+
+
+def told(step: Step, before: Step | None) -> dict[str, Any]:
+    """Return what a row says of a step."""
+    text = step.answer.message.text if step.answer and step.answer.message else ""
+    return {
+        "did": [each["words"] for each in calls_of(step)],
+        "said": " ".join(text[: 4 * ROW].split())[:ROW],
+        "repeats": _repeats(step, before),
+    }
+
+
+def _repeats(step: Step, before: Step | None) -> str | None:
+    """Say that a step does what the one before it did: the same calls, or the same words."""
+    if before is None or step.answer is None or before.answer is None:
+        return None
+    if step.calls:
+        same = [_meant(each) for each in step.calls] == [_meant(each) for each in before.calls]
+        return "calls the same as the step before" if same else None
+    now, was = step.answer.message, before.answer.message
+    alike = now and was and len(now.text) >= SAME and now.text == was.text
+    return "says the same as the step before" if alike else None
+
+
+def _meant(call: ToolCall) -> tuple[str, Any]:
+    try:
+        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+    except ValueError:
+        return call.name, call.arguments
+
+
+def calls_of(step: Step) -> list[dict[str, Any]]:
+    """Return the calls of a step, each with what it brought, also in words."""
+    results = {item.message.tool_call_id: item for item in step.results if item.message}
+    alone = len(step.results) == 1
+    found = []
+    for call in step.calls[:CALLS]:
+        item = results.get(call.id)
+        tokens = None if item is None else _tokens(item)
+        outcome = _outcome(item, tokens, step.shown if alone else None)
+        found.append({"words": f"{call_words(call)} → {outcome}", "tokens": tokens})
+    if len(step.calls) > CALLS:
+        found.append({"words": f"and {len(step.calls) - CALLS:,} more calls", "tokens": None})
+    if not alone and step.shown is not None and found:
+        whole = sum(map(_tokens, step.results))
+        found.append(
+            {"words": f"together {whole:,} tokens, cut to {step.shown:,}", "tokens": whole}
+        )
+    return found
+
+
+def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
+    """Say what a call brought."""
+    if item is None or item.message is None:
+        return "no result yet"
+    text = item.message.text
+    if text.startswith("Error:"):
+        return " ".join(text[:CALL].split())
+    size = f"{tokens:,} tokens"
+    own = _OWN_LIMIT.search(text[-200:])
+    if own is not None:
+        size = f"{size}, cut by its own limit from {own[1]} characters"
+    return size if shown is None else f"{size}, cut to {shown:,}"
+
+
+def call_words(call: ToolCall) -> str:
+    """Return a call as one would write it: look(n=3)."""
+    try:
+        given = json.loads(call.arguments or "{}")
+    except ValueError:
+        given = None
+    if isinstance(given, Mapping):
+        inside = ", ".join(f"{name}={_value(each)}" for name, each in given.items())
+    else:
+        inside = call.arguments
+    return f"{call.name[:VALUE]}({inside[: CALL - 1] + '…' if len(inside) > CALL else inside})"
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= VALUE else f"{text[: VALUE - 1]}…"
+
+
+# Under a window.
+
+
+def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
+    """Return what was answered to a window, what it cost, and what the provider said of it."""
+    turn = record.turn
+    records = plans.store.reports(session, first=turn, last=turn)
+    steps = steps_of(records, items_of(plans, session, turn, turn).get(turn, ()))
+    step = next((each for each in steps if each.record.step == record.step), Step(record))
+    report, model = json.loads(record.report), json.loads(record.plan).get("profile")
+    usage = _usage(step, report)
+    return {
+        "answer": None if step.answer is None else _told_answer(step),
+        "usage": None if usage is None else asdict(usage),
+        "cost": None if usage is None else _cost(model, usage),
+        "claim": _claim(report, usage),
+    }
+
+
+def _told_answer(step: Step) -> dict[str, Any]:
+    item = step.answer
+    assert item is not None  # else nothing is told of it
+    assert item.message is not None
+    return {
+        "text": asdict(clip(item.message.text, ANSWER)),
+        "calls": calls_of(step),
+        "finish_reason": str(item.meta.get("finish_reason") or "")[:ROW] or None,
+        "time": item.time.isoformat(timespec="milliseconds"),
+    }
+
+
+def _usage(step: Step, report: Mapping[str, Any]) -> Usage | None:
+    """Return what was billed: as the answer says, else what the report was told of the input."""
+    meta = step.answer.meta.get("usage") if step.answer else None
+    if meta:
+        return Usage.from_dict(meta)
+    said = (report.get("prefix") or {}).get("reported")
+    if not said:
+        return None
+    return Usage(said["input"], 0, said.get("read", 0), said.get("written", 0))
+
+
+def _cost(model: str | None, usage: Usage) -> float | None:
+    found = None if model is None else cost_of(model, usage)
+    return None if found is None else float(found)
+
+
+def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """Put what was claimed beside what the provider reported; a sentence where they differ."""
+    prefix = report.get("prefix") or {}
+    shared = prefix.get("tokens")
+    claim: dict[str, Any] = {"input": report["tokens"], "shared": shared, "differs": []}
+    if usage is None or not usage.input:
+        return {**claim, "reported": None}
+    claim["reported"] = {"input": usage.input, "read": usage.cache_read}
+    off = usage.input - report["tokens"]
+    if abs(off) > max(_NEAR * report["tokens"], _FEW):
+        more = "more" if off > 0 else "fewer"
+        claim["differs"].append(
+            f"The provider counted {abs(off):,} tokens {more} than Muntin, which counts with "
+            f"{str(report['tokenizer'])[:VALUE]}."
+        )
+    if shared:
+        said = reported_words(shared, Reported(usage.input, usage.cache_read, usage.cache_write))
+        if ":" in said or "more than" in said:
+            claim["differs"].append(f"{said[0].upper()}{said[1:]}.")
+    return claim
+
+
+def rows(plans: Plans, session: str, records: Sequence[Record]) -> dict[tuple[int, int], Any]:
+    """Return what rows say of some windows, by turn and step."""
+    if not records:
+        return {}
+    items = items_of(plans, session, records[0].turn, records[-1].turn)
+    found: dict[tuple[int, int], Any] = {}
+    before: Step | None = None
+    for turn in sorted({record.turn for record in records}):
+        own = [record for record in records if record.turn == turn]
+        for step in steps_of(own, items.get(turn, ())):
+            found[turn, step.record.step] = told(step, before)
+            before = step
+    return found
