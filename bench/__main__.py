@@ -94,7 +94,8 @@ ENVIRONMENTS = (
     # Frameworks that Muntin has adapters for, each with its newest release.
     *(
         Environment(f"in-{name}", tuple(integrations.wanted(name)), ("adapters",))
-        for name in integrations.ENVIRONMENTS
+        for name, given in integrations.ENVIRONMENTS.items()
+        if given.adapters
     ),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment(
@@ -219,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found.setdefault(script, []).append(figures)
         results["figures"][script] = [figure.to_dict() for figure in join(found[script])]
         results["environments"][name] = about(python)
+        results.get("notes", {}).pop(script, None)  # it spoke of figures that are replaced
         save(results, kept)  # a run that is broken off has lost nothing
     figures_of = measured(results)
     print(table(figure for figures in figures_of.values() for figure in figures))

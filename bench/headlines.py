@@ -46,8 +46,8 @@ flat line does not grow. The dashed line grows as fast as the size.
 _CACHED = """## Prompt caches
 
 The price of all input of a long conversation, by the provider's caching rules. Each policy has the
-budget at which it keeps as much history as `Stepped()` does. [The simulator's page](simulator.md)
-says how the conversations were replayed.
+budget at which it keeps as much history as `Stepped()` does. [Cache
+policies](design/cache-policies.md) says how the conversations were replayed.
 
 ![The input cost of each policy divided by that of Stepped()](images/bench-caching.svg)
 """
@@ -252,6 +252,7 @@ def page(
     measured: Mapping[str, Sequence[Figure]],
     told: Mapping[str, str],
     environments: Mapping[str, Any],
+    notes: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the page and its plots: each file's path in docs/, and its text."""
     rows = list(headlines(measured, environments))
@@ -272,7 +273,7 @@ def page(
         costs = [(name, values["each"], _sound(values)) for name, values in policies.items()]
         title = f"input cost a request in tokens of plain input, {_PLACE}"
         found["images/bench-runs.svg"] = plot.bars(title, {"": costs})
-        parts.append(_RUNS.format(table=runs(policies)))
+        parts.append(_RUNS.format(table=runs(policies)) + note(notes, "long_runs"))
     if measured.get("adapters"):
         parts += [_ADAPTERS, *adapter_tables(measured["adapters"])]
     found["benchmarks.md"] = "\n".join([*parts, _AGAIN])
@@ -313,6 +314,11 @@ def cached(figures: Sequence[Figure]) -> dict[str, list[tuple[str, float, bool]]
         if costs:
             groups[f"{name}, anthropic"] = [("muntin Stepped()", 1.0, True), *costs]
     return groups
+
+
+def note(notes: Mapping[str, str], benchmark: str) -> str:
+    """Write what must be known of the figures of a benchmark, if anything."""
+    return f"\n**{notes[benchmark]}**\n" if benchmark in notes else ""
 
 
 def runs(policies: Mapping[str, Mapping[str, float]]) -> str:

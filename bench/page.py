@@ -104,11 +104,15 @@ def versions(environments: Mapping[str, Any]) -> str:
     return ", ".join([f"Python {' and '.join(pythons)}", *named])
 
 
-def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
-    """Write each benchmark's section."""
+def sections(
+    measured: Mapping[str, Sequence[Figure]], notes: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Write each benchmark's section, with what must be known of its figures."""
     for name, (title, said) in SECTIONS.items():
         if measured.get(name):
             yield f"## {title}\n\n`bench/{name}.py`. {said}\n"
+            if note := (notes or {}).get(name):
+                yield f"**{note}**\n"
             yield from (adapter_tables if name == "adapters" else tables)(measured[name])
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
@@ -134,14 +138,18 @@ def pages(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]]) 
     if grown:
         found["images/bench-growth.svg"] = plot.growth(grown)
         parts += [_GROWTH, growths(grown) + "\n"]
-    found["benchmarks-all.md"] = "\n".join([*parts, *sections(measured)])
-    return found | headlines.page(measured, told, results["environments"])
+    notes = results.get("notes", {})
+    found["benchmarks-all.md"] = "\n".join([*parts, *sections(measured, notes)])
+    return found | headlines.page(measured, told, results["environments"], notes)
 
 
 def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], docs: Path) -> None:
-    """Write the pages and their plots, and the tables of the simulator's page."""
+    """Write the pages and their plots, and the tables of the page of cache policies."""
     for path, text in pages(results, measured).items():
         docs.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
         docs.joinpath(path).write_text(text, encoding="utf-8")
     if measured.get("caching") and not results["short"]:
-        table.write([figure.to_dict() for figure in measured["caching"]], docs / "simulator.md")
+        table.write(
+            [figure.to_dict() for figure in measured["caching"]],
+            docs / "design" / "cache-policies.md",
+        )

@@ -69,7 +69,7 @@ workers, and what idle entities and waiting jobs cost.""",
         "Prompt caches",
         """Sessions are replayed against the providers' published caching rules, every policy with
 the budget at which it retains as much history as `Stepped()` does; what is compared is the cost
-of all input. [The simulator's page](simulator.md) has the settings and says what the aims are.""",
+of all input. [Cache policies](design/cache-policies.md) has the settings and the aims.""",
     ),
     "long_runs": (
         "Long runs",
@@ -101,7 +101,7 @@ The columns:
 The first quarter of the run, in which windows fill, is left out of turns and calls. The aim for
 cost is the cheapest peer whose requests are all valid, all fit, and always show the newest call.
 What can be kept inside runs has a limit, because a result that becomes a stub is rewritten: see
-[Prompt caching](caching.md#long-runs-measured).""",
+[long runs](design/long-runs.md).""",
     ),
     "recall": (
         "Recall",
