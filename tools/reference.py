@@ -128,8 +128,8 @@ PAGES: Mapping[str, Page] = {
     ),
     "providers": Page(
         "Wire formats",
-        "What [Providers](../providers.md) explains. Each module has the same two functions: a "
-        "window out, a reply in.",
+        "What [Providers](../providers.md) explains. In each module `encode` turns a window into a "
+        "request, and `decode` a response into a reply.",
         (
             *_names("muntin.providers.wire.chat", "encode decode"),
             *_names("muntin.providers.wire.responses", "encode decode"),
