@@ -81,7 +81,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	$(BIN)/python -m tools.integrations
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
-bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write docs/benchmarks.md
+bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write the pages
 	$(BIN)/python -m bench --date "$$(date +%F)"
 
 bench-short: $(READY) ## Measure small sizes without the peers (a minute), write nothing

@@ -1,4 +1,4 @@
-"""All benchmarks in one go: an environment for each peer, one table, one page.
+"""All benchmarks in one go: an environment for each peer, one table, two pages.
 
     python -m bench [--short] [--date DATE] [--only NAME ...] [--out FOLDER]
 
@@ -6,7 +6,7 @@ The peers' versions cannot all be installed together, so each has an environment
 with Muntin in it: a benchmark that needs a peer is run there, and measures both in one process.
 `--short` runs small sizes with the Python at hand, without peers, and writes nothing unless it is
 told where. `--only` measures some benchmarks again and leaves the other figures as they were;
-without a name it only writes the page again.
+without a name it only writes the pages again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ ENVIRONMENTS = (
     # Frameworks that Muntin has adapters for, each with its newest release.
     *(
         Environment(f"in-{name}", tuple(integrations.wanted(name)), ("adapters",))
-        for name in integrations.ENVIRONMENTS
+        for name, given in integrations.ENVIRONMENTS.items()
+        if given.adapters
     ),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment(
@@ -198,7 +199,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure everything, print one table, and write the results and the page."""
+    """Measure everything, print one table, and write the results and the pages."""
     given = options().parse_args(arguments)
     only = SCRIPTS if given.only is None else tuple(given.only)
     root = given.out or (None if given.short else ROOT)
@@ -219,19 +220,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found.setdefault(script, []).append(figures)
         results["figures"][script] = [figure.to_dict() for figure in join(found[script])]
         results["environments"][name] = about(python)
+        results.get("notes", {}).pop(script, None)  # it spoke of figures that are replaced
         save(results, kept)  # a run that is broken off has lost nothing
-    measured = {
+    figures_of = measured(results)
+    print(table(figure for figures in figures_of.values() for figure in figures))
+    save(results, kept)
+    if root:
+        write(results, figures_of, root / "docs")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
+
+def measured(results: dict[str, Any]) -> dict[str, list[Figure]]:
+    """Return the figures of each benchmark, in the order in which they are run."""
+    return {
         script: [Figure.from_dict(each) for each in results["figures"][script]]
         for script in SCRIPTS
         if script in results["figures"]
     }
-    print(table(figure for figures in measured.values() for figure in figures))
-    save(results, kept)
-    if root:
-        write(results, measured, root / "docs")
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return bool(failed)
 
 
 def save(results: dict[str, Any], kept: Path | None) -> None:

@@ -5,7 +5,7 @@
 Long sessions are replayed against the cache model, for the rules of Anthropic and of OpenAI. Every
 policy gets the budget at which it retains as much history as `Stepped()` does, on average, within
 1 %. Prints what was measured and what of the aims is reached, and writes a JSON list of figures.
-Peers that are not installed are left out. docs/simulator.md says what the settings are.
+Peers that are not installed are left out. docs/design/cache-policies.md says what the settings are.
 """
 
 from __future__ import annotations

@@ -239,6 +239,12 @@ def table(figures: Iterable[Figure]) -> str:
     return "\n".join(map(line, rows))
 
 
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """Write a table whose first columns are aligned to the left."""
+    marks = ["---" if place < left else "--:" for place in range(len(head) - 1)] + ["---"]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, marks, *rows))
+
+
 # The programs.
 
 

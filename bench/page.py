@@ -1,177 +1,50 @@
-"""The benchmarks' page: all figures as tables, with plots, machine and versions."""
+"""The page of all figures, as tables, with plots, machine and versions; both pages written.
+
+Both are made from `bench/results.json` alone, so a test can compare them with what is stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import plot
+from bench import headlines, plot
 from bench.cache import table
 from bench.frameworks.table import tables as adapter_tables
-from bench.measure import HEAD, Figure, cells, exponents
+from bench.measure import HEAD, Figure, cells, exponents, markdown
 from bench.runs.table import tables
+from bench.sections import SECTIONS
 
-# What each benchmark compares, in the order of the page.
-SECTIONS: Mapping[str, tuple[str, str]] = {
-    "compose": (
-        "Fitting a history",
-        """A history of N messages is fitted into 8 000 and 128 000 tokens, beside
-`langchain_core.messages.trim_messages` and `litellm.utils.trim_messages`. All do the same work
-with the same exact tokenizer (o200k_base), on messages built beforehand; processor time, medians,
-and what takes over 4 seconds is run once. One in five messages is a tool result. "agent": texts
-as long as those of agents that read files and search, some 1 100 characters on average;
-"recorded": as short as in the recorded conversations they are made of, 260 on average. LangChain
-is given both forms of counter it documents. LiteLLM is given the luckiest budget within 50
-tokens: at others, with a few tokens left over, it walks the whole history again for every message
-it keeps. It is left out above 1 000 messages into 128 000: minutes a call.
+_HEAD = """# All figures
 
-Where everything fits, all count everything once and nobody is faster. With short messages a first
-call is bound by the tokenizer: LangChain tokenises the whole history, Muntin only what can fit.""",
-    ),
-    "templates": (
-        "Prompts from templates",
-        """Beside the real prompt-poet, from the same data to the same messages: a template of 20
-parts rendered (Jinja2 and YAML there, Liquid here); such parts dropped by priority until a budget
-is met (truncation priorities there, contexts here, whose joined text is really counted); and a
-system text from a template, a history and a question fitted into 8 000 tokens. "First time" is a
-tokenizer that has counted nothing yet; "next turn" has one message more than the turn before.
-prompt-poet remembers nothing, so its every call is its first.""",
-    ),
-    "prompts": (
-        "Prompts and contexts",
-        """A prompt of 50 contexts of 800 characters, under a budget that drops 20 of them. Two
-ratios are of times, all else is counted.""",
-    ),
-    "store": (
-        "The store",
-        """SQLite sessions beside bare `sqlite3` with the same tables, the same pragmas and
-`synchronous=FULL`, and long sessions beside short ones. How an append compares depends on the
-disk: the quicker its commit, the more of what Muntin adds to it shows.""",
-    ),
-    "wire": (
-        "The wire",
-        """A window of 1 000 messages encoded beside one `json.dumps` of the same request; and
-what a piece of a streamed reply costs when the reply is ten times as long.""",
-    ),
-    "runtime": (
-        "The runtime",
-        """One wake of an entity with a scripted model: send, compose a window of 8 000 tokens
-from a long timeline of recorded conversations, run, record. Its commits are the message, the taking
-of the turn, the begin of the run, the answer and the end of the turn; where the handler returns its
-agent the last two are one. Against as many bare commits of a write-ahead log, on SQLite and on
-PostgreSQL: the quicker a disk commits, the more of a wake's own work shows. Processor time is that
-of Muntin's process.""",
-    ),
-    "gateway": (
-        "The gateway",
-        """A request through the gateway beside the same request sent to the provider itself, and
-through a plain proxy on the same server and HTTP client. The provider answers at once: what differs
-from the proxy is what Muntin does.""",
-    ),
-    "engine": (
-        "Engines",
-        """Wakes in workers (procrastinate) beside the embedded engine, on one PostgreSQL:
-how soon a wake begins that another process sent, how many empty ones a second, how that grows with
-workers, and what idle entities and waiting jobs cost.""",
-    ),
-    "caching": (
-        "Prompt caches",
-        """Sessions are replayed against the providers' published caching rules, every policy with
-the budget at which it retains as much history as `Stepped()` does; what is compared is the cost
-of all input. [The simulator's page](simulator.md) has the settings and says what the aims are.""",
-    ),
-    "long_runs": (
-        "Long runs",
-        """One run of 400 requests and 62 turns, made of recorded tool conversations: results of 0.4
-to 60 KB, runs of 1 to 24 steps, identifiers ("needles") that a later message of the user repeats.
-Every policy plays the same script; each library's own code decides what is sent and encodes it.
-All count with o200k_base, and each is given the whole room: LangChain's `trim_messages` (from a
-message of the user or the model on, and from a user's only, as its guides have it),
-`ContextEditingMiddleware` with `ClearToolUsesEdit`, `SummarizationMiddleware` (half of the room
-kept), and Microsoft Agent Framework's `ContextWindowCompactionStrategy`. One scripted summariser
-serves all: it keeps identifiers, up to 100 of them.
+Every figure of the last full run, made by `python -m bench` from `bench/results.json`. A test
+compares this page with that file. [Benchmarks](benchmarks.md) has the headlines.
 
-**invalid**: requests that the provider refuses, by its written rules, or that were not made;
-**over**: larger than the window. **kept**: how much of an encoded request the next one begins with,
-inside runs and on the whole. **cost**: by the rules of the provider's cache, 30 s between requests,
-summaries included, in tokens of plain input. **turns**: how many are in view, in parts; full, or
-named in some form. **last 50 calls**: those that the model can still see that it made; **newest
-call**: how often it sees the call that it made just before. **needles**: those that are in the
-window when the user repeats them, of the last 20 turns and all; "or named" adds those in a call
-that is visible and can be loaded. **time**: processor time between two requests, beside the first
-row's, where all ran in one go. The first quarter of the run, in which windows fill, is left out of
-turns and calls. The aim for cost is the cheapest peer whose requests are all valid, all fit, and
-always show the newest call. What can be kept inside runs has a limit, because a result that becomes
-a stub is rewritten: see [Prompt caching](caching.md#long-runs-measured).""",
-    ),
-    "recall": (
-        "Recall",
-        """How often a small window holds what a question needs. **needles**: a message of a
-recorded tool conversation names an identifier that only an earlier tool result holds, with 200
-turns of other conversations between them. **facts**: the same twelve in four languages, among 400
-turns of small talk. Beside it stand the newest messages that fit, LangChain's `trim_messages`, BM25
-with recall's words and with those of `rank_bm25`, and LangChain's vector store with hashed words,
-weighed by how rare they are: an embedding model would have to be downloaded. All fill the same
-tokens with whole messages, best first. Then what the index costs in processor time: a question, an
-append, and bytes, stored and in memory. [Recall](recall.md) says how it works and what it cannot
-find.""",
-    ),
-    "adapters": (
-        "In other frameworks",
-        """Each framework's agent is played against a model on this machine, which speaks the
-provider's API over HTTP: 60 turns, 178 requests, fourteen tools, 8 000 tokens; results of 0.4 to
-8 KB, runs of up to 11 steps. First with Muntin at the framework's hook, then with what the
-framework brings itself. **invalid** and **over budget** as under long runs; **question lost**:
-requests that do not show what the user asks; **kept**: how much of a request the next one begins
-with; **billed**: input by the rules of the provider's cache, summaries included; **turns seen**: in
-view in any form that names them; **ms added**: processor time of the hook for each request, where
-it could be measured; **lines**: of the adapter.""",
-    ),
-    "estimate": (
-        "The estimate",
-        """The mean error of the offline estimate, beside the rule of four characters a token,
-against exact counts of o200k_base. [Counting tokens](tokens.md) has more.""",
-    ),
-}
+**theirs** and **Muntin** are what each took. **ratio** is Muntin divided by the other: below 1
+Muntin needs less, 1/300 is a three-hundredth. Peers whose versions cannot be installed together
+have an environment each, and Muntin is measured again in every one of them. Where Muntin is
+**behind** somebody else, or an aim is **not held**, the last column says so.
 
-_HEAD = """# Benchmarks
-
-`make bench` makes an environment for each peer, runs everything in `bench/` in one go, prints one
-table and writes this page and `bench/results.json`. `make bench-short` is the same in a minute,
-without the peers and with small sizes; the tests run it, to keep it alive.
-
-Every figure is a ratio of two things measured in the same run, in turns, because machines differ
-and are noisy: **ratio** is what Muntin takes over what the other takes, so below 1 Muntin is
-ahead; 1/300 means a three-hundredth. Peers whose versions cannot be installed together have an
-environment each, and Muntin is measured again in every one of them. All that was measured is
-here; where Muntin is **behind** somebody else, or an aim is **not held**, the table says so.
-
-Measured on {date}: {machine}. {versions}.
+{measured}
 
 {summary}
 
-![The peers' time over Muntin's](images/bench-peers.svg)
+![The peers' time divided by Muntin's](images/bench-peers.svg)
 """
 
 _GROWTH = """## How cost grows
 
-What a cost does when something grows by equal factors, with the exponent of its growth fitted by
-least squares on the logarithms: n^0 does not grow, n^1 is linear. The exponent is fitted over all
-sizes, and over the larger half of them, where a constant cost hides nothing; the worse of the two
-is held against the aim. A window's cost should not depend on what cannot fit, and be at most
-linear in what can. Each line begins at the cost at its smallest size; the dashed line is linear
-growth. The collector of cycles of Python is kept out of the times: where a window shows more than
-some 30 000 messages it doubles them.
+What happens to a cost when something grows by equal factors. n^0 does not grow, n^1 is linear. The
+exponent is fitted by least squares on the logarithms: once over all sizes, and once over the larger
+half of them, where a constant cost hides nothing. The worse of the two must meet the aim. The cost
+of a window should not depend on what cannot fit, and should be at most linear in what can. Each
+line begins at the cost of its smallest size; the dashed line is linear growth. Python's collector
+of cycles is kept out of the times: where a window shows more than some 30 000 messages, the
+collector doubles the time.
 
 ![Cost over size, both logarithmic](images/bench-growth.svg)
 """
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Write a table, its first columns to the left."""
-    marks = ["---" if place < left else "--:" for place in range(len(head) - 1)] + ["---"]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, marks, *rows))
 
 
 def row(figure: Figure) -> list[str]:
@@ -231,11 +104,15 @@ def versions(environments: Mapping[str, Any]) -> str:
     return ", ".join([f"Python {' and '.join(pythons)}", *named])
 
 
-def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
-    """Write each benchmark's section."""
+def sections(
+    measured: Mapping[str, Sequence[Figure]], notes: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Write each benchmark's section, with what must be known of its figures."""
     for name, (title, said) in SECTIONS.items():
         if measured.get(name):
             yield f"## {title}\n\n`bench/{name}.py`. {said}\n"
+            if note := (notes or {}).get(name):
+                yield f"**{note}**\n"
             yield from (adapter_tables if name == "adapters" else tables)(measured[name])
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
@@ -244,26 +121,35 @@ def _grows(figure: Figure) -> bool:
     return bool(figure.points)
 
 
-def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], docs: Path) -> None:
-    """Write the page and its plots."""
-    every = [figure for figures in measured.values() for figure in figures]
-    images = docs / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    images.joinpath("bench-peers.svg").write_text(plot.peers(every), encoding="utf-8")
+def about(results: Mapping[str, Any]) -> str:
+    """Say when, where and with which versions was measured."""
     machine = results["machine"]
     said = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
-    parts = [
-        _HEAD.format(
-            date=results["date"],
-            machine=said,
-            versions=versions(results["environments"]),
-            summary=summary(every),
-        )
-    ]
+    return f"Measured on {results['date']}: {said}. {versions(results['environments'])}."
+
+
+def pages(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]]) -> dict[str, str]:
+    """Return both pages and their plots: each file's path in docs/, and its text."""
+    every = [figure for figures in measured.values() for figure in figures]
+    told = {"measured": about(results), "summary": summary(every)}
+    found = {"images/bench-peers.svg": plot.peers(every)}
+    parts = [_HEAD.format(**told)]
     grown = [*measured.get("scale", ()), *filter(_grows, measured.get("recall", ()))]
     if grown:
-        images.joinpath("bench-growth.svg").write_text(plot.growth(grown), encoding="utf-8")
+        found["images/bench-growth.svg"] = plot.growth(grown)
         parts += [_GROWTH, growths(grown) + "\n"]
+    notes = results.get("notes", {})
+    found["benchmarks-all.md"] = "\n".join([*parts, *sections(measured, notes)])
+    return found | headlines.page(measured, told, results["environments"], notes)
+
+
+def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], docs: Path) -> None:
+    """Write the pages and their plots, and the tables of the page of cache policies."""
+    for path, text in pages(results, measured).items():
+        docs.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
+        docs.joinpath(path).write_text(text, encoding="utf-8")
     if measured.get("caching") and not results["short"]:
-        table.write([figure.to_dict() for figure in measured["caching"]], docs / "simulator.md")
-    docs.joinpath("benchmarks.md").write_text("\n".join([*parts, *sections(measured)]), "utf-8")
+        table.write(
+            [figure.to_dict() for figure in measured["caching"]],
+            docs / "design" / "cache-policies.md",
+        )

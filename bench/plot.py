@@ -6,7 +6,7 @@ They carry their own colours for light and dark, chosen to be told apart without
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
@@ -209,3 +209,32 @@ def panel(
         below = y + high + 38 + 17 * number
         yield f'<rect x="{x:.1f}" y="{below - 9:.1f}" width="10" height="10" class="f{hue}"/>'
         yield text(x + 16, below, f"{figure.work}: n^{figure.ours:.2f}", kind="small")
+
+
+# Policies side by side.
+
+
+def bars(title: str, groups: Mapping[str, Sequence[tuple[str, float, bool]]]) -> str:
+    """Draw values as bars, linear, in groups; what is not sound is drawn in another colour."""
+    left, step = 280, 19
+    most = max(value for group in groups.values() for _, value, _ in group)
+    shapes = [text(left, 20, title)]
+    y = 30.0
+    for name, group in groups.items():
+        if name:
+            shapes.append(text(16, y + 22, name, kind="title"))
+            y += step + 10
+        for said, value, sound in group:
+            wide = value / most * (WIDTH - left - 80)
+            shapes += [
+                text(left - 10, y + 13, said, at="end", kind="small"),
+                f'<rect x="{left}" y="{y + 3:.1f}" width="{max(1, wide):.1f}" '
+                f'height="{step - 6}" class="{"ahead" if sound else "behind"}"/>',
+                text(left + wide + 5, y + 13, short(value), kind="small"),
+            ]
+            y += step
+    if not all(sound for group in groups.values() for *_, sound in group):
+        said = "orange: requests that are refused or too large, or that hide the newest call"
+        shapes.append(text(left, y + 18, said, kind="small"))
+        y += step
+    return drawing(y + 16, title, shapes)

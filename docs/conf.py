@@ -1,4 +1,4 @@
-"""The site: Sphinx reads the Markdown of this folder, and the docstrings for the reference."""
+"""The site: Sphinx reads the Markdown of this folder."""
 
 from __future__ import annotations
 
@@ -9,23 +9,12 @@ author = "The Muntin authors"
 project_copyright = author
 version = release = muntin.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-nitpicky = False  # types in signatures are for reading; links and anchors in pages are checked
 
 myst_enable_extensions = ["deflist"]
 # Anchors of headings as Git hosts make them, so that one link works in both places.
 myst_heading_anchors = 3
-
-# Docstrings are plain text with `names` in single backticks.
-default_role = "code"
-autodoc_default_options = {"members": True}
-autodoc_member_order = "bysource"
-autodoc_typehints_format = "short"
-add_module_names = True
-python_use_unqualified_type_names = True
-maximum_signature_line_length = 80
-toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = f"Muntin {version}"

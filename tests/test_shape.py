@@ -69,6 +69,7 @@ SUBJECTS = {
     "inspector/test_security.py": "server plans",
     "integrations/test_environments.py": "",
     "integrations/test_langchain.py": "messages shared",
+    "integrations/test_fastapi.py": "",
     "integrations/test_pages.py": "",
     "prompts/test_adapt.py": "definition ../settings",
     "prompts/test_budget.py": "definition texts",

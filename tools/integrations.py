@@ -33,6 +33,8 @@ class Environment:
     """What an app has beside the framework: its clients, its stores."""
     adapters: tuple[str, ...]
     tests: tuple[str, ...] = TESTS
+    also: tuple[str, ...] = ()
+    """Tests beside those of adapters."""
 
 
 ENVIRONMENTS: dict[str, Environment] = {
@@ -52,6 +54,8 @@ ENVIRONMENTS: dict[str, Environment] = {
     "litellm": Environment(
         ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
     ),
+    # No adapter: the server of a page of the docs.
+    "fastapi": Environment((), ("fastapi", "uvicorn"), (), also=("fastapi",)),
 }
 
 
@@ -85,8 +89,9 @@ def prepare(name: str, *, fresh: bool = False) -> None:
 
 def tests(name: str) -> list[str]:
     """Return what is run in an environment: the tests of its adapters, and their pages."""
-    found = [f"tests/integrations/test_{adapter}.py" for adapter in ENVIRONMENTS[name].adapters]
-    return [*found, "tests/integrations/test_pages.py"]
+    given = ENVIRONMENTS[name]
+    asked = [*given.adapters, *given.also, *["pages"] * bool(given.adapters)]
+    return [f"tests/integrations/test_{each}.py" for each in asked]
 
 
 def run(name: str) -> bool:

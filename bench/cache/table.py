@@ -1,4 +1,4 @@
-"""The tables of docs/simulator.md, from the figures of the last full run.
+"""The tables of docs/design/cache-policies.md, from the figures of the last full run.
 
 Figures that do not reach their aim are bold.
 """

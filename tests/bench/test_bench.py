@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 from bench import __main__ as together
 from bench import compose, plot, scale
 from bench.conversations import history
-from bench.measure import Figure, exponents, in_turns, table, times
-from bench.page import markdown, row
+from bench.headlines import HEADLINES, find
+from bench.measure import Figure, exponents, in_turns, markdown, table, times
+from bench.page import pages, row
 from muntin import Session
 from muntin.core.counting.exact import openai_tokenizer
 from muntin.timeline.store.sql import SqlStore
@@ -47,13 +49,37 @@ def test_the_joined_run_writes_results_and_a_page_where_it_is_told(tmp_path, cap
     assert together.main([*asked, "wire"]) == 0
     assert together.main([*asked, "prompts"]) == 0
     results = json.loads((tmp_path / "bench" / "results.json").read_text("utf-8"))
-    page = (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    page = (tmp_path / "docs" / "benchmarks-all.md").read_text("utf-8")
+    assert "Measured on 2024-06-03" in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
     assert results["date"] == "2024-06-03"
     assert set(results["figures"]) == {"wire", "prompts"}
     assert results["environments"]["at hand"]["versions"]["muntin"]
     assert "encode 1,000 messages: Anthropic" in page
     assert "Measured on 2024-06-03" in page
     assert capfd.readouterr().out.count("encode 1,000 messages: Google") == 2
+
+
+def stored() -> tuple[dict[str, Any], dict[str, list[Figure]]]:
+    results = json.loads((together.ROOT / "bench" / "results.json").read_text("utf-8"))
+    return results, together.measured(results)
+
+
+def test_the_pages_and_their_plots_are_what_the_stored_figures_give():
+    for path, text in pages(*stored()).items():
+        assert (together.ROOT / "docs" / path).read_text("utf-8") == text, path
+
+
+def test_every_headline_was_measured():
+    _, measured = stored()
+    missing = [each.said for each in HEADLINES if find(measured, each) is None]
+    assert not missing
+
+
+def test_the_page_of_headlines_has_five_plots_at_most_and_fits_on_two_screens():
+    page = pages(*stored())["benchmarks.md"]
+    prose = [line for line in page.splitlines() if line and not line.startswith(("|", "!"))]
+    assert page.count("![") <= 5
+    assert len(prose) <= 60
 
 
 def figure(**changed: object) -> Figure:

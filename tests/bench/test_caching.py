@@ -59,7 +59,7 @@ def test_a_figure_says_whether_its_aim_is_reached(held, bounds):
 
 
 def test_the_tables_of_the_docs_are_those_of_the_recorded_run():
-    page = (TRACES.parents[2] / "docs" / "simulator.md").read_text("utf-8")
+    page = (TRACES.parents[2] / "docs" / "design" / "cache-policies.md").read_text("utf-8")
     results = json.loads((TRACES.parents[2] / "bench" / "results.json").read_text("utf-8"))
     for table in tables(results["figures"]["caching"]):
         assert table in page

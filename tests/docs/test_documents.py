@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 import muntin
+from bench.frameworks.speak import Called, Said, speaking
 from tests.docs.blocks import DOCUMENTS, blocks, matches, name_of, run_page
 from tests.paths import ROOT
 from tests.reliability.server import running_server
@@ -15,14 +17,29 @@ POSTGRES = "docs/howto/postgresql.md"
 
 @pytest.fixture
 def variables(request, monkeypatch) -> Iterator[Mapping[str, str]]:
-    """Environment variables of a page: the one on PostgreSQL is given a real server."""
-    if name_of(request.getfixturevalue("document")) != POSTGRES:
-        yield {}
-        return
-    with running_server() as server:
-        address = server.url(server.new_database())
-        monkeypatch.setenv("MUNTIN_STORE", address)
-        yield {"MUNTIN_STORE": address}
+    """Environment variables of a page: the README is given a model, one page a PostgreSQL."""
+    match name_of(request.getfixturevalue("document")):
+        case "README.md":
+            with speaking(shop) as server:
+                yield {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{server.url}/v1"}
+        case name if name == POSTGRES:
+            with running_server() as server:
+                address = server.url(server.new_database())
+                monkeypatch.setenv("MUNTIN_STORE", address)
+                yield {"MUNTIN_STORE": address}
+        case _:
+            yield {}
+
+
+def shop(api: str, request: dict[str, Any]) -> Said:
+    """Answer as a model would: with the tool for an order, and from what the window holds."""
+    texts = [str(message["content"]) for message in request["messages"]]
+    if "Which number" in texts[-1]:
+        assert any("order 7" in text for text in texts[:-1]), "the conversation was forgotten"
+        return Said("It was order 7.")
+    if request["messages"][-1]["role"] == "tool":
+        return Said("Order 7 was shipped yesterday.")
+    return Said(calls=(Called("c1", "find_order", '{"number": 7}'),))
 
 
 # The pages of frameworks are run where those are installed, by tests/integrations/test_pages.py.
@@ -46,7 +63,9 @@ def test_the_lines_a_command_prints_are_compared_and_an_ellipsis_stands_for_anyt
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_to_files_that_exist(document):
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text(encoding="utf-8")):
+    text = document.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) + re.findall(r'<img src="([^"]+)"', text)
+    for target in targets:
         if not target.startswith("http"):
             assert (document.parent / target).exists(), target
 
@@ -55,6 +74,36 @@ def test_the_readme_shows_the_example_as_it_is_in_the_repository():
     code = next(code for language, code in blocks(ROOT / "README.md") if language == "python")
     shipped = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
     assert code.strip() in shipped
+
+
+def test_the_readme_shows_the_adapter_as_its_page_has_it():
+    code = next(code for language, code in blocks(ROOT / "README.md") if language == "py")
+    page = (ROOT / "docs" / "howto" / "frameworks" / "langchain.md").read_text(encoding="utf-8")
+    assert code in page
+
+
+def test_the_readme_shows_code_on_its_first_screen_and_no_table_of_source_files():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text[: text.index("```python")].count("\n") <= 30
+    assert "`src/" not in text
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\|.*\|$", text.partition("## How it compares")[2], re.MULTILINE)
+    measured = [row for row in table if row.startswith(("| time", "| input cost", "| requests"))]
+    figures = [
+        figure
+        for row in measured
+        for cell in row.split("|")[2:-1]
+        for figure in re.findall(r"1/[\d,]+|\d+\.\d+|\b\d+\b", cell)
+    ]
+    assert len(figures) > 12
+    for figure in figures:
+        assert f"| {figure} |" in page, figure
+    for version in re.findall(r"\d+\.\d+\.\d+", table[0]):
+        assert version in page, version
 
 
 def listed_files() -> Iterator[tuple[str, str]]:
