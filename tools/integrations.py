@@ -16,12 +16,14 @@ import sys
 import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".env-integrations"
-# What the tests themselves need.
-TESTS = ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2", "openai>=3")
+# What the tests themselves need. Each framework brings a client of OpenAI; some ask for an older
+# one than Muntin.
+TESTS = ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,6 @@ class Environment:
     install: tuple[str, ...]
     """What an app has beside the framework: its clients, its stores."""
     adapters: tuple[str, ...]
-    tests: tuple[str, ...] = TESTS
 
 
 ENVIRONMENTS: dict[str, Environment] = {
@@ -48,11 +49,19 @@ ENVIRONMENTS: dict[str, Environment] = {
     "agent_framework": Environment(
         ("agent-framework",), ("agent-framework-openai",), ("agent_framework",)
     ),
-    # It asks for an older client of OpenAI than Muntin, and for mcp once there are tools.
-    "litellm": Environment(
-        ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
-    ),
+    # It asks for mcp once there are tools.
+    "litellm": Environment(("litellm",), ("mcp",), ("litellm",)),
+    # It speaks to other models than Google's through LiteLLM.
+    "google_adk": Environment(("google-adk",), ("litellm", "mcp"), ("google_adk",)),
 }
+
+
+def has(module: str) -> bool:
+    """Say whether a module is installed here."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even what it is in
+        return False
 
 
 def python(name: str) -> Path:
@@ -67,7 +76,7 @@ def wanted(name: str) -> list[str]:
         "-e",
         f".[{','.join(('tokens', 'prices', *given.extras))}]",
         *given.install,
-        *given.tests,
+        *TESTS,
     ]
 
 

@@ -223,6 +223,7 @@ def adapter(name: str) -> Callable[[], None]:
 # Extras that bring a framework, which `all` does not.
 FRAMEWORKS = (
     "agent-framework",
+    "google-adk",
     "langchain",
     "langgraph",
     "litellm",

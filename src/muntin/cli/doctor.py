@@ -46,6 +46,7 @@ PURPOSES = {
     "openai-agents": "agents of the OpenAI Agents SDK",
     "agent-framework": "agents of Microsoft Agent Framework",
     "litellm": "calls of LiteLLM",
+    "google-adk": "agents of Google's Agent Development Kit",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
