@@ -31,6 +31,7 @@ FRAMEWORKS = {
     "agent_framework": "agent_framework_openai",
     "litellm": "litellm",
     "google_adk": "google.adk",
+    "strands": "strands",
 }
 CLIENT, SHORT_REQUESTS = "openai", 30
 ADAPTERS = Path(__file__).parent.parent / "src" / "muntin" / "integrations"
@@ -112,6 +113,8 @@ def measure(short: bool) -> Iterator[Figure]:
         here = [CLIENT]
     elif len(here) > 1 and "langchain" not in here:
         here.remove(CLIENT)  # it is beside most frameworks: played once is enough
+    if {"google_adk", "litellm"} <= {*here}:
+        here.remove("litellm")  # the kit speaks through it
     for framework in here:
         found = list(rows(framework, SHORT_REQUESTS if short else REQUESTS))
         yield from figures(framework, [replace(row, window=0) for row in found])

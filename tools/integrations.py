@@ -53,6 +53,7 @@ ENVIRONMENTS: dict[str, Environment] = {
     "litellm": Environment(("litellm",), ("mcp",), ("litellm",)),
     # It speaks to other models than Google's through LiteLLM.
     "google_adk": Environment(("google-adk",), ("litellm", "mcp"), ("google_adk",)),
+    "strands": Environment(("strands",), ("strands-agents[openai]",), ("strands",)),
 }
 
 

@@ -15,6 +15,7 @@ FRAMEWORKS = {
     "langgraph": "langgraph",
     "litellm": "litellm",
     "google_adk": "google.adk",
+    "strands": "strands",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
 }

@@ -229,6 +229,7 @@ FRAMEWORKS = (
     "litellm",
     "openai-agents",
     "pydantic-ai",
+    "strands",
 )
 
 

@@ -47,6 +47,7 @@ PURPOSES = {
     "agent-framework": "agents of Microsoft Agent Framework",
     "litellm": "calls of LiteLLM",
     "google-adk": "agents of Google's Agent Development Kit",
+    "strands": "agents of Strands",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
