@@ -32,6 +32,7 @@ FRAMEWORKS = {
     "litellm": "litellm",
     "google_adk": "google.adk",
     "strands": "strands",
+    "haystack": "haystack",
 }
 CLIENT, SHORT_REQUESTS = "openai", 30
 ADAPTERS = Path(__file__).parent.parent / "src" / "muntin" / "integrations"

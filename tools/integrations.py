@@ -54,6 +54,7 @@ ENVIRONMENTS: dict[str, Environment] = {
     # It speaks to other models than Google's through LiteLLM.
     "google_adk": Environment(("google-adk",), ("litellm", "mcp"), ("google_adk",)),
     "strands": Environment(("strands",), ("strands-agents[openai]",), ("strands",)),
+    "haystack": Environment(("haystack",), (), ("haystack",)),
 }
 
 

@@ -16,6 +16,7 @@ FRAMEWORKS = {
     "litellm": "litellm",
     "google_adk": "google.adk",
     "strands": "strands",
+    "haystack": "haystack",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
 }

@@ -224,6 +224,7 @@ def adapter(name: str) -> Callable[[], None]:
 FRAMEWORKS = (
     "agent-framework",
     "google-adk",
+    "haystack",
     "langchain",
     "langgraph",
     "litellm",

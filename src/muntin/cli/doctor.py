@@ -48,6 +48,7 @@ PURPOSES = {
     "litellm": "calls of LiteLLM",
     "google-adk": "agents of Google's Agent Development Kit",
     "strands": "agents of Strands",
+    "haystack": "agents of Haystack",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
