@@ -33,6 +33,7 @@ FRAMEWORKS = {
     "google_adk": "google.adk",
     "strands": "strands",
     "haystack": "haystack",
+    "llama_index": "llama_index.llms.openai",
 }
 CLIENT, SHORT_REQUESTS = "openai", 30
 ADAPTERS = Path(__file__).parent.parent / "src" / "muntin" / "integrations"

@@ -17,6 +17,7 @@ FRAMEWORKS = {
     "google_adk": "google.adk",
     "strands": "strands",
     "haystack": "haystack",
+    "llama_index": "llama_index.core",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
 }

@@ -228,6 +228,7 @@ FRAMEWORKS = (
     "langchain",
     "langgraph",
     "litellm",
+    "llama-index",
     "openai-agents",
     "pydantic-ai",
     "strands",

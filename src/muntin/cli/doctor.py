@@ -49,6 +49,7 @@ PURPOSES = {
     "google-adk": "agents of Google's Agent Development Kit",
     "strands": "agents of Strands",
     "haystack": "agents of Haystack",
+    "llama-index": "memories and agents of LlamaIndex",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")
