@@ -64,8 +64,9 @@ docs: site ## Build the site into site/, and check that the docs are true
 
 check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
 
-integrations: $(READY) ## Run Muntin in other frameworks, each in an environment of its own (some 20 minutes)
+integrations: $(READY) ## Run Muntin in other frameworks, each in an environment of its own (some 30 minutes)
 	$(BIN)/python -m tools.integrations
+	$(BIN)/python -m tools.pages
 
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
@@ -79,6 +80,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
 	$(BIN)/python -m pytest -n 0 -rs tests/gateway/test_node.py
 	$(BIN)/python -m tools.integrations
+	$(BIN)/python -m tools.pages
 	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
 
 bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write the pages

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -21,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.frameworks.stage import REQUESTS, Means, Stage, played
 from bench.measure import Figure, run
 from bench.runs.score import Row
+from tools.integrations import has
 
 # By the names of the adapters: what must be installed.
 FRAMEWORKS = {
@@ -30,6 +30,10 @@ FRAMEWORKS = {
     "openai_agents": "agents",
     "agent_framework": "agent_framework_openai",
     "litellm": "litellm",
+    "google_adk": "google.adk",
+    "strands": "strands",
+    "haystack": "haystack",
+    "llama_index": "llama_index.llms.openai",
 }
 CLIENT, SHORT_REQUESTS = "openai", 30
 ADAPTERS = Path(__file__).parent.parent / "src" / "muntin" / "integrations"
@@ -106,11 +110,13 @@ def lines(framework: str) -> float:
 def measure(short: bool) -> Iterator[Figure]:
     """Play what is installed; in the short form only the client."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is fetched
-    here = [name for name, module in FRAMEWORKS.items() if find_spec(module)]
+    here = [name for name, module in FRAMEWORKS.items() if has(module)]
     if short:
         here = [CLIENT]
     elif len(here) > 1 and "langchain" not in here:
         here.remove(CLIENT)  # it is beside most frameworks: played once is enough
+    if {"google_adk", "litellm"} <= {*here}:
+        here.remove("litellm")  # the kit speaks through it
     for framework in here:
         found = list(rows(framework, SHORT_REQUESTS if short else REQUESTS))
         yield from figures(framework, [replace(row, window=0) for row in found])

@@ -16,12 +16,15 @@ import sys
 import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".env-integrations"
-# What the tests themselves need.
-TESTS = ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2", "openai>=3")
+# What the tests themselves need. Each framework brings a client of OpenAI; some ask for an older
+# one than Muntin.
+TESTS = ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,6 @@ class Environment:
     install: tuple[str, ...]
     """What an app has beside the framework: its clients, its stores."""
     adapters: tuple[str, ...]
-    tests: tuple[str, ...] = TESTS
     also: tuple[str, ...] = ()
     """Tests beside those of adapters."""
 
@@ -50,13 +52,27 @@ ENVIRONMENTS: dict[str, Environment] = {
     "agent_framework": Environment(
         ("agent-framework",), ("agent-framework-openai",), ("agent_framework",)
     ),
-    # It asks for an older client of OpenAI than Muntin, and for mcp once there are tools.
-    "litellm": Environment(
-        ("litellm",), ("mcp",), ("litellm",), ("pytest>=8.3", "hypothesis>=6.100", "anthropic>=2")
+    # It asks for mcp once there are tools.
+    "litellm": Environment(("litellm",), ("mcp",), ("litellm",)),
+    # It speaks to other models than Google's through LiteLLM.
+    "google_adk": Environment(("google-adk",), ("litellm", "mcp"), ("google_adk",)),
+    "strands": Environment(("strands",), ("strands-agents[openai]",), ("strands",)),
+    "haystack": Environment(("haystack",), (), ("haystack",)),
+    # Its SimpleChatStore cannot be written with pydantic 2.14.
+    "llama_index": Environment(
+        ("llama-index",), ("llama-index-llms-openai", "pydantic<2.14"), ("llama_index",)
     ),
     # No adapter: the server of a page of the docs.
     "fastapi": Environment((), ("fastapi", "uvicorn"), (), also=("fastapi",)),
 }
+
+
+def has(module: str) -> bool:
+    """Say whether a module is installed here."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even what it is in
+        return False
 
 
 def python(name: str) -> Path:
@@ -71,20 +87,20 @@ def wanted(name: str) -> list[str]:
         "-e",
         f".[{','.join(('tokens', 'prices', *given.extras))}]",
         *given.install,
-        *given.tests,
+        *TESTS,
     ]
 
 
-def prepare(name: str, *, fresh: bool = False) -> None:
+def install(name: str, asked: Sequence[str], *, fresh: bool = False) -> None:
     """Make an environment, unless it is there with all that is asked of it."""
-    ready, asked = FOLDER / name / ".ready", wanted(name)
-    if not fresh and ready.exists() and json.loads(ready.read_text("utf-8")) == asked:
+    ready = FOLDER / name / ".ready"
+    if not fresh and ready.exists() and json.loads(ready.read_text("utf-8")) == [*asked]:
         return
     print(f"Setting up {FOLDER.name}/{name} (once) ...", file=sys.stderr)
     venv.create(FOLDER / name, with_pip=True, clear=True)
     pip = [str(python(name)), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, *asked], cwd=ROOT, check=True)
-    ready.write_text(json.dumps(asked), encoding="utf-8")
+    ready.write_text(json.dumps([*asked]), encoding="utf-8")
 
 
 def tests(name: str) -> list[str]:
@@ -97,8 +113,11 @@ def tests(name: str) -> list[str]:
 def run(name: str) -> bool:
     """Run the tests of an environment, and say whether all passed."""
     print(f"== {name}", file=sys.stderr)
+    started = monotonic()
     command = [str(python(name)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests(name)]
-    return subprocess.run(command, cwd=ROOT).returncode == 0
+    passed = subprocess.run(command, cwd=ROOT).returncode == 0
+    print(f"== {name}: {monotonic() - started:.0f} s", file=sys.stderr)
+    return passed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"no environment is called {unknown[0]!r}; there are {', '.join(ENVIRONMENTS)}"
         )
     for name in names:
-        prepare(name, fresh=given.fresh)
+        install(name, wanted(name), fresh=given.fresh)
     failed = [] if given.only_prepare else [name for name in names if not run(name)]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -35,6 +35,10 @@ VALUES = {
     "muntin.__version__": "The version of Muntin, a str.",
     "muntin.RESERVED_TAG_NAMES": "Names that no tag may have.",
     "muntin.agent.ToolLike": "What is taken for a tool: a function, a `Tool`, or a schema.",
+    "muntin.providers.wire.chat": "OpenAI's Chat Completions, a `Wire`.",
+    "muntin.providers.wire.responses": "OpenAI's Responses, a `Wire`.",
+    "muntin.providers.wire.anthropic": "Anthropic's Messages, a `Wire`.",
+    "muntin.providers.wire.google": "Google's generateContent, a `Wire`.",
     "muntin.testing.CHECKS": "The names of the checks that `check_store` makes.",
 }
 
@@ -130,14 +134,9 @@ PAGES: Mapping[str, Page] = {
     ),
     "providers": Page(
         "Wire formats",
-        "What [Providers](../providers.md) explains. In each module `encode` turns a window into a "
+        "What [Providers](../providers.md) explains. Of each API `encode` turns a window into a "
         "request, and `decode` a response into a reply.",
-        (
-            *_names("muntin.providers.wire.chat", "encode decode"),
-            *_names("muntin.providers.wire.responses", "encode decode"),
-            *_names("muntin.providers.wire.anthropic", "encode decode"),
-            *_names("muntin.providers.wire.google", "encode decode"),
-        ),
+        _names("muntin.providers.wire", "Wire chat responses anthropic google"),
     ),
     "simulator": Page(
         "The simulator",

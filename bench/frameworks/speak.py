@@ -1,7 +1,8 @@
 """A model on this machine that speaks OpenAI Chat Completions, Responses and Anthropic Messages.
 
-It answers whole or streamed, as it is asked. What it says comes from a function that is given the
-name of the API and the request; whether the request is valid is for that function to say.
+It answers whole or streamed, as it is asked, and Gemini's generateContent whole. What it says comes
+from a function that is given the name of the API and the request; whether the request is valid is
+for that function to say.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ class Said:
 
 
 Speaker = Callable[[str, dict[str, Any]], Said]
-"""Is given the API (`chat`, `responses`, `anthropic`) and the request; returns what is said."""
+"""Is given the API (`chat`, `responses`, `anthropic`, `google`) and the request; returns what is
+said."""
 
-_APIS = {"/chat/completions": "chat", "/responses": "responses", "/messages": "anthropic"}
+_APIS = {
+    "/chat/completions": "chat",
+    "/responses": "responses",
+    "/messages": "anthropic",
+    ":generateContent": "google",
+}
 
 
 @contextmanager
@@ -265,10 +272,25 @@ def _message_stream(said: Said, number: int) -> Iterator[str]:
     yield from _events(events, named=True)
 
 
+# Gemini's generateContent.
+
+
+def _content(said: Said, number: int) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": said.text}] if said.text else []
+    parts += [
+        {"functionCall": {"name": call.name, "args": json.loads(call.arguments)}}
+        for call in said.calls
+    ]
+    answer = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": said.read, "candidatesTokenCount": 5}
+    return {"candidates": [answer], "usageMetadata": usage, "responseId": str(number)}
+
+
 _BODIES: Mapping[str, Callable[[Said, int], dict[str, Any]]] = {
     "chat": _chat,
     "responses": _response,
     "anthropic": _message,
+    "google": _content,
 }
 _STREAMS: Mapping[str, Callable[[Said, int], Iterator[str]]] = {
     "chat": _chat_stream,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 
 import pytest
+
+from tools.integrations import has
 
 # What each adapter imports.
 FRAMEWORKS = {
@@ -13,13 +14,17 @@ FRAMEWORKS = {
     "langchain": "langchain",
     "langgraph": "langgraph",
     "litellm": "litellm",
+    "google_adk": "google.adk",
+    "strands": "strands",
+    "haystack": "haystack",
+    "llama_index": "llama_index.core",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
 }
-INSTALLED = [name for name, module in FRAMEWORKS.items() if find_spec(module)]
+INSTALLED = [name for name, module in FRAMEWORKS.items() if has(module)]
 collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS if name not in INSTALLED]
 collect_ignore += [] if INSTALLED else ["test_pages.py"]
-collect_ignore += [] if find_spec("fastapi") else ["test_fastapi.py"]
+collect_ignore += [] if has("fastapi") else ["test_fastapi.py"]
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is fetched
 
 

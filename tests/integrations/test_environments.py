@@ -11,7 +11,7 @@ from muntin.integrations.shared import Schemas, model_name
 from tests.integrations.conftest import FRAMEWORKS
 from tests.packaging.promises import FRAMEWORKS as EXTRAS
 from tests.paths import ROOT
-from tools import integrations
+from tools import integrations, pages
 
 SOURCE = ROOT / "src" / "muntin" / "integrations"
 EXTRA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
@@ -46,6 +46,21 @@ def test_the_play_is_the_one_that_the_table_names():
 def test_an_unknown_environment_is_named(capsys):
     with pytest.raises(SystemExit):
         integrations.main(["nothing"])
+    assert "'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_page_says_what_to_install_and_shows_an_example_that_prints(name):
+    asked = pages.asked(name)
+    assert asked[0] == f".[{name.replace('_', '-')}]"
+    code, printed = pages.example(name)
+    assert f"muntin.integrations.{name}" in code
+    assert printed.startswith("Hello, world\n")
+
+
+def test_an_unknown_page_is_named(capsys):
+    with pytest.raises(SystemExit):
+        pages.main(["nothing"])
     assert "'nothing'" in capsys.readouterr().err
 
 

@@ -18,5 +18,6 @@ def test_the_example_of_a_page_runs(name, tmp_path, monkeypatch):
     with speaking(lambda api, request: Said("Hello, world")) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("OPENAI_API_BASE", f"{server.url}/v1")  # as LlamaIndex calls it
         monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
         run_page(FOLDER / f"{name.replace('_', '-')}.md", tmp_path, {})

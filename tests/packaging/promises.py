@@ -223,11 +223,15 @@ def adapter(name: str) -> Callable[[], None]:
 # Extras that bring a framework, which `all` does not.
 FRAMEWORKS = (
     "agent-framework",
+    "google-adk",
+    "haystack",
     "langchain",
     "langgraph",
     "litellm",
+    "llama-index",
     "openai-agents",
     "pydantic-ai",
+    "strands",
 )
 
 

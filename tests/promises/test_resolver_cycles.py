@@ -100,13 +100,11 @@ def test_a_cycle_through_one_that_has_already_failed_is_named_whole():
             raise
 
     async def ask() -> str:
-        nonlocal gate, begun
-        gate, begun = asyncio.Event(), asyncio.Event()
         text = await bots.text("a")
         await asyncio.gather(*kept, return_exceptions=True)
         return text
 
-    gate = begun = asyncio.Event()
+    gate, begun = asyncio.Event(), asyncio.Event()
     kept: list[asyncio.Task[str]] = []
     for name, system in (("a", patient), ("b", hasty), ("c", late)):
         bots.add(name, system)

@@ -47,6 +47,10 @@ PURPOSES = {
     "openai-agents": "agents of the OpenAI Agents SDK",
     "agent-framework": "agents of Microsoft Agent Framework",
     "litellm": "calls of LiteLLM",
+    "google-adk": "agents of Google's Agent Development Kit",
+    "strands": "agents of Strands",
+    "haystack": "agents of Haystack",
+    "llama-index": "memories and agents of LlamaIndex",
 }
 # `all` and `dev` are made of the others.
 _BUNDLES = ("all", "dev")

@@ -1,4 +1,4 @@
-"""What adapters share: a hook with its Fitter, names of models, tools that were described before.
+"""What adapters share: a hook with its Fitter, names of models, schemas of tools, items with parts.
 
 Knows no framework.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.core.budget import Budget
-from muntin.fitting import Fitted, Fitter, Piece
+from muntin.core.message import Message
+from muntin.fitting import Fitted, Fitter, Piece, Pieces, Placed
 from muntin.threads import in_thread
 
 T = TypeVar("T")
@@ -102,3 +104,38 @@ class Schemas:
             known, schemas = list(tools), [self.make(tool) for tool in tools]
             self._made = known, schemas  # one assignment: two threads at most make it twice
         return schemas
+
+
+# Items that are several messages, because each result in them is one.
+
+
+def parted(
+    items: Sequence[Any],
+    count: Callable[[Any], int],
+    read: Callable[[Any, int], Sequence[Piece]],
+) -> Pieces:
+    """Return the pieces of items, of which some are several: their references are pairs, of the
+    item's number and what the adapter needs to find the part."""
+    several = {number: size for number, item in enumerate(items) if (size := count(item)) > 1}
+    return Pieces(items, read, several=several)
+
+
+def rejoined(
+    items: Sequence[Any],
+    placed: Sequence[Placed],
+    count: Callable[[Any], int],
+    *,
+    added: Callable[[Message], Any],
+    changed: Callable[[Any, Sequence[Placed]], Sequence[Any]],
+) -> list[Any]:
+    """Return the items that are sent; each is the object it was unless something of it changed."""
+    found: list[Any] = []
+    for number, several in groupby(placed, lambda each: each.ref and each.ref[0]):
+        group = list(several)
+        if number is None:
+            found += [added(each.message) for each in group]
+            continue
+        item = items[number]
+        same = len(group) == count(item) and all(each.is_whole for each in group)
+        found += [item] if same else changed(item, group)
+    return found

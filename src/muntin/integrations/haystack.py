@@ -1,0 +1,280 @@
+"""Haystack: a hook that makes every request of an agent fit.
+
+    Agent(chat_generator=…, hooks=MuntinHook(8_000, model="openai/gpt-5").hooks)
+
+Hooks (haystack-ai 3.4): `before_llm` and `after_run`, each an object with `run(state: State)` that
+changes the state. The model is sent `state.data["messages"]` as it stands, so the first hook puts
+what fits there and keeps all messages in the `hook_context` of the run; the second puts them back.
+The frontier is in the `meta` of the last message, which Haystack keeps with it and does not send.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.errors import InvalidInput, MissingExtra
+from muntin.fitting import Fitted, Piece, Placed
+from muntin.fitting.reading import piece
+from muntin.fitting.repair import made_id
+from muntin.integrations.shared import (
+    Fits,
+    Schemas,
+    Watcher,
+    call,
+    fitter_of,
+    off_loop,
+    parted,
+    rejoined,
+)
+
+try:
+    from haystack.components.agents.state.state_utils import replace_values
+    from haystack.core.serialization import default_from_dict, default_to_dict
+    from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.haystack needs: pip install 'muntin[haystack]'"
+    ) from error
+
+__all__ = ["MuntinHook", "MuntinRestore"]
+
+FRONTIER = "muntin_frontier"
+_RUN = "muntin_run"
+
+
+@dataclass(slots=True)
+class _Run:
+    """All messages of a run, how many stand in the state since the last request, its frontier."""
+
+    messages: list[Any]
+    sent: int
+    frontier: Mapping[str, Any] | None
+
+    def take(self, state: Any) -> None:
+        """Take what the run added to the state."""
+        self.messages += state.data["messages"][self.sent :]
+        self.sent = len(state.data["messages"])
+
+
+class MuntinHook:
+    """Fits every request of an agent; what the run returns is whole. Give its `hooks` to the agent.
+
+    `budget` is what a request may have, system prompt and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting, as in `openai/gpt-5`: the hook does not see it.
+    `on_fit` is told of every fitted request.
+    """
+
+    allowed_hook_points = ("before_llm",)
+
+    def __init__(
+        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
+    ) -> None:
+        self._given = {"budget": budget, "model": model}
+        self._fitter = fitter_of(budget)
+        self._model = model
+        self._on_fit = on_fit
+        self._schemas = Schemas(lambda tool: {"type": "function", "function": tool.tool_spec})
+
+    @property
+    def hooks(self) -> dict[str, list[Any]]:
+        """This hook, and the one that puts all messages back behind the run."""
+        return {"before_llm": [self], "after_run": [MuntinRestore()]}
+
+    def run(self, state: Any) -> None:
+        """Put into the state what fits."""
+        run = _run_of(state)
+        self._put(state, run, self.fitted(run, state.data.get("tools") or ()))
+
+    async def run_async(self, state: Any) -> None:
+        """Put into the state what fits."""
+        run = _run_of(state)
+        tools = state.data.get("tools") or ()
+        fitted = await off_loop(self._fitter, lambda: self.fitted(run, tools))
+        self._put(state, run, fitted)
+
+    def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:
+        """Return what of a run is sent."""
+        fitted = self._fitter.fit(
+            parted(run.messages, _count, _read),
+            tools=self._schemas.of(tools),
+            previous=run.frontier,
+            model=self._model,
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        return fitted
+
+    def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
+        sent = rejoined(run.messages, fitted.placed, _count, added=_added, changed=_changed)
+        state.set("messages", sent, handler_override=replace_values)
+        run.sent, run.frontier = len(sent), fitted.frontier
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hook as a dict, as Haystack writes pipelines."""
+        budget = self._given["budget"]
+        if (budget is not None and not isinstance(budget, int)) or self._on_fit is not None:
+            raise InvalidInput(
+                "a MuntinHook with a Fitter, a Budget or on_fit cannot be written into a pipeline; "
+                "give it its budget as a number"
+            )
+        made: dict[str, Any] = default_to_dict(self, **self._given)
+        return made
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MuntinHook:
+        """Return the hook that a dict describes."""
+        made: MuntinHook = default_from_dict(cls, data)
+        return made
+
+
+class MuntinRestore:
+    """Puts all messages of a run back into its state, and the frontier into the last of them."""
+
+    allowed_hook_points = ("after_run",)
+
+    def run(self, state: Any) -> None:
+        """Put them back."""
+        run = (state.data.get("hook_context") or {}).get(_RUN)
+        if run is None:
+            return
+        run.take(state)
+        if run.messages:
+            run.messages[-1].meta[FRONTIER] = run.frontier
+        state.set("messages", run.messages, handler_override=replace_values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hook as a dict, as Haystack writes pipelines."""
+        made: dict[str, Any] = default_to_dict(self)
+        return made
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MuntinRestore:
+        """Return the hook that a dict describes."""
+        made: MuntinRestore = default_from_dict(cls, data)
+        return made
+
+
+def _run_of(state: Any) -> _Run:
+    """Return the run of a state, with all its messages; a new one when it begins."""
+    context = state.data.get("hook_context") or {}
+    run: _Run | None = context.get(_RUN)
+    if run is None:
+        metas = (message.meta for message in reversed(state.data["messages"]))
+        frontier = next((meta[FRONTIER] for meta in metas if meta and FRONTIER in meta), None)
+        run = _Run([], 0, frontier)
+        # A dict of our own: the caller's may be that of other runs too.
+        state.set("hook_context", {**context, _RUN: run}, handler_override=replace_values)
+    run.take(state)
+    return run
+
+
+# Reading: each result of a message is a piece, any other message is one.
+
+
+def _count(message: Any) -> int:
+    return len(message.tool_call_results) or 1
+
+
+def _read(message: Any, number: int) -> Sequence[Piece]:
+    results = message.tool_call_results
+    if not results:
+        return [piece(_as_dict(message), (number, None))]
+    return [
+        piece(
+            {"role": "tool", "tool_call_id": _id(each.origin), "content": _content(each.result)},
+            (number, at),
+        )
+        for at, each in enumerate(results)
+    ]
+
+
+def _as_dict(message: Any) -> dict[str, Any]:
+    parts: list[Any] = [*message.texts]
+    parts += [*message.images, *message.files, *message.reasonings]
+    data: dict[str, Any] = {"role": str(message.role.value), "content": _content(parts) or None}
+    if message.name is not None:
+        data["name"] = message.name
+    calls = [call(_id(each), each.tool_name, each.arguments) for each in message.tool_calls]
+    return {**data, "tool_calls": calls} if calls else data
+
+
+def _id(called: Any) -> str:
+    """Return the id of a call; of one that has none, a name that it and its result share."""
+    return called.id or made_id(called.tool_name, json.dumps(called.arguments), 0)
+
+
+def _content(parts: Any) -> Any:
+    """Return a content as Chat Completions has it: one text, or parts."""
+    if isinstance(parts, str):
+        return parts
+    found = [_part(part) for part in parts]
+    if all(part["type"] == "text" for part in found):
+        return "\n".join(part["text"] for part in found)
+    return found
+
+
+def _part(part: Any) -> dict[str, Any]:
+    if isinstance(part, str | TextContent):
+        return {"type": "text", "text": part if isinstance(part, str) else part.text}
+    if isinstance(part, ImageContent):
+        url = f"data:{part.mime_type or 'image/jpeg'};base64,{part.base64_image}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if isinstance(part, FileContent):
+        return {"type": "file", "file": {"file_data": part.base64_data}}
+    return {"type": "part", "value": json.dumps(part.to_dict(), default=str)}
+
+
+# Writing.
+
+
+def _added(message: Message) -> Any:
+    if message.role == "tool":
+        origin = ToolCall(message.name or "tool", {}, id=message.tool_call_id)
+        return ChatMessage.from_tool(message.text, origin=origin)
+    if message.role == "assistant":
+        return ChatMessage.from_assistant(message.text)
+    if message.role == "system":
+        return ChatMessage.from_system(message.text)
+    return ChatMessage.from_user(message.text)
+
+
+def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
+    """Return a message with its new texts and arguments; results that are left are one each."""
+    if placed[0].ref[1] is not None:
+        results = [(message.tool_call_results[each.ref[1]], each.text) for each in placed]
+        return [
+            ChatMessage.from_tool(
+                result.result if text is None else text,
+                origin=result.origin,
+                error=result.error,
+                meta=message.meta,
+            )
+            for result, text in results
+        ]
+    (sent,) = placed
+    text = message.text if sent.text is None else sent.text
+    if message.role.value == "assistant":
+        calls = [_with_arguments(each, sent.arguments) for each in message.tool_calls]
+        return [
+            ChatMessage.from_assistant(
+                text or None,
+                meta=message.meta,
+                name=message.name,
+                tool_calls=calls or None,
+                reasoning=message.reasoning,
+            )
+        ]
+    if message.role.value == "system":
+        return [ChatMessage.from_system(text, meta=message.meta, name=message.name)]
+    beside = [*message.images, *message.files] if isinstance(sent.message.content, tuple) else []
+    parts = [TextContent(text), *beside]
+    return [ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)]
+
+
+def _with_arguments(called: Any, arguments: Mapping[str, str]) -> Any:
+    told = arguments.get(_id(called))
+    return called if told is None else replace(called, arguments=json.loads(told))

@@ -1,0 +1,271 @@
+"""LlamaIndex: a memory whose messages fit, and an agent whose requests all do.
+
+    memory = MuntinMemory.from_defaults(token_limit=8_000, llm=llm)
+    await MuntinAgent(llm=llm, tools=tools).run("Hi", memory=memory)
+
+Hooks (llama-index-core 0.14): `BaseMemory.get(input, **kwargs) -> list[ChatMessage]` and `aget`,
+which chat engines and loops of one's own ask before each request; and `FunctionAgent.take_step(ctx,
+llm_input, tools, memory) -> AgentOutput`, because an agent keeps the messages of a run to itself
+until it ends: its memory does not see them. The frontier is in the chat store, beside the messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.core.message import Message
+from muntin.errors import InvalidInput, MissingExtra
+from muntin.fitting import Fitter, Piece, Pieces, Placed
+from muntin.fitting.reading import piece
+from muntin.integrations.shared import Watcher, call, model_name, off_loop
+
+try:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
+    from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
+    from llama_index.core.storage.chat_store import SimpleChatStore
+    from llama_index.core.storage.chat_store.loading import load_chat_store
+except ImportError as error:
+    raise MissingExtra(
+        "muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"
+    ) from error
+
+__all__ = ["MuntinAgent", "MuntinMemory"]
+
+_ROLES = {"chatbot": "assistant"}
+
+
+class MuntinMemory(BaseChatStoreMemory):
+    """A memory that keeps all messages, and returns those that fit.
+
+    `token_limit` is what a request may have; without one it is the window of the model. What is
+    sent beside the messages counts: `system_prompt` and `tool_schemas`, which `from_defaults` makes
+    of the tools. A `MuntinAgent` sees its own.
+    """
+
+    token_limit: int | None = None
+    model: str | None = None
+    system_prompt: str = ""
+    tool_schemas: list[dict[str, Any]] = Field(default_factory=list)
+    _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _fitters: dict[int, Fitter] = PrivateAttr(default_factory=dict)
+    _on_fit: Watcher | None = PrivateAttr(default=None)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class, as LlamaIndex writes it."""
+        return "MuntinMemory"
+
+    @classmethod
+    def from_defaults(
+        cls,
+        chat_history: list[Any] | None = None,
+        llm: Any = None,
+        chat_store: Any = None,
+        chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
+        token_limit: int | None = None,
+        *,
+        model: str | None = None,
+        system_prompt: str = "",
+        tools: Sequence[Any] = (),
+        on_fit: Watcher | None = None,
+        **settings: Any,
+    ) -> MuntinMemory:
+        """Make a memory. `model` names the model for counting; without it that of `llm` is taken
+        where its maker is known. `settings` are those of a `Fitter`."""
+        made = cls(
+            chat_store=chat_store or SimpleChatStore(),
+            chat_store_key=chat_store_key,
+            token_limit=token_limit,
+            model=model or _name_of(llm),
+            system_prompt=system_prompt,
+            tool_schemas=[_schema(tool) for tool in tools],
+        )
+        made._settings, made._on_fit = settings, on_fit
+        made._fitter(0)  # settings that are not right are refused here
+        if chat_history:
+            made.set(chat_history)
+        return made
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> MuntinMemory:
+        """Read what `to_dict` wrote."""
+        store = load_chat_store(dict(data["chat_store"]))
+        return cls(**{**data, **kwargs, "chat_store": store})
+
+    def get(
+        self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
+    ) -> list[Any]:
+        """Return the messages that fit, with room for what a chat engine says it adds."""
+        mark = self._mark("")
+        left = self.chat_store.get_messages(mark)
+        sent, left = self.fitted(self.get_all(), left, beside=initial_token_count)
+        self.chat_store.set_messages(mark, left)
+        return sent
+
+    async def aget(
+        self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
+    ) -> list[Any]:
+        """Return the messages that fit, with room for what a chat engine says it adds."""
+        return await self._afitted("", await self.aget_all(), beside=initial_token_count)
+
+    async def astep(self, agent: Any, run: Sequence[Any], tools: Sequence[Any]) -> list[Any]:
+        """Return what an agent sends: its system prompt, the memory and the messages of its run."""
+        lead = [ChatMessage(agent.system_prompt, role="system")] if agent.system_prompt else []
+        schemas = [_schema(tool) for tool in tools]
+        whole = [*lead, *await self.aget_all(), *run]
+        model = self.model or _name_of(agent.llm)
+        return await self._afitted(agent.name, whole, tools=schemas, model=model)
+
+    async def _afitted(self, name: str, messages: Sequence[Any], **given: Any) -> list[Any]:
+        mark = self._mark(name)
+        left = await self.chat_store.aget_messages(mark)
+        fitter = self._fitter(given.get("beside", 0))
+        sent, left = await off_loop(fitter, lambda: self.fitted(messages, left, **given))
+        await self.chat_store.aset_messages(mark, left)
+        return sent
+
+    def fitted(
+        self,
+        messages: Sequence[Any],
+        left: Sequence[Any],
+        *,
+        beside: int = 0,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        model: str | None = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Return what is sent of messages, and what it leaves to the next request."""
+        told = self.system_prompt if tools is None else ""
+        fitted = self._fitter(beside).fit(
+            Pieces(messages, _read),
+            tools=self.tool_schemas if tools is None else tools,
+            system=[Message("system", told)] if told else (),
+            # Memory and agents ask with other lists: each goes by its own frontier, or by none.
+            previous=json.loads(left[0].content) if left else {},
+            model=model or self.model,
+        )
+        if self._on_fit is not None:
+            self._on_fit(fitted)
+        kept = ChatMessage(json.dumps(fitted.frontier), role="system")
+        return [_written(messages, each) for each in fitted.placed], [kept]
+
+    def _mark(self, name: str) -> str:
+        """Return the key under which the chat store has the frontier of an agent."""
+        return f"{self.chat_store_key}:muntin_frontier:{name}"
+
+    def _fitter(self, beside: int) -> Fitter:
+        if beside not in self._fitters:
+            margin = self._settings.get("margin", 0) + beside
+            given = {**self._settings, "margin": margin}
+            self._fitters[beside] = Fitter(self.token_limit, **given)
+        return self._fitters[beside]
+
+
+class MuntinAgent(FunctionAgent):
+    """An agent all of whose requests fit; it is run with a `MuntinMemory`."""
+
+    async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
+        """Ask the model with what fits of memory and run; the run keeps all its messages."""
+        if not isinstance(memory, MuntinMemory):
+            raise InvalidInput(
+                f"a MuntinAgent needs a MuntinMemory, not a {type(memory).__name__}: "
+                "agent.run(…, memory=MuntinMemory.from_defaults(token_limit=…))"
+            )
+        run = await ctx.store.get(self.scratchpad_key, default=[])
+        sent = await memory.astep(self, run, tools)
+        await ctx.store.set(self.scratchpad_key, [])
+        made: list[Any] = []
+        try:
+            output = await super().take_step(ctx, sent, tools, memory)
+            made = await ctx.store.get(self.scratchpad_key, default=[])
+        finally:
+            await ctx.store.set(self.scratchpad_key, [*run, *made])
+        return output
+
+
+def _name_of(llm: Any) -> str | None:
+    return None if llm is None else model_name(type(llm).__module__, getattr(llm, "model", None))
+
+
+def _schema(tool: Any) -> dict[str, Any]:
+    """Return a tool as OpenAI's models are sent it; others are sent less."""
+    made: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
+    function = made["function"]
+    parameters = {**function["parameters"], "additionalProperties": False}
+    return {**made, "function": {**function, "strict": False, "parameters": parameters}}
+
+
+# Reading.
+
+
+def _read(message: Any, number: int) -> Sequence[Piece]:
+    return [piece(_as_dict(message), number)]
+
+
+def _as_dict(message: Any) -> dict[str, Any]:
+    """Return what is counted of a message, in the form of Chat Completions."""
+    parts: list[dict[str, Any]] = []
+    calls: list[Any] = []
+    for block in message.blocks:
+        if block.block_type == "tool_call":
+            told = block.tool_kwargs
+            arguments = told if isinstance(told, str) else json.dumps(told)
+            calls.append(call(block.tool_call_id, block.tool_name, arguments))
+        elif block.block_type != "cache":
+            parts.append(_part(block))
+    role, beside = message.role.value, message.additional_kwargs
+    data: dict[str, Any] = {"role": _ROLES.get(role, role), "content": parts}
+    if all(part["type"] == "text" for part in parts):
+        data["content"] = "".join(part["text"] for part in parts) or None
+    if role in ("tool", "function"):
+        return {**data, "tool_call_id": beside.get("tool_call_id")}
+    if beside.get("function_call") and not calls:
+        data["function_call"] = beside["function_call"]
+    calls = calls or list(beside.get("tool_calls") or ())
+    return {**data, "tool_calls": calls} if calls else data
+
+
+def _part(block: Any) -> dict[str, Any]:
+    kind = block.block_type
+    if kind == "text":
+        return {"type": "text", "text": block.text}
+    if kind == "image":
+        url = str(block.url) if block.url else ""
+        if block.image:
+            url = f"data:{block.image_mimetype};base64,{block.image.decode()}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": kind, "value": block.model_dump_json(exclude_none=True)}
+
+
+# Writing.
+
+
+def _written(messages: Sequence[Any], placed: Placed) -> Any:
+    """Return a message as it is sent: the object it was, unless its text or calls are others."""
+    if placed.ref is None:
+        beside = {"tool_call_id": placed.message.tool_call_id}
+        given = {"additional_kwargs": beside} if placed.message.role == "tool" else {}
+        return ChatMessage(placed.message.text, role=MessageRole(placed.message.role), **given)
+    message = messages[placed.ref]
+    if placed.is_whole:
+        return message
+    blocks: list[Any] = []
+    text = placed.text
+    for block in message.blocks:
+        if block.block_type == "tool_call" and block.tool_call_id in placed.arguments:
+            told = placed.arguments[block.tool_call_id]
+            given = told if isinstance(block.tool_kwargs, str) else json.loads(told)
+            block = block.model_copy(update={"tool_kwargs": given})
+        elif block.block_type == "text" and placed.text is not None:
+            if not text:
+                continue
+            block, text = TextBlock(text=text), None  # all texts are one now
+        blocks.append(block)
+    update: dict[str, Any] = {"blocks": blocks}
+    if placed.arguments and any(block.block_type == "tool_call" for block in blocks):
+        beside = message.additional_kwargs  # what it repeats of the calls is not theirs any more
+        update["additional_kwargs"] = {k: v for k, v in beside.items() if k != "tool_calls"}
+    return message.model_copy(update=update)
