@@ -9,9 +9,7 @@ from muntin import Slots, assistant, tool, user
 from muntin.core.parts import ToolCall
 from muntin.inspector.data import (
     FEW,
-    FOUND,
     PAGE,
-    found,
     messages,
     price_of,
     sessions,
@@ -19,6 +17,7 @@ from muntin.inspector.data import (
     window,
 )
 from muntin.inspector.plans import PLANS, Plans
+from muntin.inspector.searching import FOUND, found
 from muntin.runtime import read_plan
 from muntin.timeline.items import Beside, draft_of
 from muntin.timeline.store.memory import MemoryStore

@@ -120,6 +120,15 @@ def test_a_step_that_repeats_the_one_before_is_flagged():
     assert told == [None, same[0], None, None, same[1], None, None]
 
 
+def test_a_step_is_told_alike_whichever_turns_are_asked_for():
+    said = "I have looked at every page that there is, and found nothing of note."
+    store = live([call(1, "look", n=1), said, said, "Yes."], "Look.", "Well?", "So?")
+    whole = turns(Plans(store), "s")["windows"]
+    for turn in (1, 2, 3):
+        part = turns(Plans(store), "s", first=turn)["windows"]
+        assert part == [each for each in whole if each["turn"] >= turn]
+
+
 def test_calls_are_written_as_one_would():
     assert call_words(ToolCall("1", "look", '{"n": 3, "at": "x"}')) == 'look(n=3, at="x")'
     assert call_words(ToolCall("1", "look", "no json")) == "look(no json)"

@@ -81,7 +81,8 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
     status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
-    did = steps.rows(plans, session, records)
+    before = plans.store.reports(session, first=first - 1, last=first - 1)[-1:]
+    did = steps.rows(plans, session, [*before, *records])
     return {
         **_info(info),
         "first": first,

@@ -88,11 +88,14 @@ function folded(line, which, nameOf) {
 function message(line, which, nameOf) {
   const name = nameOf(line.slot);
   const out = line.place === null;
+  const texts = [...line.pieces, ...line.calls.map((each) => each.arguments), ...line.notes.map((each) => each.text)];
+  // Only a long one scrolls in itself: of thousands, each that does costs.
+  const long = texts.reduce((sum, each) => sum + each.text.length + 60 * each.text.split("\n").length, 0) > 1500;
   const element = h("article", {
-    class: `message ${colour(line.slot === null ? null : name)}${out ? " out" : ""}`,
+    class: `message ${colour(line.slot === null ? null : name)}${out ? " out" : ""}${long ? " long" : ""}`,
     "data-line": line.line, "data-place": line.place, "data-state": line.state, "data-role": line.role, tabindex: 0,
   });
-  const hidden = [...line.pieces, ...line.calls.map((each) => each.arguments), ...line.notes.map((each) => each.text)].some((piece) => piece.hidden);
+  const hidden = texts.some((piece) => piece.hidden);
   fill(
     element,
     h(
