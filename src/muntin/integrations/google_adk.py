@@ -26,7 +26,7 @@ from muntin.integrations.shared import (
     call,
     fitter_of,
     model_name,
-    off_loop,
+    recorded,
     parted,
     rejoined,
 )
@@ -73,7 +73,7 @@ class MuntinPlugin(BasePlugin):
         state = callback_context.state
         key = f"{FRONTIER}:{callback_context.agent_name}"  # agents of one run see other contents
         previous = state.get(key)
-        fitted = await off_loop(self._fitter, lambda: self.fitted(llm_request, previous))
+        fitted = await recorded(self._fitter, lambda: self.fitted(llm_request, previous))
         state[key] = fitted.frontier
         agent = callback_context.get_invocation_context().agent
         llm_request.contents = written(llm_request.contents, fitted, _takes_text(agent))

@@ -26,7 +26,7 @@ from muntin.integrations.shared import (
     Watcher,
     call,
     fitter_of,
-    off_loop,
+    recorded,
     parted,
     rejoined,
 )
@@ -93,7 +93,7 @@ class MuntinHook:
         """Put into the state what fits."""
         run = _run_of(state)
         tools = state.data.get("tools") or ()
-        fitted = await off_loop(self._fitter, lambda: self.fitted(run, tools))
+        fitted = await recorded(self._fitter, lambda: self.fitted(run, tools))
         self._put(state, run, fitted)
 
     def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:

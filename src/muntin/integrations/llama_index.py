@@ -19,7 +19,7 @@ from muntin.core.message import Message
 from muntin.errors import InvalidInput, MissingExtra
 from muntin.fitting import Fitter, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Watcher, call, model_name, off_loop
+from muntin.integrations.shared import Watcher, call, model_name, recorded
 
 try:
     from llama_index.core.agent.workflow import FunctionAgent
@@ -124,7 +124,7 @@ class MuntinMemory(BaseChatStoreMemory):
         mark = self._mark(name)
         left = await self.chat_store.aget_messages(mark)
         fitter = self._fitter(given.get("beside", 0))
-        sent, left = await off_loop(fitter, lambda: self.fitted(messages, left, **given))
+        sent, left = await recorded(fitter, lambda: self.fitted(messages, left, **given))
         await self.chat_store.aset_messages(mark, left)
         return sent
 

@@ -24,7 +24,7 @@ from muntin.integrations.shared import (
     call,
     fitter_of,
     model_name,
-    off_loop,
+    recorded,
     parted,
     rejoined,
 )
@@ -69,7 +69,7 @@ class MuntinPlugin(Plugin):
         """Send what fits."""
         state = context.agent.state
         previous = state.get(FRONTIER)
-        fitted = await off_loop(self._fitter, lambda: self.fitted(context, previous))
+        fitted = await recorded(self._fitter, lambda: self.fitted(context, previous))
         state.set(FRONTIER, fitted.frontier)
         messages = context.messages
         sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
