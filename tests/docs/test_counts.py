@@ -20,6 +20,7 @@ from muntin.core.planning import cut, decide, past, read, shapes, slot, takers
 from muntin.prompts import liquid
 from muntin.providers import assets
 from muntin.runtime import app, recovery, sources, wakes
+from muntin.runtime.ctx import Ctx
 from muntin.timeline import views
 from tests.docs.blocks import DOCUMENTS, name_of
 from tests.paths import ROOT

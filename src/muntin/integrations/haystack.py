@@ -26,8 +26,8 @@ from muntin.integrations.shared import (
     Watcher,
     call,
     fitter_of,
-    recorded,
     parted,
+    recorded,
     rejoined,
 )
 

@@ -24,8 +24,8 @@ from muntin.integrations.shared import (
     call,
     fitter_of,
     model_name,
-    recorded,
     parted,
+    recorded,
     rejoined,
 )
 
