@@ -219,6 +219,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found.setdefault(script, []).append(figures)
         results["figures"][script] = [figure.to_dict() for figure in join(found[script])]
         results["environments"][name] = about(python)
+        if given.only is not None:
+            results.setdefault("dates", {})[script] = given.date
         save(results, kept)  # a run that is broken off has lost nothing
     measured = {
         script: [Figure.from_dict(each) for each in results["figures"][script]]

@@ -117,7 +117,7 @@ append, and bytes, stored and in memory. [Recall](recall.md) says how it works a
 find.""",
     ),
     "adapters": (
-        "In other frameworks",
+        "Adapters",
         """Each framework's agent is played against a model on this machine, which speaks the
 provider's API over HTTP: 60 turns, 178 requests, fourteen tools, 8 000 tokens; results of 0.4 to
 8 KB, runs of up to 11 steps. First with Muntin at the framework's hook, then with what the
@@ -230,11 +230,14 @@ def versions(environments: Mapping[str, Any]) -> str:
     return ", ".join([f"Python {' and '.join(pythons)}", *named])
 
 
-def sections(measured: Mapping[str, Sequence[Figure]]) -> Iterator[str]:
-    """Write each benchmark's section."""
+def sections(
+    measured: Mapping[str, Sequence[Figure]], dates: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Write each benchmark's section, with the date of those that were measured alone."""
     for name, (title, said) in SECTIONS.items():
         if measured.get(name):
-            yield f"## {title}\n\n`bench/{name}.py`. {said}\n"
+            dated = f" Measured on {dates[name]}." if dates and name in dates else ""
+            yield f"## {title}\n\n`bench/{name}.py`.{dated} {said}\n"
             yield from (adapter_tables if name == "adapters" else tables)(measured[name])
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
 
@@ -265,4 +268,6 @@ def write(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]], 
         parts += [_GROWTH, growths(grown) + "\n"]
     if measured.get("caching") and not results["short"]:
         table.write([figure.to_dict() for figure in measured["caching"]], docs / "simulator.md")
-    docs.joinpath("benchmarks.md").write_text("\n".join([*parts, *sections(measured)]), "utf-8")
+    docs.joinpath("benchmarks.md").write_text(
+        "\n".join([*parts, *sections(measured, results.get("dates"))]), "utf-8"
+    )
