@@ -51,8 +51,8 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """The interpreter of the environment."""
-        return FOLDER / self.name / "bin" / "python"
+        """The interpreter of the environment; the one at hand where nothing is installed."""
+        return FOLDER / self.name / "bin" / "python" if self.install else Path(sys.executable)
 
 
 _MUNTIN = ".[tokens,prompts,sql]"
@@ -97,6 +97,8 @@ ENVIRONMENTS = (
         for name, given in integrations.ENVIRONMENTS.items()
         if given.adapters
     ),
+    # Where there is a GPU, and torch beside it; elsewhere nothing is measured, and that is said.
+    Environment("gpu", (), ("first_token",)),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment(
         "prompt-poet", ("-e", ".[prompts,sql]", "prompt-poet>=0.0.52,<0.1"), ("templates",)
@@ -109,7 +111,7 @@ def prepare(environment: Environment) -> None:
     """Make an environment, unless it is there with all that is asked of it."""
     folder = FOLDER / environment.name
     ready, wanted = folder / ".ready", " ".join(environment.install)
-    if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
+    if not wanted or (ready.exists() and ready.read_text(encoding="utf-8") == wanted):
         return
     print(f"Setting up {folder.relative_to(ROOT)} (once) ...", file=sys.stderr)
     venv.create(folder, with_pip=True, clear=True)
@@ -216,11 +218,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = measure(python, script, given.short)
         if figures is None:
             failed.append(f"{script} ({name})")
+        if not figures:  # nothing could be measured here: what is known stays
             continue
         found.setdefault(script, []).append(figures)
         results["figures"][script] = [figure.to_dict() for figure in join(found[script])]
         results["environments"][name] = about(python)
         results.get("notes", {}).pop(script, None)  # it spoke of figures that are replaced
+        if given.only is not None:
+            results.setdefault("dates", {})[script] = given.date
         save(results, kept)  # a run that is broken off has lost nothing
     figures_of = measured(results)
     print(table(figure for figures in figures_of.values() for figure in figures))

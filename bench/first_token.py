@@ -47,7 +47,7 @@ def figures(own: str, times: dict[str, list[float]], place: str, note: str) -> I
         for what, told in (("mean", fmean), ("95th percentile", p95)):
             yield Figure(
                 work=f"{place}: time to first token, {what}",
-                peer="the same" if name == own else name,
+                peer=f"the same, {name}" if name == own else name,
                 ours=told(times[own]),
                 theirs=told(taken),
                 note=note,

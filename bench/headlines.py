@@ -66,7 +66,15 @@ and makes the model call again.
 _ADAPTERS = """## Adapters
 
 Each framework's own agent, once with Muntin at the framework's hook and once with what the
-framework brings itself. [All figures](benchmarks-all.md#in-other-frameworks) explains the columns.
+framework brings itself. [All figures](benchmarks-all.md#adapters) explains the columns.
+"""
+
+_FIRST_TOKEN = """## Time to the first token
+
+The same run on the key-value cache of a GPU: how long a model of the shape of an 8B one reads
+before its first token, in a window of 32 000 tokens.
+
+{table}
 """
 
 _AGAIN = """## Measure it yourself
@@ -274,10 +282,24 @@ def page(
         title = f"input cost a request in tokens of plain input, {_PLACE}"
         found["images/bench-runs.svg"] = plot.bars(title, {"": costs})
         parts.append(_RUNS.format(table=runs(policies)) + note(notes, "long_runs"))
+    if measured.get("first_token"):
+        parts.append(_FIRST_TOKEN.format(table=first_tokens(measured["first_token"])))
+        parts[-1] += note(notes, "first_token")
     if measured.get("adapters"):
         parts += [_ADAPTERS, *adapter_tables(measured["adapters"])]
     found["benchmarks.md"] = "\n".join([*parts, _AGAIN])
     return found
+
+
+def first_tokens(figures: Sequence[Figure]) -> str:
+    """Write the mean and the 95th percentile of each policy."""
+    found: dict[str, list[str]] = {}
+    for figure in figures:
+        name = figure.peer.removeprefix("the same, ")
+        said = "**behind**" if "behind" in verdict(figure) else ""
+        found.setdefault(name, []).extend([amount(figure.theirs, figure.unit), said])
+    rows = [[name, mean, high, said] for name, (mean, said, high, _) in found.items()]
+    return markdown(("policy", "mean", "95th percentile", ""), rows, 1)
 
 
 def find(measured: Mapping[str, Sequence[Figure]], headline: Headline) -> Figure | None:

@@ -105,13 +105,16 @@ def versions(environments: Mapping[str, Any]) -> str:
 
 
 def sections(
-    measured: Mapping[str, Sequence[Figure]], notes: Mapping[str, str] | None = None
+    measured: Mapping[str, Sequence[Figure]],
+    notes: Mapping[str, str] | None = None,
+    dates: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Write each benchmark's section, with what must be known of its figures."""
+    notes, dates = notes or {}, dates or {}
     for name, (title, said) in SECTIONS.items():
         if measured.get(name):
-            yield f"## {title}\n\n`bench/{name}.py`. {said}\n"
-            if note := (notes or {}).get(name):
+            dated = f" Measured on {dates[name]}." if name in dates else ""
+            yield f"## {title}\n\n`bench/{name}.py`.{dated} {said}\n"
+            if note := notes.get(name):
                 yield f"**{note}**\n"
             yield from (adapter_tables if name == "adapters" else tables)(measured[name])
             yield markdown(HEAD, map(row, measured[name]), 2) + "\n"
@@ -139,7 +142,9 @@ def pages(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]]) 
         found["images/bench-growth.svg"] = plot.growth(grown)
         parts += [_GROWTH, growths(grown) + "\n"]
     notes = results.get("notes", {})
-    found["benchmarks-all.md"] = "\n".join([*parts, *sections(measured, notes)])
+    found["benchmarks-all.md"] = "\n".join(
+        [*parts, *sections(measured, notes, results.get("dates"))]
+    )
     return found | headlines.page(measured, told, results["environments"], notes)
 
 

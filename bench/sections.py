@@ -117,7 +117,7 @@ append, and bytes, stored and in memory. [Recall](recall.md) says how it works a
 find.""",
     ),
     "adapters": (
-        "In other frameworks",
+        "Adapters",
         """Each framework's agent is played against a model on this machine, which speaks the
 provider's API over HTTP: 60 turns, 178 requests, fourteen tools, 8 000 tokens; results of 0.4 to
 8 KB, runs of up to 11 steps. First with Muntin at the framework's hook, then with what the
@@ -126,6 +126,14 @@ requests that do not show what the user asks; **kept**: how much of a request th
 with; **billed**: input by the rules of the provider's cache, summaries included; **turns seen**: in
 view in any form that names them; **ms added**: processor time of the hook for each request, where
 it could be measured; **lines**: of the adapter.""",
+    ),
+    "first_token": (
+        "Time to the first token",
+        """What the policies of the long runs mean on a real key-value cache: requests 100 to 300 of
+the run, a window of 32 000 tokens, on a decoder with the shape of an 8B model and random weights.
+What a request shares with the one before is in the cache, the rest is read; one conversation has
+the cache to itself. LangChain's `trim_messages` from a user's message on sends half as much, and
+hides the run at hand from the model.""",
     ),
     "estimate": (
         "The estimate",

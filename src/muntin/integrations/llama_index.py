@@ -246,9 +246,10 @@ def _part(block: Any) -> dict[str, Any]:
 def _written(messages: Sequence[Any], placed: Placed) -> Any:
     """Return a message as it is sent: the object it was, unless its text or calls are others."""
     if placed.ref is None:
-        beside = {"tool_call_id": placed.message.tool_call_id}
-        given = {"additional_kwargs": beside} if placed.message.role == "tool" else {}
-        return ChatMessage(placed.message.text, role=MessageRole(placed.message.role), **given)
+        called = placed.message.tool_call_id
+        answers = {} if called is None else {"tool_call_id": called}
+        role = MessageRole(placed.message.role)
+        return ChatMessage(placed.message.text, role=role, additional_kwargs=answers)
     message = messages[placed.ref]
     if placed.is_whole:
         return message
