@@ -17,7 +17,7 @@ from muntin.cli.commands import COMMANDS
 from muntin.cli.words import IN_FLAGS
 from muntin.timeline.files import export_session
 from muntin.timeline.store import open_store
-from tests.cli.command import environment, fails, run, said, shown
+from tests.cli.command import MUNTIN, environment, fails, run, said, shown
 from tests.paths import ROOT
 
 CHAT = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
@@ -149,7 +149,7 @@ def test_an_import_that_fails_leaves_a_store_that_was_there_or_is_in_use(here):
     fails("sessions", "import", "bad.json", "--store", "empty.db")
     assert (here / "empty.db").exists()
     os.mkfifo(here / "slow")
-    command = [Path(sys.executable).with_name("muntin"), "sessions", "import", "slow"]
+    command = [str(MUNTIN), "sessions", "import", "slow"]
     process = subprocess.Popen(
         [*command, "--store", "used.db"], env=environment(), cwd=here, stderr=subprocess.PIPE
     )

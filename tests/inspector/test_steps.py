@@ -190,13 +190,14 @@ def test_what_fit_recorded_shows_like_any_other():
     for talk in growing(3):
         fitter.fit(pieces_of(talk), conversation="c")
     told = turns(Plans(store), "c")["windows"]
-    calls = [item.message.tool_calls[0] for item in store.read("c") if item.kind == "tool_call"]
+    said = [item.message for item in store.read("c") if item.message is not None]
+    calls = [message.tool_calls[0] for message in said if message.tool_calls]
     did = [row["did"][0] for row in told if row["did"]]
     assert len(did) == len(calls) > 3
     for row, made in zip(did, calls, strict=True):
         assert row.startswith(f"{call_words(made)} → ")
-    said = [item for item in store.read("c") if item.role == "assistant"]
-    assert sum(bool(row["did"] or row["said"]) for row in told) == len(said)
+    answers = [message for message in said if message.role == "assistant"]
+    assert sum(bool(row["did"] or row["said"]) for row in told) == len(answers)
 
 
 def test_what_a_gateway_recorded_shows_like_any_other():
@@ -209,6 +210,7 @@ def test_what_a_gateway_recorded_shows_like_any_other():
         (row,) = turns(Plans(gate.store), session)["windows"]
         told = window(Plans(gate.store), session, row["turn"], row["step"])
         answer = next(item for item in gate.store.read(session) if item.role == "assistant")
+    assert answer.message is not None
     assert told["answer"]["text"]["text"] == answer.message.text
     assert told["usage"]["input"] == answer.meta["usage"]["input"]
 

@@ -49,12 +49,13 @@ def _run(command: "Typer") -> int:
     """Run a command line and return its exit code; wrong usage is one line."""
     import typer
 
-    usage = typer.BadParameter.__mro__[1]  # Click's, or the copy of it that Typer has
+    # Click's, or the copy of it that Typer has.
+    usage: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         ended = command(standalone_mode=False)
     except usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked: its text is the help
-            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            print(_text(error), file=sys.stderr)
             return 2
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "muntin")
@@ -64,10 +65,15 @@ def _run(command: "Typer") -> int:
     return ended if isinstance(ended, int) else 0
 
 
-def _said(error: BaseException) -> str:
+def _said(error: Exception) -> str:
     """Return what an error of the usage says, as a sentence."""
-    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    text = " ".join(_text(error).split())
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _text(error: Exception) -> str:
+    """Return what Click says of an error; `str` of it leaves out the option."""
+    return str(getattr(error, "format_message", error.__str__)())
 
 
 def app() -> "Typer":

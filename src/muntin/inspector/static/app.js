@@ -20,6 +20,9 @@ let windows = [];
 let unreported = [];
 let shown = 0;
 let listed = Date.now();
+// What is under way: nothing new is asked for meanwhile.
+let under = 0;
+let asking = false;
 // Follow the newest window as it comes; what was chosen by hand stays.
 let live = true;
 
@@ -104,6 +107,7 @@ async function restOf(session, from) {
 async function follow() {
   const wanted = readAddress();
   const number = (shown += 1);
+  under += 1;
   try {
     if (wanted.session === null) {
       if (sidebar.sessions.length) go.to({ session: sidebar.sessions[0].id });
@@ -132,6 +136,8 @@ async function follow() {
     await show(number);
   } catch (error) {
     problem(error);
+  } finally {
+    under -= 1;
   }
 }
 
@@ -234,7 +240,8 @@ addEventListener("hashchange", () => {
 
 // What came since: new windows of the session that is looked at, and new sessions.
 async function news() {
-  if (document.hidden) return;
+  if (document.hidden || under || asking) return;
+  asking = true;
   try {
     if (Date.now() - listed > SESSIONS || state.session === null) await newSessions();
     if (state.session === null) return sidebar.sessions.length ? follow() : null;
@@ -262,6 +269,8 @@ async function news() {
     if (fresh.length) $("status").textContent = `${many(fresh.length, "new window")}.`;
   } catch {
     // The server may be gone; the page stays as it is.
+  } finally {
+    asking = false;
   }
 }
 
