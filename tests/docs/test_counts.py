@@ -96,7 +96,9 @@ def text(page: str) -> str:
     return " ".join((ROOT / "docs" / page).read_text("utf-8").split())
 
 
-@pytest.mark.parametrize(("page", "phrase", "number"), PHRASES, ids=lambda each: str(each)[:60])
+@pytest.mark.parametrize(
+    ("page", "phrase", "number"), PHRASES, ids=[f"{page}-{said[:40]}" for page, said, _ in PHRASES]
+)
 def test_a_number_in_prose_is_what_the_code_has(page, phrase, number):
     found = number()
     count = found if isinstance(found, int) else 0
