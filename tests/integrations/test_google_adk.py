@@ -155,16 +155,18 @@ def test_results_of_one_content_are_shortened_one_by_one(ids):
         Content(role="user", parts=results),
     ]
     sent, _ = hooked(700, asked)
-    made = [part.function_response for part in sent[-1].parts or ()]
+    made: list[Any] = [part.function_response for part in sent[-1].parts or ()]
     assert [each.id for each in made] == names
     assert all(len(each.response["result"]) < len(LONG * 10) for each in made)
-    assert results[0].function_response.response == {"result": LONG * 10}
+    first: Any = results[0].function_response
+    assert first.response == {"result": LONG * 10}
 
 
 def test_a_call_that_nobody_answered_has_a_result_when_it_is_sent():
     call = Content(role="model", parts=[Part(function_call=FunctionCall(name="look", args={}))])
     sent, _ = hooked(1_000, [text("Where?"), call, text("Well?")])
-    (part,) = sent[2].parts or ()
+    parts: Any = sent[2].parts
+    (part,) = parts
     assert part.function_response.name == "look"
     assert part.function_response.id is None
 

@@ -180,7 +180,7 @@ def test_two_requests_of_one_conversation_at_once_are_both_whole():
     messages = [said(f"{n} {LONG}") for n in range(10)]
     memory = MuntinMemory.from_defaults(messages, token_limit=500, model=MODEL)
 
-    async def run() -> list[Any]:
+    async def run() -> Any:
         return await asyncio.gather(memory.aget(), memory.aget())
 
     one, other = asyncio.run(run())

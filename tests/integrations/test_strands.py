@@ -160,7 +160,7 @@ def test_a_frontier_of_another_conversation_is_left_aside_and_the_report_says_so
 def test_two_requests_of_one_conversation_at_once_are_both_whole():
     plugin, messages = MuntinPlugin(500), [said(f"{n} {LONG}") for n in range(10)]
 
-    async def run() -> list[Any]:
+    async def run() -> tuple[Any, Any]:
         given = context(messages)
         return await asyncio.gather(plugin.process(given), plugin.process(given))
 
