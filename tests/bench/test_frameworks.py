@@ -97,6 +97,7 @@ def test_the_client_with_muntin_is_beside_the_slice_in_the_table():
     own, other = found = list(rows("openai", 30))
     assert (own.requests, own.invalid, own.over, own.question_lost) == (30, 0, 0, 0)
     assert other.invalid
-    (table,) = tables(list(figures("openai", found)))
+    table, behind = tables(list(figures("openai", found)))
+    assert not behind
     assert "| openai | Muntin | 30 | 0 | 0 | 0 |" in table
     assert table.count("\n") == 4
