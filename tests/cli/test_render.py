@@ -186,7 +186,9 @@ def test_bad_usage_is_exit_code_2(chat, tmp_path):
     )
     assert "cannot be read" in fails("render", chat, "--input-file", str(tmp_path / "none.json"))
     assert "unknown tokenizer 'x'" in fails("render", chat, "--tokenizer", "x")
-    assert "must not be negative" in fails("render", chat, "--input", "message=a", "--budget=-1")
+    assert "Invalid value for '--budget'" in fails(
+        "render", chat, "--input", "message=a", "--budget=-1"
+    )
     for wrong in (["render", chat, "--budget", "many"], ["render"], ["nonsense"]):
         result = run(*wrong)
         assert (result.returncode, result.stdout) == (2, "")
