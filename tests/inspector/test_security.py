@@ -34,6 +34,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "shares": {"session": LONG},
     "usage": {"session": LONG},
     "search": {"session": LONG, "query": "words"},
+    "find": {"query": "words"},
 }
 QUESTIONED = [f"/api/{name}?{urlencode(query)}" for name, query in QUESTIONS.items()]
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get")
