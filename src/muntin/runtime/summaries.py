@@ -357,11 +357,13 @@ def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Mes
     told: list[tuple[float, Message]] = []
     for each in messages:
         names.update((call.id, call.name) for call in each.tool_calls)
-        if each.role != "system" and each.at is not None and each.at <= (job.coming.until or 0):
+        # A question that waited stands between two positions: what was told before ends there.
+        at = after if each.at is None else each.at
+        if each.role != "system" and after < at <= (job.coming.until or 0):
             text = _told(each, names)
             if text:
                 line = forms.result(Message("user", text), max(_LEAST_MESSAGE, most))
-                told.append((each.at, line))
+                told.append((at, line))
     return told
 
 
