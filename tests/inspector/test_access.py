@@ -1,7 +1,7 @@
 """Everyone can use the page: the rules that axe-core checks, by hand, in every view.
 
 Names of controls, texts that are read against what is behind them, what scrolls and can be reached,
-lists, tables, headings. Run once with axe-core itself, the page has no violation of its rules.
+lists, tables, headings. axe-core itself is not run here.
 """
 
 from __future__ import annotations
