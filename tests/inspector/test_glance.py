@@ -392,6 +392,24 @@ def test_the_windows_of_a_running_agent_appear_without_reloading(page):
         until(page, "document.querySelector('.crumb').textContent.includes('window 5 of 5')")
 
 
+@pytest.mark.parametrize("question", ["shares", "turns"])
+def test_a_question_without_an_answer_is_told_and_what_is_shown_stays(
+    page, problems, opened, question
+):
+    lost = question == "shares"
+    page.route(f"**/api/{question}?*", lambda route: route.abort() if lost else route.continue_())
+    page.goto(opened.link("s", "/1.3"))
+    page.wait_for_selector(".facts")
+    lost = True
+    until(page, "!document.getElementById('gone').hidden")
+    assert "no longer answers" in page.text_content("#gone")
+    assert page.text_content(".facts").startswith("turn 1, step 3")
+    lost = False
+    until(page, "document.getElementById('gone').hidden")
+    assert all("ERR_FAILED" in each for each in problems)
+    problems.clear()
+
+
 # Narrow screens.
 
 

@@ -82,3 +82,28 @@ def test_the_command_says_what_it_needs(command, bare, tmp_path):
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr == "muntin: the command line needs: pip install 'muntin[cli]'\n"
+
+
+def test_an_agent_reads_on_by_tools_that_need_nothing_else(bare, tmp_path):
+    code = """
+import asyncio
+from muntin import App, Source, ToolCall
+from muntin.testing import ScriptedModel
+
+answers = iter([ToolCall("c1", "load_timeline_range", '{"start": 1, "end": 1}'), "Seen."])
+model = ScriptedModel(lambda window: next(answers), budget=4_000)
+
+async def main():
+    async with App("memory:") as app:
+        @app.entity("agent")
+        async def agent(ctx, wake):
+            past = Source(ctx.timeline_messages, max=2_000)
+            ctx.use_context(source_budget=2_000, sources={"past": past})
+            return ctx.use_agent(model=model)
+        await app.ask("agent/1", "Hello.")
+
+asyncio.run(main())
+print(model.windows[-1].messages[-1].text)
+"""
+    (line,) = said(bare, code, tmp_path)
+    assert line == '{"at":1,"content":"Hello.","role":"user"}'

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from muntin.agent.tools import problems
+from muntin.agent.signatures import problems
 from muntin.core.checks import compact_json
 from muntin.core.message import Message, user
 from muntin.errors import OutputInvalid

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, TypeAlias
 
+from muntin.agent.signatures import Signature, WrongArguments, signature
 from muntin.calls import off_loop
 from muntin.core.checks import (
     check_optional_text,
@@ -32,10 +31,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.parts import ToolCall
 from muntin.core.planning.cut import longest
 from muntin.core.schemas import Schemas
-from muntin.errors import InvalidInput, InvalidType, MissingExtra
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+from muntin.errors import InvalidInput, InvalidType
 
 # What the model reads when a tool returns None.
 DONE = "(done)"
@@ -169,12 +165,12 @@ def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
             f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
-    return _told(_signature(name, fn), name, _text_of(fn), made.description if made else None)
+    return _told(signature(name, fn), name, _text_of(fn), made.description if made else None)
 
 
 @lru_cache(maxsize=512)  # a turn asks for every tool
 def _told(
-    signature: _Signature, name: str, docstring: str | None, description: str | None
+    signature: Signature, name: str, docstring: str | None, description: str | None
 ) -> tuple[dict[str, Any], str]:
     parameters = deepcopy(signature.schema)
     text, documented = _docstring(docstring)
@@ -222,139 +218,6 @@ def _docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
     return "\n\n".join(each for each in rest if each), found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Signature:
-    """What a function takes: as JSON Schema, and as a model that validates.
-
-    `fields` are (the model's field, the parameter's name, None where it goes by position).
-    """
-
-    schema: dict[str, Any]
-    model: type[BaseModel]
-    fields: tuple[tuple[str, str | None], ...]
-
-    def bind(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """Validate JSON arguments and return them as the function takes them."""
-        # Some servers write nothing at all where a tool takes nothing.
-        values = self.model.model_validate_json(arguments if arguments.strip() else "{}")
-        given = [(name, getattr(values, each)) for each, name in self.fields]
-        by_position = [value for name, value in given if name is None]
-        return by_position, {name: value for name, value in given if name is not None}
-
-
-# Making a model costs a millisecond, and a turn asks for every tool several times.
-_signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
-# By the function behind it: a bound method is a new object each time it is asked for.
-_method_signatures: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
-
-
-def _signature(name: str, fn: Callable[..., Any]) -> _Signature:
-    known, key = _signatures, fn
-    if isinstance(fn, MethodType):
-        known, key = _method_signatures, fn.__func__
-    try:
-        found = known.get(key)
-    except TypeError:  # not hashable, or takes no weak references
-        return _read_signature(name, fn)
-    if found is None:
-        found = known[key] = _read_signature(name, fn)
-    return found
-
-
-def _read_signature(name: str, fn: Callable[..., Any]) -> _Signature:
-    parameters = _parameters(name, fn)
-    try:
-        return _describe(name, parameters)
-    except MissingExtra:
-        raise
-    except Exception as error:
-        culprit = next((each for each in parameters if not _fits(name, each)), None)
-        raise _refusal(name, culprit, error) from error
-
-
-def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, their annotations evaluated."""
-    try:
-        parameters = list(inspect.signature(tool, eval_str=True).parameters.values())
-    except Exception as error:
-        known = _resolved(name, tool)
-        if known is None:
-            raise _refusal(name, None, error) from error
-        parameters = known
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise _refusal(name, parameter, "a tool cannot take *args or **kwargs")
-        if parameter.annotation is parameter.empty:
-            raise InvalidInput(
-                f"tool {name!r}: parameter {parameter.name!r} has no type annotation"
-            )
-    return parameters
-
-
-def _resolved(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Return the parameters of a function whose return annotation cannot be evaluated.
-
-    What a tool returns is told by what it returned, so nobody needs that annotation. None is for
-    what is not written in Python.
-    """
-    try:
-        inner = tool.func if isinstance(tool, partial) else inspect.unwrap(tool)
-        names = (inner if inspect.isroutine(inner) else type(inner).__call__).__globals__
-        parameters = list(inspect.signature(tool).parameters.values())
-    except Exception:
-        return None
-    found = []
-    for parameter in parameters:
-        annotation = parameter.annotation
-        try:
-            known = eval(annotation, names) if isinstance(annotation, str) else annotation
-        except Exception as error:
-            raise _refusal(name, parameter, error) from error
-        found.append(parameter.replace(annotation=known))
-    return found
-
-
-def _describe(name: str, parameters: Sequence[inspect.Parameter]) -> _Signature:
-    try:
-        from pydantic import ConfigDict, create_model
-    except ImportError as error:
-        raise MissingExtra(
-            "tools given as functions need the 'prompts' extra: pip install 'muntin[prompts]'"
-        ) from error
-    # Fields of other names, because a model has no room for `schema`, `model_config` or `_x`.
-    names = {f"parameter{index}": each.name for index, each in enumerate(parameters)}
-    fields: dict[str, Any] = {
-        field: (each.annotation, ... if each.default is each.empty else each.default)
-        for field, each in zip(names, parameters, strict=True)
-    }
-    # An argument that does not exist is the model's mistake, and it should hear of it.
-    config = ConfigDict(alias_generator=names.__getitem__, extra="forbid")
-    made = create_model(name, __config__=config, **fields)
-    schema: dict[str, Any] = copy_json(made.model_json_schema(), "the schema")
-    schema.pop("title", None)
-    schema.pop("additionalProperties", None)  # not every provider takes it
-    by_position = {each.name for each in parameters if each.kind is each.POSITIONAL_ONLY}
-    return _Signature(
-        schema,
-        made,
-        tuple((field, None if each in by_position else each) for field, each in names.items()),
-    )
-
-
-def _fits(name: str, parameter: inspect.Parameter) -> bool:
-    try:
-        _describe(name, [parameter])
-    except Exception:
-        return False
-    return True
-
-
-def _refusal(name: str, parameter: inspect.Parameter | None, reason: object) -> InvalidInput:
-    where = f"parameter {parameter.name!r}" if parameter else "its signature cannot be read"
-    first = str(reason).partition("\n")[0]
-    return InvalidInput(f"tool {name!r}: {where}: {first}")
-
-
 async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     """Run a tool as the model asked, and return the text that goes back to it.
 
@@ -390,22 +253,12 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
 
 
 async def _run(fn: Callable[..., Any], call: ToolCall) -> str:
-    from pydantic import ValidationError
-
     try:
-        args, named = _signature(call.name, fn).bind(call.arguments)
-    except ValidationError as error:
-        return f"Error: invalid arguments for tool {call.name!r}: {problems(error)}"
+        args, named = signature(call.name, fn).bind(call.arguments)
+    except WrongArguments as error:
+        return f"Error: invalid arguments for tool {call.name!r}: {error}"
     value = await off_loop(partial(fn, *args, **named))
     return _result(value, call.name)
-
-
-def problems(error: ValidationError, whole: str = "arguments") -> str:
-    """Say in one line what Pydantic found wrong; `whole` names the value itself."""
-    return "; ".join(
-        f"{'.'.join(str(step) for step in each['loc']) or whole}: {each['msg']}"
-        for each in error.errors(include_url=False, include_context=False, include_input=False)
-    )
 
 
 def _result(value: object, name: str) -> str:
@@ -414,15 +267,21 @@ def _result(value: object, name: str) -> str:
         return DONE
     if isinstance(value, str):
         return value
-    from pydantic_core import to_jsonable_python
-
     try:
-        return compact_json(to_jsonable_python(value))
+        return compact_json(_jsonable(value))
     except Exception as error:
         kind = type(value).__name__
         _log.info("tool %r returned a %s", name, kind, exc_info=error)
         first = str(error).partition("\n")[0]
         return f"Error: tool {name!r} returned a {kind} that cannot be written as JSON: {first}"
+
+
+def _jsonable(value: object) -> object:
+    try:
+        from pydantic_core import to_jsonable_python
+    except ImportError:  # what JSON has is written; of the rest it is said that it cannot be
+        return value
+    return to_jsonable_python(value)
 
 
 def shorten(text: str, most: int, counter: Counter) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_args
 
-from muntin.agent.tools import ToolLike, as_tools, problems
+from muntin.agent.signatures import problems
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import arity, check_plain
 from muntin.core.checks import check_optional_text, check_text, shown
 from muntin.core.planning.slot import CONTEXT, SYSTEM

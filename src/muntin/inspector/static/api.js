@@ -2,6 +2,8 @@
 
 const running = new Map();
 
+const GONE = "The inspector no longer answers. Start muntin inspect again, and open the address that it prints.";
+
 export class Refused extends Error {}
 
 export async function ask(name, query = {}, kind = null) {
@@ -15,13 +17,18 @@ export async function ask(name, query = {}, kind = null) {
     signal: control.signal,
     credentials: "same-origin",
     cache: "no-store",
-  });
+  }).catch(lost);
   if (answer.status === 401) {
     throw new Refused("This address is no longer valid. Open the one that muntin inspect printed.");
   }
-  const told = await answer.json();
+  const told = await answer.json().catch(lost);
   if (!answer.ok) throw new Refused(told.error ?? `The server said ${answer.status}.`);
   return told;
+}
+
+// No answer, or the half of one.
+function lost(error) {
+  throw aborted(error) ? error : new Refused(GONE);
 }
 
 export const aborted = (error) => error.name === "AbortError";

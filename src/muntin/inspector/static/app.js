@@ -1,6 +1,6 @@
 // The page: which session, which window, which view; the keys; what is new.
 
-import { aborted, ask } from "./api.js";
+import { aborted, ask, Refused } from "./api.js";
 import { CompareView } from "./compare.js";
 import { $, fill, forgetColours, h, many, num } from "./dom.js";
 import { SessionView } from "./session.js";
@@ -72,7 +72,8 @@ function readAddress() {
 
 const stage = h("div", { id: "stage" });
 const bar = h("div", { class: "top" });
-fill($("main"), bar, stage);
+const gone = h("p", { class: "note bad", id: "gone", role: "alert", hidden: true });
+fill($("main"), bar, gone, stage);
 const views = { window: new WindowView(stage, go), compare: new CompareView(stage, go), session: new SessionView(stage, go) };
 const sidebar = new Sidebar(go);
 
@@ -243,36 +244,55 @@ async function news() {
   if (document.hidden || under || asking) return;
   asking = true;
   try {
-    if (Date.now() - listed > SESSIONS || state.session === null) await newSessions();
-    if (state.session === null) return sidebar.sessions.length ? follow() : null;
-    if (!windows.length) {
-      const first = await ask("turns", { session: state.session }, "news");
-      return first.windows.length ? follow() : null;
-    }
-    const last = windows.at(-1);
-    const told = await ask("turns", { session: state.session, first: last.turn }, "news");
-    if (told.id !== state.session) return;
-    const fresh = told.windows.filter((each) => !windows.some((one) => one.turn === each.turn && one.step === each.step));
-    const known = new Map(told.windows.map((each) => [`${each.turn}.${each.step}`, each]));
-    const changed = windows.some((each) => known.has(`${each.turn}.${each.step}`) && JSON.stringify(each) !== JSON.stringify(known.get(`${each.turn}.${each.step}`)));
-    if (!fresh.length && !changed) return;
-    windows = windows.map((each) => known.get(`${each.turn}.${each.step}`) ?? each).concat(fresh);
-    sidebar.show(state.session, windows, unreported);
-    sidebar.select(state.turn, state.step);
-    const newest = windows.at(-1);
-    const here = state.turn === newest.turn && state.step === newest.step;
-    if (live && fresh.length && state.view !== "compare") {
-      history.replaceState(null, "", go.link({ ...state, turn: newest.turn, step: newest.step }));
-      follow();
-    } else if (here && changed && state.budget === null) show();
-    else drawTop();
-    if (fresh.length) $("status").textContent = `${many(fresh.length, "new window")}.`;
-  } catch {
-    // The server may be gone; the page stays as it is.
+    await look();
+    gone.hidden = true;
+  } catch (error) {
+    unanswered(error);
   } finally {
     asking = false;
   }
 }
+
+async function look() {
+  if (Date.now() - listed > SESSIONS || state.session === null) await newSessions();
+  if (state.session === null) return sidebar.sessions.length ? follow() : null;
+  if (!windows.length) {
+    const first = await ask("turns", { session: state.session }, "news");
+    return first.windows.length ? follow() : null;
+  }
+  const last = windows.at(-1);
+  const told = await ask("turns", { session: state.session, first: last.turn }, "news");
+  if (told.id !== state.session) return;
+  const fresh = told.windows.filter((each) => !windows.some((one) => one.turn === each.turn && one.step === each.step));
+  const known = new Map(told.windows.map((each) => [`${each.turn}.${each.step}`, each]));
+  const changed = windows.some((each) => known.has(`${each.turn}.${each.step}`) && JSON.stringify(each) !== JSON.stringify(known.get(`${each.turn}.${each.step}`)));
+  if (!fresh.length && !changed) return;
+  windows = windows.map((each) => known.get(`${each.turn}.${each.step}`) ?? each).concat(fresh);
+  sidebar.show(state.session, windows, unreported);
+  sidebar.select(state.turn, state.step);
+  const newest = windows.at(-1);
+  const here = state.turn === newest.turn && state.step === newest.step;
+  if (live && fresh.length && state.view !== "compare") {
+    history.replaceState(null, "", go.link({ ...state, turn: newest.turn, step: newest.step }));
+    follow();
+  } else if (here && changed && state.budget === null) show();
+  else drawTop();
+  if (fresh.length) $("status").textContent = `${many(fresh.length, "new window")}.`;
+}
+
+// What is shown stays: it was true when it was asked for.
+function unanswered(error) {
+  if (aborted(error)) return;
+  gone.textContent = error.message;
+  gone.hidden = false;
+}
+
+// Questions that nobody waits for.
+addEventListener("unhandledrejection", (event) => {
+  if (!aborted(event.reason) && !(event.reason instanceof Refused)) return;
+  event.preventDefault();
+  unanswered(event.reason);
+});
 
 async function newSessions() {
   listed = Date.now();
