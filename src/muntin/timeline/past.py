@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
@@ -55,6 +55,10 @@ class Read:
     after: int
     live: Collection[int]
     last: int
+    # As messages: since a position, by a projection, with or without entries.
+    shown: dict[tuple[int, Projection | None, bool], list[Message]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def with_entry(self, item: Item) -> Read:
         """Return what was read with a context entry that was inserted since."""
@@ -164,7 +168,7 @@ class TimelineMessages(Sequence[Message]):
             since = session.opened().read(session.id, view="history", first_turn=self._turn)
         # What they weigh is not the past's.
         weight = tokens + sum(map(session.count, since)) + 1
-        begins = self._begins()
+        begins, read = self._begins(), None
         while True:
             oldest = session.store.reach(session.id, weight)
             start = oldest.position if oldest else 1
@@ -173,7 +177,7 @@ class TimelineMessages(Sequence[Message]):
             if begins is not None and begins.at < start:
                 return self._with_question(self._read_from(begins))
             after = max(self._since, start - 1)
-            read = self._read(after)
+            read = self._read(after, read)
             if after <= self._since or self._weigh(self._shown(read)) > tokens:
                 return self._with_question(read)
             weight *= 2  # what cannot be shown weighed in, or another tokenizer counted
@@ -237,10 +241,16 @@ class TimelineMessages(Sequence[Message]):
         """The first position that may be shown."""
         return self._since + 1
 
-    def _read(self, after: int) -> Read:
+    def _read(self, after: int, newer: Read | None = None) -> Read:
+        """Read what stands behind a position; `newer` is what of it is known already."""
         session = self._session
         read = session.opened().read
-        items = read(session.id, view="history", after=after, last_turn=self._turn)
+        if newer is None or self._projection is not None:  # of which whole runs were read
+            newer = Read((), after, (), 0)
+        known = newer.items
+        before = newer.after + 1 if known else None
+        items = read(session.id, view="history", after=after, before=before, last_turn=self._turn)
+        items = [*items, *known]
         if self._projection is not None and after > self._since:
             # A projection is shown whole runs: read the beginning of one that was cut.
             runs = [item.run for item in items if item.run is not None and item.run <= after]
@@ -253,14 +263,17 @@ class TimelineMessages(Sequence[Message]):
 
     def _shown(self, read: Read) -> list[Message]:
         """Return the messages of items, without what was only meant for a turn that is over."""
-        return project(
-            lasting(read.items, read.last),
-            since=self._since,
-            projection=self._projection,
-            live=read.live if self._entries else (),
-            counter=self._session.counter,
-            session=self._session.id,
-        )
+        key = self._since, self._projection, self._entries
+        if key not in read.shown:
+            read.shown[key] = project(
+                lasting(read.items, read.last),
+                since=self._since,
+                projection=self._projection,
+                live=read.live if self._entries else (),
+                counter=self._session.counter,
+                session=self._session.id,
+            )
+        return read.shown[key]
 
 
 class PastHistory(History):

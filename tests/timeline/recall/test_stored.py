@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from muntin import InvalidInput, Message, Session, Tokens, ToolCall, Turns, assistant, tool, user
 from muntin.timeline import Draft, Visibility
 from muntin.timeline.items import Beside, draft_of
+from muntin.timeline.recall import choose
 from muntin.timeline.recall import shelf as shelves
 from muntin.timeline.recall.shelf import Shelf, shelf_of
 from muntin.timeline.recall.stored import Scope, recall
@@ -217,3 +218,44 @@ def test_nothing_crosses_from_one_session_to_another(ours, theirs, query):
 def test_a_shelf_of_any_store_can_be_gone(tmp_path):
     store: Store = open_store("memory:")
     assert isinstance(shelf_of(store), Shelf)
+
+
+@pytest.mark.parametrize("results", [1, 3, 9])
+@pytest.mark.parametrize("wanted", ["first", "last"])
+def test_a_result_is_recalled_with_its_call_however_many_were_called(
+    store, results, wanted, monkeypatch
+):
+    monkeypatch.setattr(choose, "_BATCH", 1)  # what is read for one may not help another
+    session = Session("s", store=store)
+    tell(session)
+    calls = [ToolCall(f"c{n}", "look", "{}") for n in range(results)]
+    place = 0 if wanted == "first" else results - 1
+    said = ["a zeppelin over Lucerne" if n == place else f"cloud {n}" for n in range(results)]
+    session.append(
+        user("What is to be seen?"),
+        assistant(tool_calls=calls),
+        *(tool(f"c{n}", text) for n, text in enumerate(said)),
+        assistant("Much."),
+    )
+    start = len(session.items.all()) - results - 1
+    (best, *_) = recall(session, "zeppelin Lucerne", 500, limit=1).excerpts
+    assert best.positions == tuple(range(start, start + results + 1))
+
+
+def test_of_a_long_session_only_what_stands_around_the_best_is_read(store, monkeypatch):
+    session = Session("s", store=store)
+    said = [f"gate {n}" if n % 40 == 0 else f"ship {n}" for n in range(2_000)]
+    session.append(*map(user, said))
+    recall(session, "the gate", 100)
+    found: list[int] = []
+    read = store.read
+
+    def counted(*given: Any, **options: Any) -> Any:
+        items = read(*given, **options)
+        found.append(len(items))
+        return items
+
+    monkeypatch.setattr(store, "read", counted)
+    told = recall(session, "the gate", 100)
+    assert len(told.excerpts) > 3
+    assert sum(found) <= 5 * 24

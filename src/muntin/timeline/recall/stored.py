@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 # So many of the best are looked at.
 _BEST = 400
-# The call of a result is looked for so many items before it, its results behind it.
-_NEAR = 16
+# The call of a result is looked for so many items before it, its results behind it: first the few
+# among which most groups stand, then more.
+_NEARBY = (2, 16)
 # How many tokens an excerpt of a search may have; nobody trims what is found.
 _SEARCH_TOKENS = 2_000
 
@@ -149,47 +150,64 @@ def _loader(
 ) -> Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]:
     """Return what reads messages as they are shown, each with its tool group."""
     last = session.last()
-    whole_turns = bool(scope.projection)
 
     def load(numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
-        wanted = sorted(positions[number] for number in numbers)
         groups: dict[int, Sequence[Spoken]] = {}
-        for first, end in _ranges(wanted):
-            items = _read(session, scope, first, end, last, whole_turns)
-            shown = _shown(session, scope, items)
-            for position in wanted:
-                if first <= position < end:
-                    group = _group(shown, items, position)
-                    # Of a group, too, nothing is told that may not be recalled.
-                    groups[position] = [each for each in group if _is_in(scope, each.position)]
-        return {n: groups[positions[n]] for n in numbers if groups.get(positions[n])}
+        wanted = sorted(positions[number] for number in numbers)
+        for near in _NEARBY[-1:] if scope.projection else _NEARBY:
+            cut = []
+            for first, end in _ranges(wanted, near):
+                items = _read(session, scope, first, end, last)
+                shown = _shown(session, scope, items)
+                for position in wanted:
+                    if first <= position < end:
+                        groups[position] = group = _group(shown, items, position)
+                        if not _is_whole(group, shown):
+                            cut.append(position)
+            wanted = cut
+        return {n: told for n in numbers if (told := _told(groups[positions[n]], scope))}
 
     return load
+
+
+def _told(group: Sequence[Spoken], scope: Scope) -> list[Spoken]:
+    """Of a group, too, return nothing that may not be recalled."""
+    return [each for each in group if _is_in(scope, each.position)]
+
+
+def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
+    """Say whether no part of a tool group can stand outside of what was read."""
+    if not group:
+        return True
+    calls = {call.id for call in group[0].message.tool_calls}
+    if not calls:
+        return group[0].message.tool_call_id is None
+    if calls <= {each.message.tool_call_id for each in group}:
+        return True
+    return any(each.message.role != "tool" for each in shown if each.position > group[-1].position)
 
 
 def _is_in(scope: Scope, position: int) -> bool:
     return position > scope.after and (scope.before is None or position < scope.before)
 
 
-def _ranges(positions: Sequence[int]) -> list[tuple[int, int]]:
+def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
     """Return the ranges to read around positions, from and to before; near ones are one."""
     found: list[tuple[int, int]] = []
     for position in positions:
-        first, end = max(1, position - _NEAR), position + _NEAR + 1
+        first, end = max(1, position - near), position + near + 1
         if found and first <= found[-1][1]:
             first = found.pop()[0]
         found.append((first, end))
     return found
 
 
-def _read(
-    session: Session, scope: Scope, first: int, end: int, last: int, whole_turns: bool
-) -> list[Item]:
+def _read(session: Session, scope: Scope, first: int, end: int, last: int) -> list[Item]:
     """Read a range; for a projection, the turns of which it has a part."""
     settled = last + 1 if scope.completed else None
     read = session.store.read
     items = read(session.id, view="history", after=first - 1, before=end, settled=settled)
-    if whole_turns and items:
+    if scope.projection and items:
         turns = [item.turn for item in items]
         low, high = min(turns), max(turns)
         items = read(session.id, view="history", first_turn=low, last_turn=high, settled=settled)
