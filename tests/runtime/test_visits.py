@@ -15,7 +15,7 @@ import pytest
 
 from muntin import App, assistant
 from muntin.testing import ScriptedModel
-from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.database import Database, Transaction
 from tests.doors import DURABLE
 from tests.runtime.conftest import run
 from tests.words import call, look
@@ -37,6 +37,24 @@ VISITS = {
     "returned": (4, 4),
     "sources": (6, 6),
 }
+
+
+# Statements of a turn with one model call, BEGIN and COMMIT left out, at most.
+STATEMENTS = {
+    "conversation": 22,
+    "strategy": 28,
+    "timeline": 28,
+    "generator": 28,
+    "generator_prompt": 23,
+    "flow": 33,
+    "entity": 33,
+    "returned": 32,
+    "sources": 38,
+}
+# An engine's look at what waits may fall into the turn.
+LOOK = 4
+# What is asked when a store is opened, and again and again with time.
+BESIDE = ("muntin_meta", "muntin_clock", "min(due)", "FROM muntin_timers")
 
 
 class Visits:
@@ -121,3 +139,35 @@ def test_the_question_and_the_run_are_durable_when_the_model_is_asked(door, tmp_
         asked(door, ScriptedModel(reply), f"sqlite:///{path}", Visits(patch), [])
     # No report before the answer to its window.
     assert seen == [(0, 1, 0), (1, 2, 1)]
+
+
+@pytest.mark.parametrize("door", DURABLE)
+def test_a_turn_with_one_answer_runs_no_more_statements(door, lasting_url, monkeypatch):
+    ran: list[str] = []
+
+    def count(kind: type, name: str) -> None:
+        run = getattr(kind, name)
+
+        def counted(self: Any, statement: str, *given: Any, **values: Any) -> Any:
+            if not any(each in statement for each in BESIDE):
+                ran.append(" ".join(statement.split()))
+            return run(self, statement, *given, **values)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    for name in ("run", "many", "all", "text"):
+        count(Transaction, name)
+    count(Database, "query")
+    model = ScriptedModel(lambda window: "Hi.")
+
+    async def work() -> None:
+        for text in ("the first question", "the second question"):
+            ran.clear()
+            async with App(lasting_url, model=model) as app:
+                await DURABLE[door](app, model, text, [])
+                seen.append(len(ran))
+
+    seen: list[int] = []
+    run(work())
+    assert seen[-1] <= STATEMENTS[door] + LOOK, "\n".join(ran)
+    assert seen[-1] > 10
