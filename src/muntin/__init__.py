@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from muntin.timeline.recall import Recall as Recall
     from muntin.timeline.recall import Recalled as Recalled
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives.
 _HOMES = {

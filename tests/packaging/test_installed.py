@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import muntin
-from tests.packaging.conftest import Environment
+from tests.docs.blocks import blocks
+from tests.packaging.conftest import ROOT, Environment
 
 
 def said(environment: Environment, code: str, tmp_path: Path) -> list[str]:
@@ -23,6 +24,21 @@ def test_it_comes_from_the_environment_and_is_this_version(bare, tmp_path):
     version, file = line.split(" ", 1)
     assert version == muntin.__version__
     assert file.startswith(str(bare.folder))
+
+
+def first_snippet() -> tuple[str, list[str]]:
+    """Return the first program of the README, and the lines that it prints."""
+    fenced = blocks(ROOT / "README.md")
+    (language, shell), (_, program), (_, printed), *_ = fenced
+    assert language == "console"
+    assert shell.split("#")[0].strip() == "pip install muntin"
+    assert [language for language, _ in fenced[1:3]] == ["python", "text"]
+    return program, printed.splitlines()
+
+
+def test_the_first_program_of_the_readme_needs_nothing_else(bare, tmp_path):
+    program, printed = first_snippet()
+    assert said(bare, program, tmp_path) == printed
 
 
 def test_every_public_name_is_there(bare, tmp_path):

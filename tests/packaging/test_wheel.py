@@ -42,9 +42,10 @@ def test_the_wheel_has_what_is_not_code(built):
         "muntin/core/counting/vocab/o200k_base.bin",
         "muntin/cli/data/airline.json",
         "muntin/inspector/static/index.html",
-        "muntin/timeline/recall/table/words.bin",
         "muntin/inspector/static/app.js",
         "muntin/inspector/static/style.css",
+        "muntin/timeline/recall/table/README.md",
+        "muntin/timeline/recall/table/words.bin",
     } <= set(contents(built.wheel))
 
 
@@ -59,6 +60,8 @@ def test_the_sdist_has_all_that_is_needed_to_test_it_and_no_caches(built):
         name.parts[0] for name in names
     }
     assert [name for name in names if CACHES.intersection(name.parts)] == []
+    # What SQLite leaves beside a file that is open.
+    assert [name for name in names if name.suffix in (".db-shm", ".db-wal")] == []
 
 
 def test_the_sdist_builds_the_same_wheel(built, tmp_path):
@@ -100,9 +103,12 @@ def test_every_licence_is_named_and_carried(built):
     for name in said.get_all("License-File"):
         carried = files[f"muntin-{muntin.__version__}.dist-info/licenses/{name}"]
         assert carried == (ROOT / name).read_bytes()
-    assert {"LICENSE", "src/muntin/core/counting/vocab/LICENSE"} <= set(
-        said.get_all("License-File")
-    )
+    assert {
+        "LICENSE",
+        "src/muntin/core/counting/vocab/LICENSE",
+        "src/muntin/cli/data/README.md",
+        "src/muntin/timeline/recall/table/README.md",
+    } == set(said.get_all("License-File"))
 
 
 def test_the_oldest_python_named_is_the_oldest_allowed(built):
