@@ -68,6 +68,7 @@ integrations: $(READY) ## Run Muntin in other frameworks, each in an environment
 	$(BIN)/python -m tools.integrations
 	$(BIN)/python -m tools.pages
 
+# The engine also with the newest release of procrastinate there is, a preview among them.
 soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
 	MUNTIN_HUGE=200000000 $(BIN)/python -m pytest -n 1 tests/promises/test_strange_results.py -k huge
@@ -78,6 +79,8 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
 	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
 	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --pre --no-deps --target .env-engine 'procrastinate<4'
+	PYTHONPATH=.env-engine $(BIN)/python -m pytest -n 0 tests/runtime/engine tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
 	$(BIN)/python -m pytest -n 0 -rs tests/gateway/test_node.py
 	$(BIN)/python -m tools.integrations
 	$(BIN)/python -m tools.pages
@@ -98,4 +101,4 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .env-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .env-integrations .env-engine .mypy_cache .ruff_cache .pytest_cache .hypothesis
