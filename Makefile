@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SMALL := $(VENV)/.small
 PEERS := .env-bench
 SITE := site
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
@@ -16,15 +17,18 @@ help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
 		awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
-$(READY): pyproject.toml
+# The demo needs little; what tests need is installed when they are run.
+$(SMALL): EXTRAS := inspector
+$(READY): EXTRAS := dev
+$(SMALL) $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Muntin needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
 	@echo "Setting up $(VENV) (once) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@touch $@
 
-demo: $(READY) ## Compose a real conversation into a small window and show it
+demo: $(SMALL) ## Compose a real conversation into a small window and show it
 	@$(BIN)/muntin demo
 
 test: $(READY) browser ## Run all tests

@@ -114,16 +114,24 @@ def _intro() -> str:
 def _window(window: Window) -> str:
     shown = bar(window, width=width(), colour=coloured(sys.stdout))
     cuts = _cuts(window.report)
-    return f"{shown}\n\n{window.report}\n\nWhat was left out, first to last:\n\n{cuts}"
+    return f"{shown}\n\n{window.report}\n\nWhat was left out or shortened, first to last:\n\n{cuts}"
 
 
 def _cuts(report: Report) -> str:
-    cuts = [(d.rank, slot.name, d) for slot in report.slots for d in slot.decisions if d.rank]
+    cuts = [
+        (decision.rank or 0, slot.name, decision)
+        for slot in report.slots
+        for decision in slot.decisions
+        if decision.status not in ("kept", "empty")
+    ]
     lines = []
-    for _, name, cut in sorted(cuts, key=lambda cut: cut[0]):
-        what = f"message {cut.first}" + f" and {cut.count - 1} more" * (cut.count > 1)
-        lost = cut.tokens_asked - cut.tokens_kept
-        lines.append(f"  {name:12} {what:22} {cut.status:8} {cut.reason:12} -{lost:,} tokens")
+    for rank, name, cut in sorted(cuts, key=lambda cut: cut[0]):
+        last = cut.first + cut.count - 1
+        what = f"messages {cut.first} to {last}" if cut.count > 1 else f"message {cut.first}"
+        # What was too old to be read is not counted.
+        about = "-" if rank else "about -"
+        lost = f"{about}{cut.tokens_asked - cut.tokens_kept:,} tokens"
+        lines.append(f"  {name:12} {what:18} {cut.status:8} {cut.reason:12} {lost}")
     return "\n".join(lines)
 
 

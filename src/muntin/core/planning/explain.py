@@ -229,7 +229,9 @@ def _estimate(plan: SlotPlan) -> int:
         return 0
     read = [unit for unit in reading.units if not unit.system] or reading.units
     counted = sum(len(unit.indices) for unit in read)
-    return -(-sum(unit.tokens for unit in read) * reading.beyond // counted) if counted else 0
+    # As they came: what was shortened tells nothing of those before it.
+    tokens = sum(unit.tokens if unit.form is None else unit.form.tokens for unit in read)
+    return -(-tokens * reading.beyond // counted) if counted else 0
 
 
 def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:

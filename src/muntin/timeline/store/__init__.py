@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, View
@@ -9,6 +11,8 @@ from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, V
 __all__ = ["DEFAULT_URL", "Archive", "Leases", "Store", "Timelines", "View", "open_store"]
 
 DEFAULT_URL = "sqlite:///muntin.db"
+# What looks like the name of a file.
+_FILE = re.compile(r"^[^:?]+\.(db|sqlite3?)$")
 
 
 def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = False) -> Store:
@@ -27,9 +31,14 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
         return MemoryStore()
     if scheme not in ("sqlite", "postgresql", "postgres"):
         raise InvalidInput(
-            f"unknown store {shown(scheme)}; use 'sqlite:///muntin.db', "
+            f"unknown store {shown(scheme)}; use {_file(url)!r}, "
             "'postgresql://user@host/name' or 'memory:'"
         )
     from muntin.timeline.store.sql import SqlStore
 
     return SqlStore(url, create=create, lazy=lazy)
+
+
+def _file(name: str) -> str:
+    """Return the address of the file that a name seems to mean."""
+    return f"sqlite:///{name}" if _FILE.search(name) else DEFAULT_URL
