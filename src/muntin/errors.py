@@ -183,7 +183,7 @@ class BudgetExceeded(MuntinError):
             told = (
                 f"the window needs {needed:,} tokens but only {available:,} are available; "
                 f"what could not shrink further: {_parts(needed, report)}. "
-                "Raise the budget or shorten these; a window of yours is encoded anyway with strict=False."
+                "Raise the budget or shorten these; only a window of yours takes strict=False."
             )
         else:
             asked = ", ".join(

@@ -33,6 +33,8 @@ def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):
     for words in ("of 2,500 tokens (", "over_budget", "stubbed", "style guide", '"role": "sys'):
         assert words in printed
     assert re.search(r"^s+h+i+t+·+$", printed, re.MULTILINE)
+    dropped = r"^  history +messages 0 to 38 +dropped +beyond_fit +about -"
+    assert re.search(dropped, printed, re.MULTILINE)
     assert printed.endswith("\n  muntin inspect --store muntin-demo.db\n")
     assert sorted(path.name for path in here.iterdir()) == ["muntin-demo.db", "muntin-demo.html"]
     assert "Airline Agent Policy" in (here / "muntin-demo.html").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, Visibility
 from muntin.timeline.session import Session
+from muntin.timeline.store import open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.timeline.words import Words
 
@@ -532,6 +533,17 @@ def test_a_store_is_opened_by_its_address(tmp_path, monkeypatch):
         talk(Session("s"), "a")
     assert (tmp_path / "muntin.db").exists()
     assert shown(Session("s", store="sqlite:///muntin.db")) == ["a?", "a!"]
+
+
+@pytest.mark.parametrize(
+    ("given", "advised"),
+    [("shop.db", "sqlite:///shop.db"), ("a/b.sqlite3", "sqlite:///a/b.sqlite3")],
+)
+def test_a_file_instead_of_an_address_is_an_error_that_shows_the_address(given, advised):
+    with pytest.raises(InvalidInput, match=f"unknown store '{given}'; use '{advised}', "):
+        open_store(given)
+    with pytest.raises(InvalidInput, match=r"use 'sqlite:///muntin\.db', "):
+        open_store("mongo://shop.db")
 
 
 def test_what_is_hidden_is_in_no_window_and_stays_in_the_timeline() -> None:
