@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol: one session, read by an agent that lives elsewhere.
+"""A server of the Model Context Protocol: one session, read by an agent in another program.
 
 Owns which tools are offered, and that a server knows one session alone: what another user said
 cannot be asked for. What a tool reads, and how much at once, is the recovery tools' affair.

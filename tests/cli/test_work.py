@@ -50,8 +50,8 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
     ) as working:
         assert working.stderr is not None
         lines = [working.stderr.readline(), working.stderr.readline()]
-        assert "took up unfinished work: turn 1 of 'e/1'" in lines[0]
-        assert lines[1] == "Unfinished work was taken up: 1 session. Ctrl-C ends this.\n"
+        assert "resumed unfinished work: turn 1 of 'e/1'" in lines[0]
+        assert lines[1] == "Unfinished work was resumed: 1 session. Ctrl-C ends this.\n"
         store.append("e/2", [Draft("message", message=user("new"), opens="inbox")])
         end = time.monotonic() + 20
         while not store.entries("e/2") and time.monotonic() < end:

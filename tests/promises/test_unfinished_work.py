@@ -42,7 +42,7 @@ def test_resume_takes_up_what_waits_and_returns_when_it_is_done(tmp_path, caplog
         await app.close()
 
     run(work())
-    assert "took up unfinished work: turn 1 of 'e/1'" in caplog.text
+    assert "resumed unfinished work: turn 1 of 'e/1'" in caplog.text
 
 
 def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
@@ -80,7 +80,7 @@ def test_the_sweep_says_what_it_found(tmp_path, caplog):
 
     with caplog.at_level(logging.WARNING, "muntin"):
         run(work())
-    assert "took up unfinished work: turn 1 of 'e/1'" in caplog.text
+    assert "resumed unfinished work: turn 1 of 'e/1'" in caplog.text
 
 
 def test_a_turn_that_a_dead_process_left_is_named_when_it_is_marked_failed(tmp_path, caplog):

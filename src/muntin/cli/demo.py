@@ -1,6 +1,6 @@
 """`muntin demo`: the main job in a minute, without a key or a network.
 
-A real conversation of an airline agent is lived again in a small window: a scripted model says what
+A real conversation of an airline agent is replayed in a small window: a scripted model says what
 the real one said, and the tools answer what they answered.
 """
 
@@ -81,7 +81,7 @@ def demo(
 
 
 def _replay(store: str) -> list[Window]:
-    """Live the conversation in each session, and return the windows of the one that is shown."""
+    """Replay the conversation in each session, and return the windows of the one that is shown."""
     turns = len(recording().questions)
     windows: dict[str, list[Window]] = {}
     with open_store(store) as opened, progress("replaying", total=turns * len(SESSIONS)) as step:
@@ -106,7 +106,7 @@ def _question(windows: list[Window]) -> Window:
 def _intro() -> str:
     messages = len(recording().messages) + 1
     return (
-        f"{messages} messages of a real airline agent, lived again turn by turn in a window of "
+        f"{messages} messages of a real airline agent, replayed turn by turn in a window of "
         f"{SESSIONS[SHOWN]:,} tokens.\nThe window of the last question:\n"
     )
 

@@ -39,7 +39,7 @@ PURPOSES = {
     "anthropic": "models of Anthropic",
     "google": "models of Google",
     "otel": "spans and metrics for OpenTelemetry",
-    "mcp": "one session for an agent that lives elsewhere",
+    "mcp": "one session for an agent in another program",
     "gateway": "a server before a provider",
     "langchain": "agents of LangChain",
     "langgraph": "graphs of LangGraph",

@@ -1,4 +1,4 @@
-"""`muntin mcp`: the tools that read one session, for an agent that lives elsewhere."""
+"""`muntin mcp`: the tools that read one session, for an agent in another program."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ def mcp(
     ],
     store: Annotated[str, store_option("The store: a file or an address.")] = DEFAULT_URL,
 ) -> None:
-    """Serve one session to an agent that lives elsewhere.
+    """Serve one session to an agent in another program.
 
     Speaks the Model Context Protocol on standard input and output. The agent can search what was
     said, read it again, and see what its last window held. Nothing is written, and no other

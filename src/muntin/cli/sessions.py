@@ -218,7 +218,7 @@ def prune(
 
 @command.command()
 def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Give back the room of what was deleted.
+    """Free the disk space of what was deleted.
 
     Nothing of it can be found afterwards. Others wait while all tables are written anew.
     """

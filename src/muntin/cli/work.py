@@ -73,4 +73,4 @@ async def _work(app: App, concurrency: int, timeout: float) -> None:
 async def _resume(app: App) -> None:
     with suppress(StoreError):  # a worker waits for its store
         taken = await app.resume()
-        note(f"Unfinished work was taken up: {many(len(taken), 'session')}. Ctrl-C ends this.")
+        note(f"Unfinished work was resumed: {many(len(taken), 'session')}. Ctrl-C ends this.")

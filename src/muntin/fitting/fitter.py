@@ -42,8 +42,8 @@ class Fitter:
     `budget` is what a request may have, tools and system text included; without one it is the
     model's context window. `margin` tokens of it are kept free, for what a framework adds behind
     the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
-    as in every door. With a `store`, conversations are recorded there, each as a session: by its
-    name, or by one that is made for it.
+    as everywhere in Muntin. With a `store`, conversations are recorded there, each as a session: by
+    its name, or by one that is made for it.
     """
 
     def __init__(

@@ -133,7 +133,7 @@ class App:
         """Let running wakes come to an end, and summaries, and close what the app opened.
 
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
-        and logged; their turns stay open, and the next process takes them up.
+        and logged; their turns stay open, and the next process resumes them.
         """
         left = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
         await self.summaries.close(timeout)
@@ -160,7 +160,7 @@ class App:
         """Be a worker: handle what waits, `concurrency` entities at once, until told to stop.
 
         Then no wake is begun, and those that run have `timeout` seconds; the entities whose wakes
-        had to be stopped are returned. Their turns stay open, and another worker takes them up.
+        had to be stopped are returned. Their turns stay open, and another worker resumes them.
         """
         check_count(concurrency, "concurrency")
         return await self._wakes.engine.work(
@@ -186,7 +186,7 @@ class App:
         counter: Counter | None = None,
         mend: bool = True,
     ) -> Session:
-        """Return the session with this id, whichever door it is used through.
+        """Return the session with this id, of a conversation or an entity alike.
 
         Tokens are counted for the app's model, or by `counter`.
         """

@@ -127,7 +127,7 @@ class Conversation:
         turn = ActiveTurn.queued(self._app, self.session)
         # Made when the turn has begun, in the visit to the store that also takes it.
         own = cache(
-            lambda: Ctx(turn, door="a strategy", input=given, message=given, budget=self.budget)
+            lambda: Ctx(turn, where="a strategy", input=given, message=given, budget=self.budget)
         )
         await turn.begin(message, lambda: self._load(own()))
         ctx = own()

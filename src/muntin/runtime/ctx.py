@@ -72,7 +72,7 @@ class Ctx:
         self,
         turn: ActiveTurn,
         *,
-        door: str,
+        where: str,
         input: Any = None,
         message: Input | None = None,
         budget: Budget | None = None,
@@ -85,7 +85,7 @@ class Ctx:
         self.turn = turn
         # The session of this turn, with its items.
         self.session: Session = turn.session
-        self._door = door
+        self._where = where
         self.input = input
         # What this door has of the rest; what it has not is no attribute, see `_DOORS`.
         for name, value in (("message", message), ("budget", budget), ("slots", slots)):
@@ -113,7 +113,7 @@ class Ctx:
         raise AttributeError(f"ctx has no {name!r}")
 
     def __repr__(self) -> str:
-        return f"<ctx of {self._door}, turn {self.turn.number} of {self.session.id!r}>"
+        return f"<ctx of {self._where}, turn {self.turn.number} of {self.session.id!r}>"
 
     @property
     def history(self) -> PastHistory:
@@ -134,11 +134,11 @@ class Ctx:
             self._history.read_page()
 
     def give(self, **parts: Any) -> None:
-        """Fill in what this door has."""
+        """Give the turn's code more names to ask for."""
         self.__dict__.update(parts)
 
     def get(self, name: str) -> Any:
-        """Return what this door has under a name, or None."""
+        """Return what is there under a name, or None."""
         return self.__dict__.get(name)
 
     @property
@@ -348,7 +348,7 @@ class Ctx:
             raise self._elsewhere(name, _DOORS["wake"])
 
     def _elsewhere(self, name: str, door: str) -> MuntinError:
-        return MuntinError(f"ctx.{name} is not here, in {self._door}; it belongs to {door}")
+        return MuntinError(f"ctx.{name} is not here, in {self._where}; it belongs to {door}")
 
     async def run(self, generator: Any, input: Any = None) -> Any:
         """Run a generator inside of this turn, and return its reply."""

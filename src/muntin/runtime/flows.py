@@ -166,7 +166,7 @@ class Flow:
         asked = begun.message
         return Ctx(
             turn,
-            door=f"flow {self.kind!r}",
+            where=f"flow {self.kind!r}",
             input=valid,
             message=Input(asked.text, asked.attachments) if asked else None,
         )

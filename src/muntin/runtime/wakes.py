@@ -294,7 +294,7 @@ class Wakes:
         wake = _wake(events)
         ctx = Ctx(
             ActiveTurn(self._app, opened, items, step=_last_step(opened, items) if begun else 0),
-            door="the handler of an entity",
+            where="the handler of an entity",
             input=wake.payload,
             message=Input(default_messages(events[-1])[0].text),
             budget=None if self._app.model is None else self._app.own_composer().budget,

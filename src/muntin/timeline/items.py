@@ -192,7 +192,7 @@ class Turn:
 
     `pending` waits for its wake, `open` is in flight. `owner` says which process works on it,
     `until` how long that holds without being renewed, by the store's clock. A `resumable` turn is
-    taken up again when its owner died; another is failed.
+    resumed when its owner died; another is failed.
 
     `attempt` is how often the turn was taken, `returned` how many of these takes were handed back.
     A turn is not taken again before `after`. `reason` says why a turn failed, where the runtime

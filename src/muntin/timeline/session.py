@@ -111,7 +111,7 @@ class Session:
         for number in self.store.mend(self.id):
             _log.warning(
                 "turn %d of session %r was left unfinished by a process that ended; it is "
-                "marked failed, and the next turn shows what it has",
+                "marked failed, and the model will see what was done",
                 number,
                 self.id,
             )

@@ -75,8 +75,8 @@ class Group:
 
     `join`: their texts become one message, put together with this separator.
     `interleave`: their messages are merged by `at`.
-    `share`: what they may have together is divided max-min fairly, in proportion to each slot's
-    `max_tokens` (without one, to all there is).
+    `share`: what they may have together is divided in proportion to each slot's `max_tokens`
+    (without one, to all there is); what one does not need goes to the others.
     `chain`: they are one conversation; where one of them is dropped, those before it are too.
     """
 

@@ -135,7 +135,7 @@ class Embedded:
         again: float | None = None
         try:
             if await self._host.run(session, turn) == turn and self._found.get(session):
-                _log.warning("took up unfinished work: turn %d of %r", turn, session)
+                _log.warning("resumed unfinished work: turn %d of %r", turn, session)
         except Again as busy:
             again = busy.after
         except StoreError as error:

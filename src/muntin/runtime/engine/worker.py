@@ -202,7 +202,7 @@ class Worker:
             await asyncio.wait(self._running, timeout=timeout)
         left = tuple(str(job.lock) for job in self._running.values())
         for session in left:
-            _log.warning("stopped while %r was being handled; another worker takes it up", session)
+            _log.warning("stopped while %r was being handled; another worker resumes it", session)
         await self._cancel(list(self._running))
         await self._manager.unregister_worker(self._id)
         if left:
@@ -262,7 +262,7 @@ class Worker:
         cursor = await self._connection.execute(_REAP, [self._id])
         found = await cursor.fetchall()
         if found:
-            _log.warning("took up the wakes of workers that are gone: %d", len(found))
+            _log.warning("resumed the wakes of workers that are gone: %d", len(found))
             self._bell.set()
 
 

@@ -101,7 +101,7 @@ class Call:
         recorded = [] if record else turn_inputs(await turn.items())
         ctx = Ctx(
             turn,
-            door=made.what,
+            where=made.what,
             input=valid,
             message=Input(recorded[-1].text, recorded[-1].attachments) if recorded else None,
             budget=composer.budget,
