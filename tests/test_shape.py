@@ -108,6 +108,7 @@ SUBJECTS = {
     "runtime/test_many_processes.py": "wakes turn_queue in_store",
     "runtime/test_recall.py": "embedding ../timeline/recall/settings ../timeline/recall/vectors",
     "runtime/test_recall_doors.py": "recall embedding",
+    "runtime/test_recall_privacy.py": "recall",
     "runtime/test_stepped_doors.py": "reports recorded_run",
     "runtime/test_strategies.py": "conversation app",
     "runtime/test_use_context.py": "sources source_slots entity_agent",

@@ -302,6 +302,22 @@ def test_a_slow_store_keeps_no_answer_and_the_order_of_what_was_said():
     assert reports == [(turn, step) for turn in (1, 2, 3) for step in (1, 2)]
 
 
+def test_a_request_is_recorded_while_its_answer_is_awaited():
+    gates: list[Any] = []
+    stored: list[Any] = []
+
+    def answer(received: Any) -> Answer:
+        stored.append(soon(lambda: gates[0].store.sessions()))
+        return Answer(body=CHAT.body)
+
+    with serving(answer) as server, running(server.url, BUDGET) as gate:
+        gates.append(gate)
+        client_of("chat", gate.url).chat.completions.create(
+            **request("chat", [{"role": "user", "content": "Hi"}])
+        )
+    assert [info.items for info in stored[0]] == [1], "the request, and no answer yet"
+
+
 def test_history_of_a_session_is_what_was_said():
     with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
         client = anthropic.Anthropic(api_key="k", base_url=gate.url)

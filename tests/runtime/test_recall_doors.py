@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muntin import App, Recall, user
+from muntin import App, InvalidInput, Recall, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Beside, Visibility, draft_of
 from muntin.timeline.recall import shelf as shelves
@@ -92,6 +92,47 @@ async def test_any_question_is_asked_in_a_window_that_fits(door, query):
     assert ("QX7731" in excerpts(window)) == (query == "without an end")
     assert window.anthropic()
     assert window.openai()
+
+
+ENORMOUS = {
+    "one word": "x" * 300_000,
+    "the same words": "locker " + "word " * 60_000,
+    "other words": "locker " + " ".join(f"w{n}" for n in range(30_000)),
+}
+
+
+@pytest.mark.parametrize("query", ENORMOUS)
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_an_enormous_question_is_cut_and_what_is_recalled_never_takes_its_place(door, query):
+    async with App("memory:") as app:
+        made = model()
+        await chat(DOORS[door], app, made, turns=15)
+        await DOORS[door](app, made, ENORMOUS[query])
+        window = made.windows[-1]
+        assert window.tokens <= 4_000
+        assert window.input_cut
+        assert excerpts(window) == ""
+        assert window.messages[-1].text.startswith(ENORMOUS[query][:100])
+        told = window.report["recalled"]
+        assert told.detail is not None
+        assert told.tokens_kept == 0
+        await DOORS[door](app, made, QUESTION)
+        assert made.windows[-1].messages[-1].text == QUESTION
+
+
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_a_blank_question_is_refused_before_anything_is_recalled(door):
+    async with App("memory:") as app:
+        made = model()
+        await chat(DOORS[door], app, made, turns=3)
+        before = len(made.windows), app.session(session_of(door)).messages()
+        for blank in ("", " \n"):
+            with pytest.raises(InvalidInput, match="is blank"):
+                await DOORS[door](app, made, blank)
+        assert (len(made.windows), app.session(session_of(door)).messages()) == before
+        await DOORS[door](app, made, QUESTION)
 
 
 @pytest.mark.parametrize("how", BROKEN)

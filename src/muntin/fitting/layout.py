@@ -18,7 +18,7 @@ from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED
 from muntin.errors import BudgetExceeded
-from muntin.fitting.pieces import Piece, Placed
+from muntin.fitting.pieces import NOTHING, Piece, Placed
 from muntin.fitting.talk import Talk
 from muntin.timeline.receipts import plan_of
 
@@ -87,6 +87,7 @@ def place(
     which are sent elsewhere."""
     marks: dict[int | None, Breakpoint] = {each.after - 1: each for each in window.breakpoints}
     placed: list[Placed] = []
+    pieces = talk.pieces
     lead = composer.profile is not None and composer.profile.user_first
     for at, message in _in_order(window):
         if at is not None and at < elsewhere:
@@ -96,8 +97,13 @@ def place(
                 placed.append(Placed(None, OMITTED, OMITTED.text))
             lead = False
         number = None if at is None else places[at]
-        piece = None if number is None else talk.pieces[number]
-        placed.append(_place(message, piece, marks.get(at) if marks else None))
+        piece = None if number is None else pieces[number]
+        mark = marks.get(at) if marks else None
+        if piece is not None and piece[0] is message and not piece[4]:
+            # As most do: it stays whole.
+            placed.append(tuple.__new__(Placed, (piece[1], message, None, NOTHING, mark)))
+        else:
+            placed.append(_place(message, piece, mark))
     return tuple(placed), marks.get(elsewhere - 1)
 
 
@@ -114,7 +120,7 @@ def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Pl
     if piece is None:
         return Placed(None, message, message.text, breakpoint=mark)
     given = piece.message
-    if given is None or (given is message and not piece.repaired):
+    if given is None:
         return Placed(piece.ref, message, breakpoint=mark)
     same = message.content == given.content and message.attachments == given.attachments
     were = {call.id: call.arguments for call in given.tool_calls}

@@ -34,7 +34,11 @@ class Talk(Sequence[Message]):
         # All messages, where the pieces are read already.
         self._all: list[Message] | None = None
         if pieces.__class__ is list:
-            self._all = [self._look(number) for number in range(len(pieces))]
+            # Most are plain: a message, and nothing to be said about it.
+            self._all = [
+                message if tokens is opaque is None and message else self._look(number)
+                for number, (message, _, opaque, tokens, _) in enumerate(pieces)
+            ]
         self.opening = self._opening()
         self.question = self._question()
         self.asked = self.opening if self.question is None else self.question

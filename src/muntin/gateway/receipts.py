@@ -21,10 +21,10 @@ def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: b
     told: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
     if changed:
         placed = [each for each in fitted.placed if each.ref is not None]
-        refs = [place(each.ref) for each in placed]
+        refs = places([each.ref for each in placed])
         # Of a long list not all are read, and each item is a message.
         lazy = isinstance(pieces, Pieces)
-        every = set(range(len(pieces))) if lazy else {place(piece.ref) for piece in pieces}
+        every = set(range(len(pieces)) if lazy else places([piece.ref for piece in pieces]))
         told["left_out"] = ranges(every.difference(refs))
         told["shortened"] = ranges(
             {at for at, each in zip(refs, placed, strict=True) if not each.is_whole}
@@ -42,9 +42,9 @@ def passed(why: str) -> str:
     return _written({"passed": why})
 
 
-def place(ref: Any) -> int:
-    """Return the place of what a piece refers to."""
-    return int(ref if isinstance(ref, int) else ref[0])
+def places(refs: Iterable[Any]) -> list[int]:
+    """Return the places of what pieces refer to."""
+    return [ref if ref.__class__ is int else int(ref[0]) for ref in refs]
 
 
 def ranges(places: Iterable[int]) -> str:

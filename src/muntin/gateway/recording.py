@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from muntin.fitting import Fitted, Recorder, Sent
 from muntin.fitting.talk import Talk
@@ -16,11 +16,20 @@ from muntin.gateway.conversations import Conversations
 from muntin.providers.model import Reply
 from muntin.threads import in_thread
 
-# What is being recorded of a request.
-Recorded: TypeAlias = asyncio.Task[Sent | None]
+# A request is recorded when its answer has passed, or has not come for so many seconds: to record
+# takes the time of passing it on.
+_SILENT = 0.01
 # How many seconds the end of a stream waits until its request is stored, for a next request may go
 # to another gateway.
 _PATIENCE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A request that is being recorded, from `now` on."""
+
+    task: asyncio.Task[Sent | None]
+    now: asyncio.Event
 
 
 class Recording:
@@ -46,18 +55,22 @@ class Recording:
             self._conversations.let_go(session, fitted.frontier)
             return sent
 
+        now = asyncio.Event()
+        asyncio.get_running_loop().call_later(_SILENT, now.set)
+
         async def work() -> Sent | None:
+            await now.wait()
             sent: Sent | None = await self._stored(record)
             return sent
 
-        recorded: Recorded = self._behind(session, work)
-        return recorded
+        return Recorded(self._behind(session, work), now)
 
     def answered(self, session: str, recorded: Recorded, read: Callable[[], Reply | None]) -> None:
         """Have the answer to a request recorded, if it can be read, and the request's report."""
+        recorded.now.set()
 
         async def work() -> None:
-            sent = await recorded
+            sent = await recorded.task
             if sent is None:
                 return
 
@@ -76,7 +89,8 @@ class Recording:
     async def stored(self, recorded: Recorded | None) -> None:
         """Wait until a request is stored, not for long."""
         if recorded is not None:
-            await asyncio.wait({recorded}, timeout=_PATIENCE)
+            recorded.now.set()
+            await asyncio.wait({recorded.task}, timeout=_PATIENCE)
 
     async def close(self) -> None:
         """Wait until everything is stored."""

@@ -1,6 +1,7 @@
 """What is counted, how often the tokenizer is asked, and what a bad one leads to."""
 
 import gc
+from dataclasses import replace
 
 import pytest
 
@@ -301,3 +302,44 @@ def test_an_error_of_attachment_tokens_names_the_attachment():
     with pytest.raises(ZeroDivisionError) as caught:
         counter.message(user("", attachments=[Attachment("1", "a.png", 1, "image")]))
     assert caught.value.__notes__ == ["raised by attachment_tokens for attachment 'a.png'"]
+
+
+class Named:
+    """A tokenizer with the name of another."""
+
+    name = "named"
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+
+    def count(self, text: str) -> int:
+        return self.each
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user("Hello there"),
+        assistant(tool_calls=[ToolCall("a", "look", "{}")]),
+        Message("user", (Text("Hello"), Image("https://example.com/a.png", width=80, height=80))),
+        Message("user", "Hello", name="ada"),
+        Message("assistant", "Hi", extra={"reasoning_content": "They greet."}),
+    ],
+)
+def test_a_message_notes_its_count_for_the_counter_that_made_it_and_no_other(message):
+    by_name = [Counter("estimate"), Counter("chars/4"), Counter("chars/2")]
+    tiles = Counter("estimate", image_formula="anthropic")
+    expected = [counter.message(replace(message)) for counter in (*by_name, tiles)]
+    for _ in range(2):
+        assert [counter.message(message) for counter in (*by_name, tiles)] == expected
+    assert message.known_tokens is not None
+
+
+def test_a_tokenizer_that_is_given_is_trusted_by_no_name():
+    message = user("Hello")
+    assert [Counter(Named(each)).message(message) for each in (1, 2, 1)] == [1, 2, 1]
+    assert message.known_tokens is None
+    own = Counter("estimate", attachment_tokens={"image": 5})
+    held = user("Look", attachments=(Attachment("i", "a.png", 9, "image"),))
+    assert own.message(held) == own.message(held)
+    assert held.known_tokens is None

@@ -31,6 +31,7 @@ from muntin import (
 )
 from muntin.core.planning.breakpoints import blocks, user_breakpoints
 from muntin.core.planning.frontier import Frontier
+from muntin.core.planning.wire import as_sent, goes_as_it_stands
 from muntin.core.profile import Caching
 
 BLOCKS = Caching(50, 1.25, 0.1, breakpoints=4, lookback=20)
@@ -318,3 +319,39 @@ def test_marks_stay_within_the_limits(
 def test_a_file_with_its_data_inside_carries_no_mark() -> None:
     file = Message("user", (File(name="a.pdf", data="data:application/pdf;base64,AAAA"),))
     assert user_breakpoints([file]) == []
+
+
+CALLS = st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True)
+SENT = st.lists(
+    st.one_of(
+        st.sampled_from([system("Rules."), user("Hi"), user(""), assistant("Yes"), assistant("")]),
+        CALLS.map(lambda ids: assistant(tool_calls=[ToolCall(each, "look", "{}") for each in ids])),
+        st.sampled_from("abc").map(lambda called: tool(called, "")),
+        st.sampled_from("abc").map(lambda called: tool(called, "found")),
+    ),
+    max_size=12,
+)
+
+
+@given(SENT, st.sampled_from([None, "openai/gpt-4o", "anthropic/claude-sonnet-4-5"]))
+def test_what_is_said_to_go_as_it_stands_does(messages: list[Message], name: str | None) -> None:
+    profile = None if name is None else Profile.for_model(name)
+    pieces = as_sent(messages, profile)
+    if goes_as_it_stands(messages, profile):
+        numbers = list(range(len(messages)))
+        assert [piece.place for piece in pieces] == [piece.owner for piece in pieces] == numbers
+        assert all(piece.message is one for piece, one in zip(pieces, messages, strict=True))
+
+
+def test_most_conversations_go_as_they_stand() -> None:
+    talk = [
+        system("Rules."),
+        user("Hi"),
+        assistant(tool_calls=[ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")]),
+        tool("a", ""),
+        tool("b", "found"),
+        assistant("Yes"),
+    ]
+    assert goes_as_it_stands(talk, Profile.for_model("openai/gpt-4o"))
+    assert not goes_as_it_stands(talk[:-2])
+    assert not goes_as_it_stands([*talk[:3], talk[4], talk[3]])

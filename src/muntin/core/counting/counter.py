@@ -21,7 +21,7 @@ from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
 from muntin.core.counting.memo import FormMemo, Memo
 from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
-from muntin.core.message import NO_RESULT, Message
+from muntin.core.message import NO_RESULT, Message, counted
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Image, Other, Part, Reasoning, Text
 from muntin.core.schemas import NO_SCHEMAS, Schemas
@@ -173,6 +173,7 @@ class Counter:
         "_media_key",
         "_memo",
         "_no_result",
+        "_notes",
         "_tools",
         "answer",
         "name",
@@ -206,6 +207,9 @@ class Counter:
             self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
                 self._media_key = f"{self.text_key}/{image_formula}/pixels"
+        # Whether messages note their counts: not those of a tokenizer that was given, for another
+        # one may have the same name.
+        self._notes = tokenizer is None or tokenizer.__class__ is str
         # What the wire adds for a call without a result; None until first asked for.
         self._no_result: int | None = None
         # What was counted last, and its tokens: all windows of a turn offer the same tools.
@@ -234,7 +238,7 @@ class Counter:
             return cls(tokenizer, attachment_tokens=attachment_tokens)
         if tokenizer is None:
             try:
-                tokenizer = as_tokenizer(profile.tokenizer)
+                as_tokenizer(tokenizer := profile.tokenizer)
             except MissingExtra:
                 tokenizer = None
         return cls(
@@ -316,6 +320,8 @@ class Counter:
             told = TokenizerError(f"{error}; it is in {_told(message)}")
             told.culprit = message
             raise told from error
+        if known is None and self._notes and (key := self.key(message)) is not None:
+            counted(message, key, tokens)
         return tokens
 
     def key(self, message: Message | None = None) -> str | None:

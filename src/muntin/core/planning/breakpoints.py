@@ -18,7 +18,7 @@ from muntin.core.planning.frontier import TOOLS, Frontier, LazyFrontier, Start, 
 from muntin.core.planning.prefix import did_not_stay
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
-from muntin.core.planning.wire import Piece, as_sent
+from muntin.core.planning.wire import Piece, as_sent, goes_as_it_stands
 from muntin.core.profile import Caching, Profile
 from muntin.core.schemas import USER_BREAKPOINTS, Schemas
 
@@ -41,11 +41,11 @@ def place_breakpoints(
 
     `lowered` are the last messages of what is short, and of what is stubbed.
     """
-    sent = as_sent(rendered.messages, profile)
-    messages, slots = [], []
-    for piece in sent:
-        messages.append(piece.message)
-        slots.append(rendered.slots[piece.owner])
+    messages, slots = rendered.messages, rendered.slots
+    sent = None if goes_as_it_stands(messages, profile) else as_sent(messages, profile)
+    if sent is not None:
+        messages = [piece.message for piece in sent]
+        slots = [rendered.slots[piece.owner] for piece in sent]
     caching = profile.caching if profile is not None else None
     past = LazyFrontier(
         starts=starts,
@@ -88,6 +88,8 @@ def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
     will change again, if it has changed often enough for its kind."""
     before_that = dict(before.blamed)
     now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
+    if not now.blamed:
+        return
     allowed = now.patience
     # Tools have the patience of what a tier says to stay.
     now.restless = frozenset(
@@ -95,8 +97,10 @@ def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
     )
 
 
-def _window_place(sent: Sequence[Piece], place: int) -> int:
+def _window_place(sent: Sequence[Piece] | None, place: int) -> int:
     """Return the index in the window of the last message before a place in the request."""
+    if sent is None:
+        return max(0, place - 1)
     found = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
     return next(found, 0)
 

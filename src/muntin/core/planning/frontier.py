@@ -284,6 +284,11 @@ class LazyFrontier:
         text = self.messages[place].text[: chunks * CHUNK]
         return self._counter.overhead + self._counter.text_once(text) if text else 0
 
+    @cached_property
+    def trunk(self) -> int:
+        """How many messages the next turn will find again, if the input becomes history."""
+        return lasting_count(self._slots, self._behind, inputs=True)
+
     @property
     def settled(self) -> int:
         """How many messages the next turn will find again, if the input becomes history and what
@@ -314,7 +319,7 @@ class LazyFrontier:
             lasting=lasting,
             lasting_tokens=self._tokens_before(lasting),
             schemas=self.schemas,
-            trunk=lasting_count(self._slots, self._behind, inputs=True),
+            trunk=self.trunk,
             blamed=self.blamed,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
         )

@@ -121,6 +121,9 @@ def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[st
 
     A history that stepped is none of them: it stays until it steps again.
     """
+    trunk = before.trunk
+    if now.tools == before.tools and now.digests[:trunk] == before.digests[:trunk]:
+        return ()  # it only goes on, as most do
     frontier = before if isinstance(before, Frontier) else before.frontier
     new = [(now.tools, TOOLS), *zip(now.digests, now.labels, strict=True)]
     there = parted(new, pieces(frontier)[: 1 + frontier.trunk])

@@ -79,7 +79,8 @@ class SlotPlan(NamedTuple):
 
     def places(self) -> list[int]:
         """Return which messages of the slot stay, as `kept` has them behind what is in front."""
-        found = [index for unit, _ in self.left() for index in unit.indices]
+        units = [unit for unit, _ in self.left()] if self.verdicts else self.reading.units
+        found = [index for unit in units for index in unit.indices]
         return sorted(found) if self.reading.scattered else found
 
     def kept(self) -> list[Message]:

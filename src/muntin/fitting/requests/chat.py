@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from muntin.core.message import ROLES, Message, Role, role_of
@@ -37,22 +38,27 @@ _FEW = 500
 def read(body: Body) -> Request:
     """Read the body of a request."""
     messages = listed(body, "messages", "a request of Chat Completions")
-    legacy = _legacy_ids(messages)
+    legacy = cache(lambda: _legacy_ids(messages))  # few have any
 
-    def read_one(item: Any, number: int) -> Sequence[Piece]:
+    def read_one(item: Any, number: int) -> Piece:
         key = _key(item)
         known = None if key is None else recall(key)
         if known is not None:
-            return (Piece(known, number),)  # most of them: they were in the request before
+            # Most of them: they were in the request before.
+            return tuple.__new__(Piece, (known, number, None, None, False))
         data = _repaired(item, number, legacy)
         if data is not item:
             key = _key(data)
         role: Role = "assistant" if role_of(data) == "assistant" else "user"
-        return (read_piece(Message.from_dict, data, number, role, _simpler, key),)
+        return read_piece(Message.from_dict, data, number, role, _simpler, key)
 
-    found: Sequence[Piece] = Pieces(messages, read_one, role=_role)
+    found: Sequence[Piece]
+    if len(messages) <= _FEW:
+        found = [read_one(item, number) for number, item in enumerate(messages)]
+    else:
+        found = Pieces(messages, lambda item, number: (read_one(item, number),), role=_role)
     return Request(
-        list(found) if len(messages) <= _FEW else found,
+        found,
         tools=(*tools_of(body), *_functions(body)),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
@@ -61,14 +67,29 @@ def read(body: Body) -> Request:
 
 def write(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request as it came, with what stays, marked where it may be cached."""
-    messages: list[Any] = [_written(body["messages"], each) for each in fitted.placed]
+    given = body["messages"]
+    messages: list[Any] = [
+        # Most of them go as they came: asking each whether it does takes longer.
+        given[each[0]]
+        if each[2] is None and each[0] is not None and not each[3]
+        else _written(given, each)
+        for each in fitted.placed
+    ]
     options = _mark(messages, fitted, "content", _part)
     return {**body, **{k: v for k, v in options.items() if k not in body}, "messages": messages}
 
 
 def _key(item: Any) -> Key | None:
-    """Return what tells a message from others; of one with calls it is found the quickest way."""
-    calls = item.get("tool_calls") if item.__class__ is dict and len(item) == 3 else None
+    """Return what tells a message from others; of most it is found the quickest way."""
+    calls = None
+    if item.__class__ is dict:
+        size, role, content = len(item), item.get("role"), item.get("content")
+        if size == 2 and role.__class__ is content.__class__ is str:
+            return "chat", role, content
+        if size == 3:
+            called, calls = item.get("tool_call_id"), item.get("tool_calls")
+            if called.__class__ is role.__class__ is content.__class__ is str:
+                return "chat", role, content, called
     if calls.__class__ is not list:
         return key_of("chat", item)
     key = ["calls", item.get("role"), item.get("content", item)]
@@ -80,7 +101,10 @@ def _key(item: Any) -> Key | None:
             key += call["id"], function["name"], function["arguments"]
     except (KeyError, TypeError):
         return key_of("chat", item)
-    return tuple(key) if all(each is None or each.__class__ is str for each in key) else None
+    return tuple(key) if {*map(type, key)} <= _TEXTS else None
+
+
+_TEXTS = {str, type(None)}
 
 
 def _role(item: Any) -> Role | None:
@@ -112,12 +136,12 @@ def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
     return found
 
 
-def _repaired(item: Any, number: int, legacy: Mapping[int, str]) -> Any:
+def _repaired(item: Any, number: int, legacy: Callable[[], Mapping[int, str]]) -> Any:
     """Return a message in the form it is read in: lax servers take what OpenAI refuses."""
     if not isinstance(item, dict) or len(item) == 2:
         return item
     if item.get("role") == "function":
-        return {"role": "tool", "content": item.get("content"), "tool_call_id": legacy[number]}
+        return {"role": "tool", "content": item.get("content"), "tool_call_id": legacy()[number]}
     calls = item.get("tool_calls")
     call = item.get("function_call")
     if isinstance(calls, list | tuple) and calls:
@@ -158,8 +182,6 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
         told = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
         return {"role": message.role, "content": message.text, **told}
     item = messages[placed.ref]
-    if placed.is_whole:
-        return item
     data = dict(item)
     if placed.text is not None:
         data["content"] = with_parts(item.get("content"), placed, _text, _part)

@@ -24,6 +24,8 @@ SEGMENT, TOGETHER = 16_384, 8
 # A message counts a level less for each of these bounds that its number of words passes.
 CLASSES = (6, 12, 20, 32)
 # Up to so many numbers are kept as they are: four bytes each, where a bit each has up to 16 KB.
+# More of them would take less memory, but must be made bits for every question that has the word,
+# one by one. So the memory of a block grows faster than its messages until it is full.
 SPARSE = 96
 # About how many bytes a word takes beside what is kept of it.
 _ENTRY = 150
