@@ -55,7 +55,7 @@ class Environment:
         return FOLDER / self.name / "bin" / "python" if self.install else Path(sys.executable)
 
 
-_MUNTIN = ".[tokens,prompts,sql]"
+_MUNTIN = ".[tokens,prompts]"
 ENVIRONMENTS = (
     Environment(
         "muntin",
@@ -100,9 +100,7 @@ ENVIRONMENTS = (
     # Where there is a GPU, and torch beside it; elsewhere nothing is measured, and that is said.
     Environment("gpu", (), ("first_token",)),
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
-    Environment(
-        "prompt-poet", ("-e", ".[prompts,sql]", "prompt-poet>=0.0.52,<0.1"), ("templates",)
-    ),
+    Environment("prompt-poet", ("-e", ".[prompts]", "prompt-poet>=0.0.52,<0.1"), ("templates",)),
 )
 SCRIPTS = tuple(dict.fromkeys(name for each in ENVIRONMENTS for name in each.scripts))
 
@@ -209,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, Any] = {"environments": {}, "figures": {}}
     if given.only is not None and kept and kept.exists():
         results = json.loads(kept.read_text(encoding="utf-8"))
-    if only or "date" not in results:
+    if given.only is None or "date" not in results:  # else what is measured again has its own date
         results |= {"date": given.date, "short": given.short, "machine": machine()}
     found: dict[str, list[list[Figure]]] = {}
     failed = []

@@ -1,4 +1,4 @@
-"""How far the offline estimate is from the exact token count, by kind of text.
+"""How far the offline estimate is from the exact token count, and what both cost in time.
 
     python bench/estimate.py [--short] [--out FILE] [--table]
 
@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from bench.compose import Plain, texts_of
+from bench.conversations import history
 from bench.measure import Figure, beside, options, publish
+from muntin import Message
+from muntin.core.counting.counter import Counter
 from muntin.core.counting.estimate import Estimate
-from muntin.core.counting.exact import openai_tokenizer
+from muntin.core.counting.exact import ExactTokenizer, openai_encoding, openai_tokenizer
 
 SCRIPTS = Path(__file__).parent.parent / "tests" / "data" / "scripts"
 BOUND = ("english", "code", "json", "chinese", "japanese", "korean")
@@ -132,7 +137,28 @@ def figures(short: bool) -> Iterator[Figure]:
     text = SCRIPTS.joinpath("english.txt").read_text(encoding="utf-8")
     works = partial(Estimate().count, text), partial(tokenizer.count, text)
     rounds = 2 if short else 20
-    yield beside(f"estimate {len(text):,} characters", "tiktoken, counting them", *works, rounds)
+    work, peer = f"estimate {len(text):,} characters", "tiktoken, counting them"
+    yield beside(work, peer, *works, rounds, clock=process_time)
+    yield from counting(100 if short else 2_000, rounds)
+
+
+def counting(size: int, rounds: int) -> Iterator[Figure]:
+    """Compare counting recorded messages for the first time with tiktoken, encoding their texts."""
+    messages = [Message.from_dict(message) for message in history(size, "recorded")]
+    texts = [text for message in messages for text in texts_of(message) if text]
+    for name in ENCODINGS:
+        exact, encode = openai_tokenizer(name), openai_encoding(name).encode_ordinary
+
+        def ours(exact: ExactTokenizer = exact) -> int:
+            return sum(map(Counter(Plain(exact)).message, messages))  # which remembers nothing yet
+
+        def theirs(encode: Callable[[str], list[int]] = encode) -> int:
+            return sum(len(encode(text)) for text in texts)
+
+        work = f"count {size:,} recorded messages exactly, first pass, {name}"
+        yield beside(
+            work, "tiktoken, encoding their texts", ours, theirs, rounds, clock=process_time
+        )
 
 
 def main() -> None:

@@ -227,6 +227,14 @@ HEADLINES = tuple(
             "sqlite3, the same rows in one transaction",
         ),
         (
+            "count 2,000 messages exactly, first pass",
+            "tiktoken {}, encoding their texts",
+            "tiktoken",
+            "estimate",
+            "count 2,000 recorded messages exactly, first pass, o200k_base",
+            "tiktoken, encoding their texts",
+        ),
+        (
             "mean error of the estimate, Chinese",
             _CHARS,
             "",

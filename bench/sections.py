@@ -136,8 +136,11 @@ the cache to itself. LangChain's `trim_messages` from a user's message on sends 
 hides the run at hand from the model.""",
     ),
     "estimate": (
-        "The estimate",
+        "Counting tokens",
         """The mean error of the offline estimate, beside the rule of four characters a token,
-against exact counts of o200k_base. [Counting tokens](tokens.md) has more.""",
+against exact counts of o200k_base; how long the estimate takes; and a first pass of exact counting,
+beside tiktoken encoding the same texts. Muntin counts with tiktoken, so it cannot be faster: what
+is more is names, calls, and a memory of each count. [Counting tokens](tokens.md) has more, and
+[which tokenizer](design/tokenizers.md) says why no faster one is used.""",
     ),
 }

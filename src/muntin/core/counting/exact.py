@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, MissingExtra, TokenizerError
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 T = TypeVar("T")
 
@@ -171,21 +174,26 @@ def hf_tokenizer(path: str | os.PathLike[str]) -> ExactTokenizer:
 
 @cache
 def _load(name: str) -> ExactTokenizer:
-    try:
-        from tiktoken import Encoding
-    except ImportError as error:
-        raise MissingExtra("exact OpenAI counts need: pip install 'muntin[tokens]'") from error
-    encode = Encoding(
-        name,
-        pat_str=_PATTERNS[name],
-        mergeable_ranks={token: rank for rank, token in enumerate(_vocabulary(name))},
-        special_tokens={},
-    ).encode_ordinary
+    encode = openai_encoding(name).encode_ordinary
     return ExactTokenizer(
         name,
         _OPENAI_OVERHEAD,
         lambda text: sum(len(encode(part)) for piece in _pieces(text) for part in _parts(piece)),
         function_overhead=_FUNCTION_OVERHEAD[name],
+    )
+
+
+def openai_encoding(name: str) -> Encoding:
+    """Return tiktoken's own encoder over the shipped vocabulary; special tokens are text."""
+    try:
+        from tiktoken import Encoding
+    except ImportError as error:
+        raise MissingExtra("exact OpenAI counts need: pip install 'muntin[tokens]'") from error
+    return Encoding(
+        name,
+        pat_str=_PATTERNS[name],
+        mergeable_ranks={token: rank for rank, token in enumerate(_vocabulary(name))},
+        special_tokens={},
     )
 
 
