@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 SMALL := $(VENV)/.small
 PEERS := .env-bench
 SITE := site
+# Hundreds of tests start a process of its own: what one compiled, the next need not compile again.
+export PYTHONDONTWRITEBYTECODE :=
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
 PYTHONS ?= $(foreach minor,11 12 13 14,$(shell python3.$(minor) -c "import sys; print(sys.executable)" 2>/dev/null))
 

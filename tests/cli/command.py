@@ -1,4 +1,4 @@
-"""The installed command, as people run it: in a pipe, and on a terminal."""
+"""The command, as people run it: away from a terminal, and on one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.cli.warm import run_warm
 
 MUNTIN = Path(sys.executable).with_name("muntin")
 
@@ -43,11 +45,10 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in pipes."""
+    """Run the command, away from any terminal."""
     data = input if isinstance(input, bytes) else input.encode()
-    ended = subprocess.run(
-        [MUNTIN, *args], capture_output=True, input=data, env=environment(env), cwd=cwd, timeout=60
-    )
+    command = [str(each) for each in (MUNTIN, *args)]
+    ended = run_warm(command, data, environment(env), cwd or Path.cwd(), 60)
     return subprocess.CompletedProcess(
         ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode()
     )

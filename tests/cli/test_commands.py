@@ -9,13 +9,19 @@ from pathlib import Path
 
 import muntin
 from muntin.cli.commands import COMMANDS
-from tests.cli.command import run, said
+from tests.cli.command import MUNTIN, run, said
 from tests.paths import ROOT
 
 
 def test_the_version():
-    result = run("--version")
-    assert (result.returncode, result.stdout) == (0, f"muntin {muntin.__version__}\n")
+    ended = subprocess.run([MUNTIN, "--version"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, f"muntin {muntin.__version__}\n")
+
+
+def test_a_command_that_is_named_loads_no_other():
+    code = "import sys; from muntin.cli import main; sys.argv[1:] = ['count', '-h']\ntry: main()\n"
+    loaded = python("-c", f"{code}finally: print(*sys.modules)").stdout.split()
+    assert [name for name in COMMANDS if f"muntin.cli.{name}" in loaded] == ["count"]
 
 
 def python(*args: str, **options) -> subprocess.CompletedProcess[str]:

@@ -27,8 +27,11 @@ READS = sorted(DURABLE)
 class Asker:
     """Calls a tool as long as it does not see that tool's results, then answers."""
 
-    def __init__(self, name: str = "scripted", calls: int = 1, budget: int = BUDGET) -> None:
+    def __init__(
+        self, name: str = "scripted", calls: int = 1, budget: int = BUDGET, lines: int = 20_000
+    ) -> None:
         self.calls = calls
+        self.lines = lines
         self.ran: list[int] = []
         self.model = ScriptedModel(self.answer, name=name, budget=budget)
 
@@ -40,7 +43,7 @@ class Asker:
     def search(self, number: int) -> str:
         """Search everything."""
         self.ran.append(number)
-        return f"BEGIN {number} " + "a line of what was found\n" * 20_000 + f" END {number}"
+        return f"BEGIN {number} " + "a line of what was found\n" * self.lines + f" END {number}"
 
 
 def offered(window: Window) -> set[str]:
@@ -146,7 +149,8 @@ def test_a_ceiling_of_the_apps_holds_in_every_door(door):
 
 @pytest.mark.parametrize("door", DURABLE)
 def test_if_not_even_the_newest_results_fit_the_model_is_not_asked(door):
-    asker = Asker(calls=90, budget=4_900 if door == "sources" else 2_400)
+    # Each result alone is larger than the window; that all are cut is the point, not how much.
+    asker = Asker(calls=90, budget=4_900 if door == "sources" else 2_400, lines=1_000)
     with pytest.raises(BudgetExceeded) as caught:
         asyncio.run(through(door, asker))
     assert len(asker.model.windows) == 1

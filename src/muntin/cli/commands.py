@@ -6,6 +6,7 @@ not strings. Exit codes are those of `docs/cli.md`.
 """
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # what its encoding has not is written as an escape
             stream.reconfigure(errors="backslashreplace")
     try:
-        command = app()
+        # A command that is named needs no other's modules; help and completion need them all.
+        command = app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)
     except MissingExtra as error:
         fail(error)
     sys.exit(_run(command))
@@ -76,8 +78,8 @@ def _text(error: Exception) -> str:
     return str(getattr(error, "format_message", error.__str__)())
 
 
-def app() -> "Typer":
-    """Return the Typer application."""
+def app(names: Sequence[str] = COMMANDS) -> "Typer":
+    """Return the Typer application, with these commands."""
     try:
         import rich  # noqa: F401 (needed as soon as something is printed)
         import typer
@@ -105,7 +107,7 @@ def app() -> "Typer":
     ) -> None:
         """Compose a language model's context window, and see where every token goes."""
 
-    for name in COMMANDS:
+    for name in names:
         module = import_module(f"muntin.cli.{name}")
         if name == "sessions":  # a group of commands
             command.add_typer(module.command, name=name)
