@@ -7,7 +7,9 @@ import tomllib
 import pytest
 
 from bench.frameworks.stage import played
-from muntin.integrations.shared import Schemas, model_name
+from muntin.fitting import Fitted, Fitter
+from muntin.fitting.reading import pieces_of
+from muntin.integrations.shared import Hook, Schemas, model_name
 from tests.integrations.conftest import FRAMEWORKS
 from tests.packaging.promises import FRAMEWORKS as EXTRAS
 from tests.paths import ROOT
@@ -89,3 +91,56 @@ def test_schemas_are_made_once_for_as_long_as_the_tools_are_the_same():
     assert schemas.of(tools) is schemas.of(list(tools))
     assert schemas.of(tools[:1]) == [{"name": str(tools[0])}]
     assert len(made) == 3
+
+
+class Named(Hook):
+    """A hook of a framework whose models are their names, and whose tools are theirs."""
+
+    described = 0
+
+    @staticmethod
+    def schema(tool: str) -> dict[str, object]:
+        Named.described += 1
+        return {"type": "function", "function": {"name": tool, "parameters": {}}}
+
+    @staticmethod
+    def name_of(model: str) -> str:
+        return model
+
+
+@pytest.mark.parametrize(
+    ("hook", "tokenizer"),
+    [
+        (Hook(500), "estimate"),
+        (Named(500), "o200k_base"),
+        (Named(Fitter(500, model="openai/gpt-4")), "cl100k_base"),
+        (Named(Fitter(500), model="openai/gpt-4"), "cl100k_base"),
+        (Named(Fitter(500, model="openai/gpt-4"), model="openai/gpt-5"), "o200k_base"),
+    ],
+)
+def test_a_hook_goes_by_its_model_then_its_fitters_then_the_requests(hook, tokenizer):
+    fitted = hook.fit(pieces_of([{"role": "user", "content": "Hi"}]), [], "openai/gpt-4o")
+    assert fitted.window.report.tokenizer == tokenizer
+
+
+def test_a_hook_tells_what_it_fitted():
+    told: list[Fitted] = []
+    fitted = Hook(500, on_fit=told.append).fit(pieces_of([{"role": "user", "content": "Hi"}]), [])
+    assert told == [fitted]
+
+
+def test_a_hook_describes_its_tools_once():
+    hook, tools = Named(500), ["look"]
+    Named.described = 0
+    for _ in range(3):
+        fitted = hook.fit(pieces_of([{"role": "user", "content": "Hi"}]), tools)
+    assert Named.described == 1
+    assert fitted.window.tools[0]["function"]["name"] == "look"
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_an_adapter_leaves_that_to_its_hook(name):
+    source = (SOURCE / f"{name}.py").read_text("utf-8")
+    assert "(Hook" in source
+    for own in ("fitter_of(", "_fitter.fit(", "_on_fit("):
+        assert own not in source

@@ -19,7 +19,7 @@ from muntin.core.message import Message as Counted
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Hook, call, model_name, recorded
+from muntin.integrations.shared import Hook, call, model_name
 
 try:
     from agent_framework import ChatContext, ChatMiddleware, Content, Message
@@ -49,9 +49,16 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         made: Mapping[str, Any] = tool.to_json_schema_spec()
         return made
 
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return the name of the model that a context is for."""
+        client, options = model.client, model.options or {}
+        name = options.get("model") or getattr(client, "model", None)
+        return model_name(type(client).__module__.partition(".")[0], name)
+
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send what fits."""
-        fitted = await recorded(self._fitter, lambda: self.fitted(context))
+        fitted = await self.recorded(lambda: self.fitted(context))
         if context.session is not None:
             context.session.state[FRONTIER] = fitted.frontier
         context.messages = written(context.messages, fitted)
@@ -62,18 +69,13 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         options = context.options or {}
         told = options.get("instructions")
         session = context.session
-        return self._fit(
+        return self.fit(
             pieces_of(context.messages),
             options.get("tools") or (),
-            _name_of(context.client, options),
+            context,
             system=[Counted("system", told)] if told else (),
             previous=None if session is None else session.state.get(FRONTIER),
         )
-
-
-def _name_of(client: Any, options: Mapping[str, Any]) -> str | None:
-    name = options.get("model") or getattr(client, "model", None)
-    return model_name(type(client).__module__.partition(".")[0], name)
 
 
 # Reading.

@@ -22,18 +22,17 @@ from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import (
     Fits,
+    Hook,
     Watcher,
     call,
-    fitter_of,
     model_name,
     parted,
-    recorded,
     rejoined,
 )
 
 try:
     from google.adk.plugins.base_plugin import BasePlugin
-    from google.genai.types import Content, FunctionResponse, Part
+    from google.genai.types import Content, FunctionDeclaration, FunctionResponse, Part
 except ImportError as error:
     raise MissingExtra(
         "muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"
@@ -47,7 +46,12 @@ _ROLES = {None: "user", "model": "assistant"}
 _MADE = "muntin-"
 
 
-class MuntinPlugin(BasePlugin):
+class _Plugin(BasePlugin):
+    def __init__(self) -> None:
+        super().__init__("muntin")
+
+
+class MuntinPlugin(Hook, _Plugin):
     """Fits every request of every agent of an app; the session keeps all events.
 
     `budget` is what a request may have, instruction and tools included, or a `Fitter` with more
@@ -63,17 +67,33 @@ class MuntinPlugin(BasePlugin):
         on_fit: Watcher | None = None,
         name: str = "muntin",
     ) -> None:
-        super().__init__(name)
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
+        super().__init__(budget, model=model, on_fit=on_fit)
+        self.name = name
+
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a declared function as OpenAI does; other tools stay as they are."""
+        if not isinstance(tool, FunctionDeclaration):
+            return Hook.schema(tool)
+        parameters = tool.parameters_json_schema
+        if parameters is None and tool.parameters is not None:
+            parameters = tool.parameters.model_dump(exclude_none=True, by_alias=True, mode="json")
+        function = {"name": tool.name, "description": tool.description or ""}
+        described = {**function, "parameters": parameters or {"type": "object", "properties": {}}}
+        return {"type": "function", "function": described}
+
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return a model's name: a bare one is Gemini's, LiteLLM's have their maker before them."""
+        maker, _, name = str(model or "").rpartition("/")
+        return model_name(maker or "google", name)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Send what fits."""
         state = callback_context.state
         key = f"{FRONTIER}:{callback_context.agent_name}"  # agents of one run see other contents
         previous = state.get(key)
-        fitted = await recorded(self._fitter, lambda: self.fitted(llm_request, previous))
+        fitted = await self.recorded(lambda: self.fitted(llm_request, previous))
         state[key] = fitted.frontier
         agent = callback_context.get_invocation_context().agent
         llm_request.contents = written(llm_request.contents, fitted, _takes_text(agent))
@@ -82,16 +102,13 @@ class MuntinPlugin(BasePlugin):
         """Return what of a request is sent."""
         told = _text(request.config.system_instruction)
         contents = request.contents
-        fitted = self._fitter.fit(
+        return self.fit(
             parted(contents, _count, partial(_read, contents)),
-            tools=_schemas(request.config.tools or ()),
+            _declared(request.config.tools or ()),
+            request.model,
             system=[Message("system", told)] if told else (),
             previous=previous,
-            model=self._model or self._fitter.model or _name_of(request.model),
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
-        return fitted
 
 
 def _takes_text(agent: Any) -> bool:
@@ -110,29 +127,13 @@ def _text(instruction: Any) -> str:
     return _text(list(parts)) if parts else getattr(instruction, "text", None) or ""
 
 
-def _schemas(tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the declared functions as Chat Completions has them, and other tools as they are."""
-    found: list[dict[str, Any]] = []
+def _declared(tools: Sequence[Any]) -> list[Any]:
+    """Return the functions that tools declare, and the tools that are something else."""
+    found: list[Any] = []
     for tool in tools:
         declared = getattr(tool, "function_declarations", None)
-        for each in declared or ():
-            parameters = each.parameters_json_schema
-            if parameters is None and each.parameters is not None:
-                parameters = each.parameters.model_dump(
-                    exclude_none=True, by_alias=True, mode="json"
-                )
-            function = {"name": each.name, "description": each.description or ""}
-            schema = {**function, "parameters": parameters or {"type": "object", "properties": {}}}
-            found.append({"type": "function", "function": schema})
-        if declared is None:
-            found.append(tool)
+        found += [tool] if declared is None else declared
     return found
-
-
-def _name_of(model: Any) -> str | None:
-    """Return the model's name: a bare one is Gemini's, LiteLLM's have their maker before them."""
-    maker, _, name = str(model or "").rpartition("/")
-    return model_name(maker or "google", name)
 
 
 # Reading: each result of a content is a piece, and what stands beside them is one.

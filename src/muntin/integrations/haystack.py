@@ -20,16 +20,7 @@ from muntin.errors import InvalidInput, MissingExtra
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
 from muntin.fitting.repair import made_id
-from muntin.integrations.shared import (
-    Fits,
-    Schemas,
-    Watcher,
-    call,
-    fitter_of,
-    parted,
-    recorded,
-    rejoined,
-)
+from muntin.integrations.shared import Fits, Hook, Watcher, call, parted, rejoined
 
 try:
     from haystack.components.agents.state.state_utils import replace_values
@@ -60,7 +51,7 @@ class _Run:
         self.sent = len(state.data["messages"])
 
 
-class MuntinHook:
+class MuntinHook(Hook):
     """Fits every request of an agent; what the run returns is whole. Give its `hooks` to the agent.
 
     `budget` is what a request may have, system prompt and tools included, or a `Fitter` with more
@@ -73,11 +64,13 @@ class MuntinHook:
     def __init__(
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
+        super().__init__(budget, model=model, on_fit=on_fit)
         self._given = {"budget": budget, "model": model}
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
-        self._schemas = Schemas(lambda tool: {"type": "function", "function": tool.tool_spec})
+
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        return {"type": "function", "function": tool.tool_spec}
 
     @property
     def hooks(self) -> dict[str, list[Any]]:
@@ -93,20 +86,12 @@ class MuntinHook:
         """Put into the state what fits."""
         run = _run_of(state)
         tools = state.data.get("tools") or ()
-        fitted = await recorded(self._fitter, lambda: self.fitted(run, tools))
+        fitted = await self.recorded(lambda: self.fitted(run, tools))
         self._put(state, run, fitted)
 
     def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:
         """Return what of a run is sent."""
-        fitted = self._fitter.fit(
-            parted(run.messages, _count, _read),
-            tools=self._schemas.of(tools),
-            previous=run.frontier,
-            model=self._model,
-        )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
-        return fitted
+        return self.fit(parted(run.messages, _count, _read), tools, previous=run.frontier)
 
     def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
         sent = rejoined(run.messages, fitted.placed, _count, added=_added, changed=_changed)

@@ -9,12 +9,12 @@ agent's state: the checkpointer keeps it, and callers do not see it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NotRequired
 
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, recorded
+from muntin.integrations.shared import Hook
 
 try:
     from langchain.agents.middleware.types import (
@@ -46,7 +46,7 @@ class MuntinState(AgentState):
     ]
 
 
-class MuntinMiddleware(AgentMiddleware):
+class MuntinMiddleware(Hook, AgentMiddleware):
     """Fits every request of an agent; the conversation itself stays whole.
 
     `budget` is what a request may have, system text and tools included, or a `Fitter` with more
@@ -55,16 +55,9 @@ class MuntinMiddleware(AgentMiddleware):
     """
 
     state_schema = MuntinState
-
-    def __init__(
-        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
-    ) -> None:
-        super().__init__()
-        self.tools: Sequence[Any] = []
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
-        self._schemas = Schemas(convert_to_openai_tool)
+    tools = ()
+    schema = staticmethod(convert_to_openai_tool)
+    name_of = staticmethod(name_of)
 
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
@@ -77,21 +70,19 @@ class MuntinMiddleware(AgentMiddleware):
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ExtendedModelResponse:
         """Send what fits."""
-        fitted, smaller = await recorded(self._fitter, lambda: self.fitted(request))
+        fitted, smaller = await self.recorded(lambda: self.fitted(request))
         return _extended(await handler(smaller), fitted)
 
     def fitted(self, request: ModelRequest) -> tuple[Fitted, ModelRequest]:
         """Return the request with the messages that fit."""
         system = request.system_message
-        fitted = self._fitter.fit(
+        fitted = self.fit(
             pieces_of(request.messages),
-            tools=self._schemas.of(request.tools),
+            request.tools,
+            request.model,
             system=() if system is None else [read(system)],
             previous=request.state.get(FRONTIER),
-            model=self._model or self._fitter.model or name_of(request.model),
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
         return fitted, request.override(messages=written(request.messages, fitted.placed))
 
 

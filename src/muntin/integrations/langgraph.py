@@ -20,7 +20,7 @@ from typing import Any
 
 from muntin.errors import InvalidInput, MissingExtra
 from muntin.fitting import Fitted
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of
+from muntin.integrations.shared import Fits, Hook, Watcher
 
 try:
     from langchain_core.messages import BaseMessage, SystemMessage
@@ -53,11 +53,14 @@ class FittedState:
     fitted: Fitted
 
 
-class MuntinFit:
+class MuntinFit(Hook):
     """Fits the messages of a state; `tools` and `system` are what the node sends with them.
 
     A system text is put before the messages, and not into the state.
     """
+
+    schema = staticmethod(convert_to_openai_tool)
+    name_of = staticmethod(name_of)
 
     def __init__(
         self,
@@ -69,26 +72,22 @@ class MuntinFit:
         key: str = "messages",
         on_fit: Watcher | None = None,
     ) -> None:
-        self._fitter = fitter_of(budget)
-        self._tools = Schemas(convert_to_openai_tool).of(tools)
+        named = model if isinstance(model, str | None) else name_of(model)
+        super().__init__(budget, model=named, on_fit=on_fit)
+        self._tools = self._schemas.of(tools)
         self._system = [] if system is None else [SystemMessage(system)]
-        self._model = model if isinstance(model, str | None) else name_of(model)
         self._key = key
-        self._on_fit = on_fit
 
     def __call__(self, state: Mapping[str, Any]) -> FittedState:
         """Return what is sent of a state."""
         if self._key not in state:
             raise InvalidInput(f"the state has no key {self._key!r}; name it: MuntinFit(key=...)")
         messages = state[self._key]
-        fitted = self._fitter.fit(
+        fitted = self.fit(
             pieces_of(messages),
-            tools=self._tools,
+            self._tools,
             system=[read(message) for message in self._system],
             previous=state.get(FRONTIER),
-            model=self._model,
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
         kept = [*self._system, *written(messages, fitted.placed)]
         return FittedState(kept, {FRONTIER: fitted.frontier}, fitted)

@@ -19,7 +19,7 @@ from muntin.core.message import Message
 from muntin.errors import InvalidInput, MissingExtra
 from muntin.fitting import Fitter, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Watcher, call, model_name, recorded
+from muntin.integrations.shared import Hook, Watcher, call, model_name
 
 try:
     from llama_index.core.agent.workflow import FunctionAgent
@@ -38,6 +38,25 @@ __all__ = ["MuntinAgent", "MuntinMemory"]
 _ROLES = {"chatbot": "assistant"}
 
 
+class _Hook(Hook):
+    """What fits the messages of a memory."""
+
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI's models are sent it; others are sent less."""
+        if isinstance(tool, dict):
+            return tool
+        made: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
+        function = made["function"]
+        parameters = {**function["parameters"], "additionalProperties": False}
+        return {**made, "function": {**function, "strict": False, "parameters": parameters}}
+
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return the name of a model."""
+        return model_name(type(model).__module__, getattr(model, "model", None))
+
+
 class MuntinMemory(BaseChatStoreMemory):
     """A memory that keeps all messages, and returns those that fit.
 
@@ -51,7 +70,7 @@ class MuntinMemory(BaseChatStoreMemory):
     system_prompt: str = ""
     tool_schemas: list[dict[str, Any]] = Field(default_factory=list)
     _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _fitters: dict[int, Fitter] = PrivateAttr(default_factory=dict)
+    _hooks: dict[Any, _Hook] = PrivateAttr(default_factory=dict)
     _on_fit: Watcher | None = PrivateAttr(default=None)
 
     @classmethod
@@ -80,12 +99,12 @@ class MuntinMemory(BaseChatStoreMemory):
             chat_store=chat_store or SimpleChatStore(),
             chat_store_key=chat_store_key,
             token_limit=token_limit,
-            model=model or _name_of(llm),
+            model=model or _Hook.name_of(llm),
             system_prompt=system_prompt,
-            tool_schemas=[_schema(tool) for tool in tools],
+            tool_schemas=[dict(_Hook.schema(tool)) for tool in tools],
         )
         made._settings, made._on_fit = settings, on_fit
-        made._fitter(0)  # settings that are not right are refused here
+        made._hook(0)  # settings that are not right are refused here
         if chat_history:
             made.set(chat_history)
         return made
@@ -115,16 +134,14 @@ class MuntinMemory(BaseChatStoreMemory):
     async def astep(self, agent: Any, run: Sequence[Any], tools: Sequence[Any]) -> list[Any]:
         """Return what an agent sends: its system prompt, the memory and the messages of its run."""
         lead = [ChatMessage(agent.system_prompt, role="system")] if agent.system_prompt else []
-        schemas = [_schema(tool) for tool in tools]
         whole = [*lead, *await self.aget_all(), *run]
-        model = self.model or _name_of(agent.llm)
-        return await self._afitted(agent.name, whole, tools=schemas, model=model)
+        return await self._afitted(agent.name, whole, tools=tools, llm=agent.llm)
 
     async def _afitted(self, name: str, messages: Sequence[Any], **given: Any) -> list[Any]:
         mark = self._mark(name)
         left = await self.chat_store.aget_messages(mark)
-        fitter = self._fitter(given.get("beside", 0))
-        sent, left = await recorded(fitter, lambda: self.fitted(messages, left, **given))
+        hook = self._hook(given.get("beside", 0))
+        sent, left = await hook.recorded(lambda: self.fitted(messages, left, **given))
         await self.chat_store.aset_messages(mark, left)
         return sent
 
@@ -134,21 +151,19 @@ class MuntinMemory(BaseChatStoreMemory):
         left: Sequence[Any],
         *,
         beside: int = 0,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        model: str | None = None,
+        tools: Sequence[Any] | None = None,
+        llm: Any = None,
     ) -> tuple[list[Any], list[Any]]:
         """Return what is sent of messages, and what it leaves to the next request."""
         told = self.system_prompt if tools is None else ""
-        fitted = self._fitter(beside).fit(
+        fitted = self._hook(beside).fit(
             Pieces(messages, _read),
-            tools=self.tool_schemas if tools is None else tools,
+            self.tool_schemas if tools is None else tools,
+            llm,
             system=[Message("system", told)] if told else (),
             # Memory and agents ask with other lists: each goes by its own frontier, or by none.
             previous=json.loads(left[0].content) if left else {},
-            model=model or self.model,
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
         kept = ChatMessage(json.dumps(fitted.frontier), role="system")
         return [_written(messages, each) for each in fitted.placed], [kept]
 
@@ -156,12 +171,13 @@ class MuntinMemory(BaseChatStoreMemory):
         """Return the key under which the chat store has the frontier of an agent."""
         return f"{self.chat_store_key}:muntin_frontier:{name}"
 
-    def _fitter(self, beside: int) -> Fitter:
-        if beside not in self._fitters:
+    def _hook(self, beside: int) -> _Hook:
+        key = beside, self.token_limit, self.model
+        if key not in self._hooks:
             margin = self._settings.get("margin", 0) + beside
-            given = {**self._settings, "margin": margin}
-            self._fitters[beside] = Fitter(self.token_limit, **given)
-        return self._fitters[beside]
+            fitter = Fitter(self.token_limit, **{**self._settings, "margin": margin})
+            self._hooks[key] = _Hook(fitter, model=self.model, on_fit=self._on_fit)
+        return self._hooks[key]
 
 
 class MuntinAgent(FunctionAgent):
@@ -184,18 +200,6 @@ class MuntinAgent(FunctionAgent):
         finally:
             await ctx.store.set(self.scratchpad_key, [*run, *made])
         return output
-
-
-def _name_of(llm: Any) -> str | None:
-    return None if llm is None else model_name(type(llm).__module__, getattr(llm, "model", None))
-
-
-def _schema(tool: Any) -> dict[str, Any]:
-    """Return a tool as OpenAI's models are sent it; others are sent less."""
-    made: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
-    function = made["function"]
-    parameters = {**function["parameters"], "additionalProperties": False}
-    return {**made, "function": {**function, "strict": False, "parameters": parameters}}
 
 
 # Reading.

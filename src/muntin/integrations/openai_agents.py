@@ -18,7 +18,7 @@ from muntin.core.message import Message
 from muntin.errors import MissingExtra
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
-from muntin.integrations.shared import Fits, Schemas, Watcher, fitter_of, model_name, recorded
+from muntin.integrations.shared import Fits, Hook, Watcher, model_name
 
 try:
     from agents import RunConfig
@@ -33,7 +33,7 @@ __all__ = ["MuntinFilter", "MuntinSession"]
 _KIND = "muntin_frontier"
 
 
-class MuntinFilter:
+class MuntinFilter(Hook):
     """Fits the input of every model call of a run; give it as `call_model_input_filter`.
 
     `budget` is what a request may have, instructions and the agent's function tools included, or a
@@ -42,13 +42,25 @@ class MuntinFilter:
     `MuntinSession` finds them after a restart too.
     """
 
-    def __init__(
-        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
-    ) -> None:
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
-        self._schemas = Schemas(_schema)
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.params_json_schema,
+            "strict": tool.strict_json_schema,
+        }
+        return {"type": "function", "function": function}
+
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return a model's name: a bare one is OpenAI's, as it is for the SDK."""
+        name = model if isinstance(model, str) else getattr(model, "model", None)
+        if not isinstance(name, str):
+            return None
+        maker, _, rest = name.removeprefix("litellm/").rpartition("/")
+        return model_name(maker or "openai", rest)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return what is sent."""
@@ -58,7 +70,7 @@ class MuntinFilter:
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
     ) -> tuple[ModelInputData, dict[str, Any]]:
         """Return what is sent, and the frontier it leaves."""
-        return await recorded(self._fitter, lambda: self.fitted(data, previous))
+        return await self.recorded(lambda: self.fitted(data, previous))
 
     def fitted(
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
@@ -67,35 +79,10 @@ class MuntinFilter:
         given, agent = data.model_data, data.agent
         tools = [each for each in agent.tools if hasattr(each, "params_json_schema")]
         told = [Message("system", given.instructions)] if given.instructions else []
-        fitted = self._fitter.fit(
-            pieces_of(given.input),
-            tools=self._schemas.of(tools),
-            system=told,
-            previous=previous,
-            model=self._model or self._fitter.model or _name_of(agent.model),
+        fitted = self.fit(
+            pieces_of(given.input), tools, agent.model, system=told, previous=previous
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
         return replace(given, input=written(given.input, fitted.placed)), fitted.frontier
-
-
-def _schema(tool: Any) -> Mapping[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.params_json_schema,
-        "strict": tool.strict_json_schema,
-    }
-    return {"type": "function", "function": function}
-
-
-def _name_of(model: Any) -> str | None:
-    """Return the model's name: a bare one is OpenAI's, as it is for the SDK."""
-    name = model if isinstance(model, str) else getattr(model, "model", None)
-    if not isinstance(name, str):
-        return None
-    maker, _, rest = name.removeprefix("litellm/").rpartition("/")
-    return model_name(maker or "openai", rest)
 
 
 class MuntinSession:

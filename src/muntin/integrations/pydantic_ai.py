@@ -21,7 +21,7 @@ from muntin.core.parts import Other
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import Hook, call, model_name, recorded
+from muntin.integrations.shared import Hook, call, model_name
 
 try:
     from pydantic_ai.capabilities import AbstractCapability
@@ -65,9 +65,14 @@ class MuntinContext(Hook, AbstractCapability[Any]):
             function["strict"] = tool.strict
         return {"type": "function", "function": function}
 
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return the name of a model."""
+        return model_name(str(model.system), model.model_name)
+
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Send what fits, and keep the frontier with the newest request of the history."""
-        sent, frontier = await recorded(self._fitter, lambda: self.fitted(request_context))
+        sent, frontier = await self.recorded(lambda: self.fitted(request_context))
         newest = ctx.messages[-1] if ctx.messages else None
         if isinstance(newest, ModelRequest):
             newest.metadata = {**(newest.metadata or {}), FRONTIER: frontier}
@@ -77,10 +82,10 @@ class MuntinContext(Hook, AbstractCapability[Any]):
         """Return the request with the messages that fit, and the frontier it leaves."""
         parameters = request.model.customize_request_parameters(request.model_request_parameters)
         messages = request.messages
-        fitted = self._fit(
+        fitted = self.fit(
             pieces_of(messages),
             [*parameters.function_tools, *parameters.output_tools],
-            _name_of(request.model),
+            request.model,
             system=_instructions(messages, parameters),
             previous=_previous(messages),
         )
@@ -105,10 +110,6 @@ def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = message.metadata[FRONTIER]
             return found
     return None
-
-
-def _name_of(model: Any) -> str | None:
-    return model_name(str(model.system), model.model_name)
 
 
 # Reading.

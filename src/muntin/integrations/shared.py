@@ -33,11 +33,6 @@ def fitter_of(given: Fits) -> Fitter:
     return given if isinstance(given, Fitter) else Fitter(given)
 
 
-async def recorded(fitter: Fitter, work: Callable[[], T]) -> T:
-    """Do the work of an async hook; in a thread if it writes into a store."""
-    return work() if fitter.recorder is None else await in_thread(work)
-
-
 def model_name(provider: str, name: object) -> str | None:
     """Return a model's name as Muntin writes it; None if nothing is known of its provider.
 
@@ -64,6 +59,7 @@ class Hook:
     def __init__(
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
+        super().__init__()  # that of the framework's class, which a hook also is
         self._fitter = fitter_of(budget)
         self._model = model
         self._on_fit = on_fit
@@ -71,22 +67,32 @@ class Hook:
 
     @staticmethod
     def schema(tool: Any) -> Mapping[str, Any]:
-        """Describe a tool of the framework."""
-        raise NotImplementedError
+        """Describe a tool of the framework; one that is described already stays as it is."""
+        described: Mapping[str, Any] = tool
+        return described
 
-    def _fit(
-        self, pieces: Sequence[Piece], tools: Sequence[Any], name: str | None, **given: Any
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return the name of a model of the framework, where its maker is known."""
+        return None
+
+    def fit(
+        self, pieces: Sequence[Piece], tools: Sequence[Any], model: Any = None, **given: Any
     ) -> Fitted:
-        """Return what of a request is sent; `name` is what the framework calls the model."""
+        """Return what of a request is sent; `model` is what `name_of` is asked about."""
         fitted = self._fitter.fit(
             pieces,
             tools=self._schemas.of(tools),
-            model=self._model or self._fitter.model or name,
+            model=self._model or self._fitter.model or self.name_of(model),
             **given,
         )
         if self._on_fit is not None:
             self._on_fit(fitted)
         return fitted
+
+    async def recorded(self, work: Callable[[], T]) -> T:
+        """Do the work of an async hook; in a thread if it writes into a store."""
+        return work() if self._fitter.recorder is None else await in_thread(work)
 
 
 @dataclass(slots=True)

@@ -18,16 +18,7 @@ from muntin.core.message import Message
 from muntin.errors import MissingExtra
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
-from muntin.integrations.shared import (
-    Fits,
-    Watcher,
-    call,
-    fitter_of,
-    model_name,
-    parted,
-    recorded,
-    rejoined,
-)
+from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
 
 try:
     from strands.middleware import InvokeModelStage
@@ -42,7 +33,7 @@ __all__ = ["MuntinPlugin"]
 FRONTIER = "muntin_frontier"
 
 
-class MuntinPlugin(Plugin):
+class MuntinPlugin(Hook, Plugin):
     """Fits every request of an agent; its messages stay whole.
 
     Give the agent `context_manager=False`, so that nothing else removes messages. `budget` is what
@@ -53,13 +44,24 @@ class MuntinPlugin(Plugin):
 
     name = "muntin"
 
-    def __init__(
-        self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
-    ) -> None:
-        super().__init__()
-        self._fitter = fitter_of(budget)
-        self._model = model
-        self._on_fit = on_fit
+    @staticmethod
+    def schema(tool: Any) -> Mapping[str, Any]:
+        """Describe a tool as OpenAI does."""
+        function = {
+            "name": tool["name"],
+            "description": tool["description"],
+            "parameters": tool["inputSchema"]["json"],
+        }
+        return {"type": "function", "function": function}
+
+    @staticmethod
+    def name_of(model: Any) -> str | None:
+        """Return a model's name: Bedrock's and LiteLLM's have their maker before them."""
+        name = model.get_config().get("model_id")
+        if not isinstance(name, str):
+            return None
+        maker = f"{type(model).__module__} {name}".replace("gemini", "google")
+        return model_name(maker, name.rpartition("/")[2].rpartition("anthropic.")[2])
 
     def init_agent(self, agent: Any) -> None:
         """Stand before the model of an agent."""
@@ -69,7 +71,7 @@ class MuntinPlugin(Plugin):
         """Send what fits."""
         state = context.agent.state
         previous = state.get(FRONTIER)
-        fitted = await recorded(self._fitter, lambda: self.fitted(context, previous))
+        fitted = await self.recorded(lambda: self.fitted(context, previous))
         state.set(FRONTIER, fitted.frontier)
         messages = context.messages
         sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
@@ -77,39 +79,18 @@ class MuntinPlugin(Plugin):
 
     def fitted(self, context: Any, previous: Mapping[str, Any] | None) -> Fitted:
         """Return what of a request is sent."""
-        fitted = self._fitter.fit(
+        return self.fit(
             parted(context.messages, _count, _read),
-            tools=[_schema(each) for each in context.tool_specs],
+            context.tool_specs,
+            context.model,
             system=_system(context.system_prompt),
             previous=previous,
-            model=self._model or self._fitter.model or _name_of(context.model),
         )
-        if self._on_fit is not None:
-            self._on_fit(fitted)
-        return fitted
-
-
-def _schema(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    function = {
-        "name": spec["name"],
-        "description": spec["description"],
-        "parameters": spec["inputSchema"]["json"],
-    }
-    return {"type": "function", "function": function}
 
 
 def _system(prompt: Any) -> list[Message]:
     blocks = [{"text": prompt}] if isinstance(prompt, str) else prompt or ()
     return [Message("system", block["text"]) for block in blocks if block.get("text")]
-
-
-def _name_of(model: Any) -> str | None:
-    """Return the model's name: Bedrock's and LiteLLM's have their maker before them."""
-    name = model.get_config().get("model_id")
-    if not isinstance(name, str):
-        return None
-    maker = f"{type(model).__module__} {name}".replace("gemini", "google")
-    return model_name(maker, name.rpartition("/")[2].rpartition("anthropic.")[2])
 
 
 # Reading: each result of a message is a piece, and what stands beside them is one.
