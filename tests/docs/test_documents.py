@@ -131,6 +131,13 @@ def test_the_architecture_page_fits_on_two_screens():
     assert max(map(len, lines)) <= 120
 
 
+def test_the_glossary_is_in_order():
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\*\*(.+)\*\*$", page, re.MULTILINE)
+    assert len(words) > 50
+    assert words == sorted(words, key=str.lower)
+
+
 def test_the_readme_names_paths_that_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in re.findall(r"`((?:src|tests|bench|tools|docs|examples)/[\w./]*)`", text):
