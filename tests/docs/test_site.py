@@ -56,7 +56,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def site(tmp_path) -> Path:
+def site(tmp_path: Path) -> Path:
     """The site that `make` has built just now, by the same command; or one of its own."""
     if ready := os.environ.get("MUNTIN_SITE"):
         return Path(ready)
