@@ -227,7 +227,7 @@ def show(rows: Sequence[Row], figures: Sequence[Figure]) -> str:
 def run(short: bool) -> tuple[list[Row], list[Figure]]:
     """Measure everything."""
     if short:
-        asked = sessions(24, 16_000, (USUAL, "4 min"), names=SHORT)
+        asked = sessions(60, 16_000, (USUAL, "4 min"), names=SHORT)
     else:
         asked = sessions(1_000, BUDGET)
     figures = list(real_cuts(each for each in asked if not each.variant and not each.steps))
@@ -236,7 +236,7 @@ def run(short: bool) -> tuple[list[Row], list[Figure]]:
         found = list(measure(session))
         rows += found
         figures += costs(session, found)
-    figures += rules(asked[0].budget, 40 if short else 400, 2 if short else 60)
+    figures += rules(asked[0].budget, 80 if short else 400, 5 if short else 60)
     return rows, figures
 
 
