@@ -65,10 +65,14 @@ site: $(READY)
 	$(BIN)/python -m sphinx -q -W --keep-going -j auto -d $(SITE)/.trees docs $(SITE)
 
 docs: site ## Build the site into site/, and check that the docs are true
-	$(BIN)/python -m pytest -q -n auto tests/docs
+	MUNTIN_SITE=$(CURDIR)/$(SITE) $(BIN)/python -m pytest -q -n auto tests/docs
 	@echo "Read it: $(SITE)/index.html"
 
-check: lint types site test ## All that CI runs: lint, types, the site, tests (those of the docs among them)
+# The first three use one core each; the site they build is the one that the tests look at.
+check: export MUNTIN_SITE := $(CURDIR)/$(SITE)
+check: $(READY) ## All that CI runs: lint, types, the site, tests (those of the docs among them)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types site
+	$(MAKE) --no-print-directory test
 
 integrations: $(READY) ## Run Muntin in other frameworks, each in an environment of its own (some 30 minutes)
 	$(BIN)/python -m tools.integrations

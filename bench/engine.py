@@ -204,11 +204,11 @@ def fetch(server: Server, database: str, waiting: int) -> tuple[float, float]:
 def measure(short: bool) -> Iterator[Figure]:
     """Measure both engines on one server."""
     with running_server() as server:
-        yield from _latency(server, 10 if short else 60)
-        yield from _throughput(server, (1,) if short else (1, 2, 4), 50 if short else 1_000)
+        yield from _latency(server, 3 if short else 60)
+        yield from _throughput(server, (1,) if short else (1, 2, 4), 10 if short else 1_000)
         if not short:
             yield from _scaling(server, 400)
-        yield from _idle(server, 1_000 if short else 100_000, 2 if short else 8)
+        yield from _idle(server, 200 if short else 100_000, 1 if short else 8)
 
 
 def _latency(server: Server, rounds: int) -> Iterator[Figure]:

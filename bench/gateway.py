@@ -155,7 +155,7 @@ def measure(short: bool) -> Iterator[Figure]:
         for messages in (50, 200) if short else (50, 200, 1_000):
             urls = {"direct": upstream, "a plain proxy": proxy, "gateway": gateway}
             took: dict[str, list[float]] = {name: [] for name in urls}
-            for first, body in requests(messages, 30 if short else 100):
+            for first, body in requests(messages, 10 if short else 100):
                 each = {name: seconds(client, url, body) for name, url in urls.items()}
                 for name in () if first else urls:
                     took[name].append(each[name])

@@ -31,7 +31,7 @@ from bench.runs.script import Script, script
 REQUESTS, WINDOWS = 400, (16_000, 32_000, 128_000)
 STEPS = (316, 1_000, 3_162, 10_000)  # from a full window on
 GROUPS, PLANNED = 400, 40
-SHORT_REQUESTS, SHORT_WINDOWS, SHORT_STEPS, SHORT_GROUPS = 60, (16_000,), (50, 100, 200), 40
+SHORT_REQUESTS, SHORT_WINDOWS, SHORT_STEPS, SHORT_GROUPS = 24, (16_000,), (20, 40, 80), 20
 # What a step may grow with the steps before it: nothing, but for noise. Memory grows until what is
 # remembered of texts has reached its bound.
 FLAT, BOUNDED = 0.1, 0.75

@@ -303,7 +303,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--profile", action="store_true", help="show where a wake spends its time")
     given = parser.parse_args()
-    large, rounds = (4_000, 10) if given.short else (100_000, 200)
+    large, rounds = (2_000, 3) if given.short else (100_000, 200)
     with tempfile.TemporaryDirectory() as name, running_server() as server:
         found = asyncio.run(on_sqlite(Path(name), large, rounds, given.profile))
         found += asyncio.run(on_postgres(server, min(large, 10_000), rounds))

@@ -170,7 +170,7 @@ def conversation(size: int) -> list[Message]:
 
 def messages(folder: Path, short: bool) -> Iterator[Figure]:
     """Measure windows on timelines of 100 to 1,000,000 messages."""
-    sizes = spread(100, 10_000 if short else 1_000_000, 5 if short else 9)
+    sizes = spread(100, 3_000 if short else 1_000_000, 5 if short else 9)
     rounds = 5 if short else 40
     sessions = {}
     for size in sizes:

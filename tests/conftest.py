@@ -1,6 +1,7 @@
 """Settings of all tests: the same examples every time, unless a longer search is asked for; and
 a check of every window that follows another."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -14,6 +15,12 @@ from tests.stability import unexplained_move
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", print_blob=True, deadline=None)
 settings.load_profile("search" if os.environ.get("MUNTIN_EXAMPLES") else "same")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there for all tests out of garbage collections: a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,13 +6,17 @@ It compares messages itself, not by the digests that the report goes by.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from itertools import takewhile
+from typing import TypeVar
 
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier, LazyFrontier, digest
 from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
 from muntin.core.profile import Profile
+
+T = TypeVar("T")
 
 
 def unexplained_move(
@@ -28,11 +32,11 @@ def unexplained_move(
     lasting = (previous if isinstance(previous, Frontier) else previous.frontier).lasting
     new = sent(window.messages, profile)
     if isinstance(previous, Frontier):
-        same = common([digest(message) for message in new], list(previous.digests))
+        same = common(new, previous.digests, lambda message, old: digest(message) == old)
         tools = window.frontier.tools == previous.tools
     else:
         old = sent(previous.messages, profile)
-        same = common([bytes_of(m) for m in new], [bytes_of(m) for m in old])
+        same = common(new, old, are_same)
         tools = window.tools == previous.tools
     same = same if tools else 0
     moved = prefix.moved
@@ -57,6 +61,10 @@ def bytes_of(message: Message) -> str:
     return json.dumps(data, sort_keys=True, default=repr)
 
 
-def common(new: list[str], old: list[str]) -> int:
+def are_same(new: Message, old: Message) -> bool:
+    return new is old or bytes_of(new) == bytes_of(old)
+
+
+def common(new: Sequence[Message], old: Sequence[T], same: Callable[[Message, T], bool]) -> int:
     pairs = zip(new, old, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return sum(1 for _ in takewhile(lambda pair: same(*pair), pairs))

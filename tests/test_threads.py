@@ -1,10 +1,13 @@
 """Calling what may block: threads that wait for no other work."""
 
 import asyncio
+import gc
 import os
+import time
 from contextvars import ContextVar
 from functools import partial
 from threading import Event, get_ident
+from typing import Any
 
 import pytest
 
@@ -75,3 +78,29 @@ def test_a_fork_does_not_wait_for_its_parents_threads():
         finally:
             os._exit(answer)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_coroutine_that_nobody_waits_for_any_more_leaves_no_warning(recwarn):
+    begun = Event()
+    free = Event()
+
+    async def late() -> str:
+        return "late"
+
+    def give() -> Any:
+        begun.set()
+        assert free.wait(60)
+        return late()
+
+    async def give_up() -> None:
+        waiting = asyncio.create_task(in_thread(give))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        free.set()
+        await in_thread(lambda: time.sleep(0.1))  # until the other thread has told
+
+    asyncio.run(give_up())
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []

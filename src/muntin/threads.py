@@ -32,7 +32,9 @@ async def in_thread(fn: Callable[[], T]) -> T:
     answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
     def tell(value: Any, error: BaseException | None) -> None:
-        if not answer.done():
+        if answer.done():
+            _lose(value)
+        else:
             answer.set_result((value, error))
 
     def work() -> Callable[[], object]:
@@ -44,10 +46,21 @@ async def in_thread(fn: Callable[[], T]) -> T:
         return partial(loop.call_soon_threadsafe, tell, value, failed)
 
     _hand_over(work)
-    value, error = await answer
+    try:
+        value, error = await answer
+    except asyncio.CancelledError:
+        if answer.done() and not answer.cancelled():  # told just now
+            _lose(answer.result()[0])
+        raise
     if error is not None:
         raise error
     return cast("T", value)
+
+
+def _lose(value: object) -> None:
+    """Drop a result that nobody waits for any more, without a warning if it is a coroutine."""
+    if inspect.iscoroutine(value):
+        value.close()
 
 
 def aside(fn: Callable[[], T]) -> T:
@@ -93,18 +106,18 @@ async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
     for variable in _own:
         context.run(variable.set, variable.get())
 
-    value = context.run(fn)
-    if not inspect.isawaitable(value):
-        return value
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return await _Stepped(value, context)
+        value = context.run(fn)
+        return await _Stepped(value, context) if inspect.isawaitable(value) else value
 
     async def inside() -> T:
-        return await value
+        value = fn()
+        return await value if inspect.isawaitable(value) else value
 
-    # A task, because only a task can be cancelled in another context.
+    # A task, because only a task can be cancelled in another context. One that is cancelled before
+    # it begins has called nothing, so that nothing is left to await.
     return await asyncio.create_task(inside(), context=context)
 
 

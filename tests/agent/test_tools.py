@@ -402,11 +402,11 @@ def test_a_sync_tool_that_hangs_keeps_neither_the_loop_nor_the_program():
     release = threading.Event()
 
     def hang() -> None:
-        release.wait(30)
+        release.wait(60)
 
     start = time.monotonic()
     assert "within 0.02 s" in called(Tool(hang, timeout=0.02))
-    assert time.monotonic() - start < 5  # asyncio.run would wait for a thread of its pool
+    assert time.monotonic() - start < 30  # asyncio.run would wait for a thread of its pool
     release.set()
 
 

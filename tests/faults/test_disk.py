@@ -92,7 +92,7 @@ def test_a_disk_that_is_full_is_a_clear_error_and_what_runs_waits_for_room(disk:
             await asyncio.sleep(0.5)
             for call in (app.send("e/2", big), app.conversation("c").send(big)):
                 with pytest.raises(StoreError, match=r"store\.db: .*full.*make room") as told:
-                    await asyncio.wait_for(call, 10)
+                    await asyncio.wait_for(call, 60)
                 assert told.value.passing
             for session in ("e/2", "c"):  # reading works
                 assert await asyncio.to_thread(app.store.read, session) == []
@@ -128,7 +128,7 @@ def test_a_disk_that_cannot_be_written_is_a_clear_error_and_works_when_it_can(di
         async with app_on(path, lambda window: "Yes.") as app:
             for call in (app.send("e/1", "no"), app.conversation("c").send("no")):
                 with pytest.raises(StoreError, match=r"store\.db: .*may it be written"):
-                    await asyncio.wait_for(call, 10)
+                    await asyncio.wait_for(call, 60)
 
     asyncio.run(works("first"))
     mount("ro")

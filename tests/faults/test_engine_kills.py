@@ -176,7 +176,7 @@ def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(mode, start_
             "send", url=url, engine="procrastinate", entities=10, messages=30, pause=0.1
         )
         for _ in range(RESTARTS):
-            wait_for(lambda: busy(log), 30)
+            wait_for(lambda: busy(log), 60)
             server.stop(mode)
             time.sleep(0.5)
             server.start()
@@ -193,7 +193,7 @@ def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(mode, start_
         jobs = server.ask(
             "SELECT count(*) FROM procrastinate_jobs", url.split("/")[3].split("?")[0]
         )
-        wait_for(lambda: jobs == [(0,)] or not _jobs(server, url), 10)
+        wait_for(lambda: jobs == [(0,)] or not _jobs(server, url), 60)
         store.close()
         crew.end()
 
@@ -212,21 +212,21 @@ def test_a_worker_that_hangs_is_followed_and_writes_nothing_when_it_comes_back(
     assert hung.stdout is not None
     hung.stdout.readline()
     sender = start_engine("send", url=url, engine="procrastinate", entities=1, messages=1)
-    wait_for(lambda: log.exists() and "begins" in log.read_text(encoding="utf-8"), 20)
+    wait_for(lambda: log.exists() and "begins" in log.read_text(encoding="utf-8"), 60)
     hung.send_signal(signal.SIGSTOP)
     other = start_engine("work", name="other", seconds=0.1, **given)
     store = open_store(url)
-    wait_for(lambda: not store.waiting(), 30)
+    wait_for(lambda: not store.waiting(), 90)
     hung.send_signal(signal.SIGCONT)
     time.sleep(3)
-    assert sender.wait(10) == 0
+    assert sender.wait(60) == 0
     assert hung.poll() is None
     assert other.poll() is None
     assert len([item for item in store.read("e/0") if item.kind == "context_inserted"]) == 1
     assert [turn.status for turn in store.turns("e/0")] == ["completed"]
     # It works on, as another worker.
-    start_engine("send", url=url, engine="procrastinate", entities=10, messages=1).wait(20)
-    wait_for(lambda: not store.waiting(), 30)
+    start_engine("send", url=url, engine="procrastinate", entities=10, messages=1).wait(60)
+    wait_for(lambda: not store.waiting(), 90)
     store.close()
 
 

@@ -57,7 +57,7 @@ def test_a_fetch_from_a_backlog_is_quick_however_many_wait(server: Server) -> No
                 took.append(time.perf_counter() - began)
         return took
 
-    assert min(asyncio.run(fetch())) < 0.002
+    assert min(asyncio.run(fetch())) < 0.002  # what a busy machine adds is not the fetch's
 
 
 def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -> None:
@@ -88,7 +88,7 @@ def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -
 def test_many_who_send_to_a_slow_disk_share_its_commits(server: Server) -> None:
     """A notification within a commit would hold one lock for all of them: each waited alone."""
     database = server.new_database()
-    server.ask(f"ALTER DATABASE {database} SET commit_delay = 20000")
+    server.ask(f"ALTER DATABASE {database} SET commit_delay = 100000")
     server.ask(f"ALTER DATABASE {database} SET commit_siblings = 0")
     app = made(server.url(database))
     engine: Any = app._wakes.engine

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from muntin.timeline.store import open_store
@@ -20,6 +18,7 @@ def test_of_many_senders_on_a_slow_disk_none_fails_and_none_starves(
     url = f"sqlite:///{tmp_path / 'store.db'}"
     each = SENDERS // processes
     given = {"url": url, "senders": each, "messages": MESSAGES, "commit": COMMIT}
+    given["sent"] = str(tmp_path / "sent")
     running = [start("send_to_a_slow_disk", name=str(n), **given) for n in range(processes)]
     for process in running:
         assert process.stdout is not None
@@ -28,11 +27,11 @@ def test_of_many_senders_on_a_slow_disk_none_fails_and_none_starves(
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    told = [json.loads(process.stdout.readline()) for process in running if process.stdout]
+    overtaken = [int(process.stdout.readline()) for process in running if process.stdout]
     assert [process.wait(120) for process in running] == [0] * processes
-    whole, slowest = (max(times) for times in zip(*told, strict=True))
-    # In turn, the slowest of ten calls takes a tenth of the time, or a little more.
-    assert slowest < whole / 2, (whole, slowest)
+    # In turn, each of the others sends once during a call: a tenth of all, or a little more. What
+    # a busy machine does to seconds, it does not do to turns.
+    assert max(overtaken) < SENDERS * MESSAGES / 2
     with open_store(url) as store:
         for entity in (f"e/{n}-{number}" for n in range(processes) for number in range(each)):
             sent = [item.content for item in store.read(entity) if item.kind == "message"]

@@ -129,7 +129,7 @@ def send_as_nobody(url: str) -> None:
                 await call()
                 say(name, "went through")
             except StoreError as error:
-                say(name, f"{time.monotonic() - began < 5}", error)
+                say(name, f"{time.monotonic() - began < 30}", error)
         await app.close()
 
     import tempfile
@@ -142,10 +142,13 @@ def send_as_nobody(url: str) -> None:
     asyncio.run(run())
 
 
-def send_to_a_slow_disk(url: str, name: str, senders: int, messages: int, commit: float) -> None:
+def send_to_a_slow_disk(
+    url: str, name: str, senders: int, messages: int, commit: float, sent: str
+) -> None:
     """Send from many tasks at once, and handle it all, to a store whose commits take so long.
 
-    Says how long it took, and how long the slowest call did.
+    The file `sent` grows by a byte with every message that any process has sent. Says how many
+    were sent during the slowest call.
     """
     from muntin.runtime.app import App
     from muntin.runtime.ctx import Ctx, Wake
@@ -163,25 +166,26 @@ def send_to_a_slow_disk(url: str, name: str, senders: int, messages: int, commit
 
     async def run() -> None:
         app = App(url)
+        file = os.open(sent, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Wake) -> None:
             pass
 
-        slowest = 0.0
+        slowest = 0
 
         async def sends(entity: str) -> None:
             nonlocal slowest
             for number in range(messages):
-                began = time.monotonic()
+                before = os.fstat(file).st_size
                 await app.send(entity, number)
-                slowest = max(slowest, time.monotonic() - began)
+                slowest = max(slowest, os.fstat(file).st_size - before)
+                os.write(file, b".")
 
         say("ready")
         sys.stdin.readline()
-        began = time.monotonic()
         await asyncio.gather(*(sends(f"e/{name}-{number}") for number in range(senders)))
-        say(json.dumps([time.monotonic() - began, slowest]))
+        say(slowest)
         while app.store.backlog() != Backlog():
             await asyncio.sleep(0.1)
         await app.close()

@@ -71,7 +71,7 @@ def receipt(headers: Any) -> dict[str, Any]:
     return told
 
 
-def soon(check: Any, seconds: float = 10.0) -> Any:
+def soon(check: Any, seconds: float = 60.0) -> Any:
     """Wait until something is true, and return it."""
     until = time.monotonic() + seconds
     while True:

@@ -8,6 +8,7 @@ import logging
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -139,15 +140,15 @@ def test_a_budget_that_is_too_small_and_a_body_that_is_too_large_are_refused():
 
 def test_a_client_that_leaves_ends_the_request_to_the_provider():
     pieces = CHAT.pieces[:1]
-    for answer in (Answer(pieces=pieces, hang=True), Answer(body=CHAT.body, delay=10.0)):
+    for answer in (Answer(pieces=pieces, hang=True), Answer(body=CHAT.body, delay=60.0)):
         with serving(answer) as server, running(server.url, BUDGET) as gate:
             began = time.monotonic()
             body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
             given = {**body, "stream": answer.hang}
-            with httpx2.Client(timeout=1.0) as client, pytest.raises(httpx2.ReadTimeout):
+            with httpx2.Client(timeout=2.0) as client, pytest.raises(httpx2.ReadTimeout):
                 client.post(f"{gate.url}/v1/chat/completions", json=given)
-            assert server.client_left.wait(5.0)
-            assert time.monotonic() - began < 6.0
+            assert server.client_left.wait(30.0)
+            assert time.monotonic() - began < 40.0
 
 
 def test_an_answer_that_breaks_off_breaks_off_at_the_client_too():
@@ -282,16 +283,16 @@ def test_a_slow_store_keeps_no_answer_and_the_order_of_what_was_said():
     """The next request comes before the answer to the last is stored."""
     with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
         append, client = gate.store.append, client_of("chat", gate.url)
+        answered = threading.Event()
 
         def slow(*given: Any, **named: Any) -> Any:
-            time.sleep(0.5)
+            assert answered.wait(30), "an answer waits for the store"
             return append(*given, **named)
 
         gate.store.append = slow  # type: ignore[method-assign]
-        began = time.monotonic()
         for messages in talk("chat", 3):
             client.chat.completions.create(**request("chat", messages))
-        assert time.monotonic() - began < 6 * 0.5, "no answer waits for the store"
+        answered.set()
         (info,) = soon(lambda: gate.store.sessions())
         soon(lambda: len(gate.store.reports(info.id)) == 6)
         items = gate.store.read(info.id)

@@ -228,7 +228,7 @@ def page(browser, problems) -> Iterator[Any]:
     assert [each for each in problems if "ERR_CONNECTION" not in each] == []
 
 
-def until(page: Any, expression: str, argument: Any = None, *, within: float = 15) -> None:
+def until(page: Any, expression: str, argument: Any = None, *, within: float = 60) -> None:
     """Wait until something is true in the page; its policy allows no waiting inside of it."""
     deadline = time.monotonic() + within
     while not page.evaluate(expression, argument):

@@ -31,7 +31,7 @@ def seconds_open(port: int, first: tuple[bytes, ...], more: bytes = b"") -> floa
         for each in first:
             client.sendall(each)
             time.sleep(0.05)
-        while time.monotonic() - began < 15:
+        while time.monotonic() - began < 60:
             try:
                 client.sendall(more)
                 if client.recv(65_536) == b"":
@@ -48,7 +48,7 @@ def seconds_open(port: int, first: tuple[bytes, ...], more: bytes = b"") -> floa
 def test_a_request_that_is_not_whole_in_time_is_cut_off(monkeypatch, half, trickle):
     monkeypatch.setattr(Connection, "seconds", 0.5)
     with inspecting(MemoryStore()) as running:
-        assert seconds_open(running.port, half, trickle) < 8
+        assert seconds_open(running.port, half, trickle) < 30
 
 
 def test_a_whole_request_may_take_longer_than_it_may_take_to_arrive(monkeypatch):

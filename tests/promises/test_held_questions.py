@@ -19,7 +19,7 @@ from tests.doors import DURABLE
 from tests.wired import WIRED
 
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
-    "anthropic/claude-sonnet-4-5": anthropic.encode,
+    "anthropic/claude-sonnet-4-6": anthropic.encode,
     "openai/gpt-5": chat.encode,
 }
 STEPS, CALLS = 18, 1
@@ -128,7 +128,7 @@ def test_a_run_too_long_to_be_read_whole_has_its_question(door, ladder, tmp_path
 @pytest.mark.parametrize("ladder", LADDERS)
 @pytest.mark.parametrize("door", DURABLE)
 def test_a_restart_changes_no_byte(door, ladder, tmp_path):
-    name = "anthropic/claude-sonnet-4-5"
+    name = "anthropic/claude-sonnet-4-6"
     through, again = [
         [
             json.dumps(anthropic.encode(window))

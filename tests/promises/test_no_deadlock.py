@@ -322,17 +322,17 @@ def test_a_handler_has_its_time_out():
     async def work() -> None:
         app = memory()
 
-        @app.entity("slow", timeout=0.1)
+        @app.entity("slow", timeout=1)
         async def handler(ctx: Ctx, wake: Any) -> None:
             if wake.payload == "hang":
                 await asyncio.Event().wait()
 
-        with pytest.raises(MuntinError, match=r"the handler of 'slow/1' took longer than 0.1 s"):
+        with pytest.raises(MuntinError, match=r"the handler of 'slow/1' took longer than 1 s"):
             await app.ask("slow/1", "hang")
         await app.ask("slow/1", "go on")
         assert [turn.status for turn in app.store.turns("slow/1")] == ["completed", "failed"]
         (error,) = [item for item in app.store.read("slow/1") if item.kind == "error"]
-        assert "took longer than 0.1 s" in error.payload
+        assert "took longer than 1 s" in error.payload
         await app.close()
 
     run(work(), within=10)
@@ -390,7 +390,7 @@ def test_close_waits_for_a_bounded_time_and_says_what_it_left(stubborn, tmp_path
         start = time.monotonic()
         left = await app.close(0.2)
         assert left == ("e/1",)
-        assert 0.2 <= time.monotonic() - start < 3
+        assert 0.2 <= time.monotonic() - start < 30
         free.set()
         await asyncio.sleep(0.05)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,46 +14,49 @@ from muntin.errors import MuntinError
 from muntin.prompts import ResolverCache, texts
 from muntin.testing import ScriptedModel
 
-PAUSE = 0.2
 
+class Blocking:
+    """Functions that block, until the event loop sees all six of them inside."""
 
-def slow(text: str) -> Any:
-    def resolver() -> str:
-        time.sleep(PAUSE)
-        return text
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+        self.seen = threading.Event()
 
-    return resolver
+    def __call__(self, text: str) -> Any:
+        def resolver() -> str:
+            self.inside.append(text)
+            assert self.seen.wait(30), f"only {self.inside} were inside, or the loop was held up"
+            return text
 
+        return resolver
 
-def bot(cache: bool) -> Any:
-    uses = [context(id=c, system=slow(c), cache=cache) for c in "abcd"]
-    return prompt(system=slow("own"), prompt=slow("ask"), use=uses)
+    def bot(self, cache: bool) -> Any:
+        uses = [context(id=c, system=self(c), cache=cache) for c in "abcd"]
+        return prompt(system=self("own"), prompt=self("ask"), use=uses)
 
 
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("door", ["resolve", "inspect", "gather", "generate"])
 def test_functions_that_block_run_side_by_side_and_leave_the_loop_alone(door, cache):
-    ticks: list[float] = []
+    blocking = Blocking()
 
-    async def tick() -> None:
-        while True:
-            ticks.append(time.perf_counter())
+    async def watch() -> None:
+        while len(blocking.inside) < 6:
             await asyncio.sleep(0.01)
+        blocking.seen.set()
 
     async def main() -> Any:
-        ticking = asyncio.create_task(tick())
-        made = bot(cache)
+        watching = asyncio.create_task(watch())
+        made = blocking.bot(cache)
         with config.local(cache=ResolverCache()):
             if door == "generate":
                 await generate(made, model=ScriptedModel(["yes"]))
             else:
                 await getattr(made, door)()
-        ticking.cancel()
+        await watching
 
-    before = time.perf_counter()
     asyncio.run(main())
-    assert time.perf_counter() - before < 4 * PAUSE  # six of them
-    assert max(b - a for a, b in pairwise(ticks)) < PAUSE / 2
+    assert sorted(blocking.inside) == ["a", "ask", "b", "c", "d", "own"]
 
 
 def test_the_texts_stand_in_their_order_whoever_was_first():
@@ -80,7 +82,7 @@ def test_a_function_that_hangs_is_an_error_naming_its_context(monkeypatch):
     monkeypatch.setattr(texts, "TIMEOUT", 0.1)
     gate = threading.Event()
     made = prompt(
-        use=[context(id="fine", system="x"), context(id="stuck", system=lambda: gate.wait(5))]
+        use=[context(id="fine", system="x"), context(id="stuck", system=lambda: gate.wait(60))]
     )
 
     async def main() -> None:
@@ -98,7 +100,7 @@ def test_a_function_that_hangs_is_an_error_naming_its_context(monkeypatch):
 
 def test_a_caller_that_gives_up_is_not_held_up():
     gate = threading.Event()
-    made = prompt(system=lambda: str(gate.wait(5)))
+    made = prompt(system=lambda: str(gate.wait(60)))
 
     async def main() -> None:
         await asyncio.wait_for(made.resolve(), 0.1)
@@ -106,7 +108,7 @@ def test_a_caller_that_gives_up_is_not_held_up():
     before = time.perf_counter()
     with pytest.raises(TimeoutError):
         asyncio.run(main())
-    assert time.perf_counter() - before < 2
+    assert time.perf_counter() - before < 20
     gate.set()
 
 

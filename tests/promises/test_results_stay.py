@@ -18,7 +18,7 @@ from muntin.testing import ScriptedModel
 from tests.doors import DOORS, DURABLE
 from tests.wired import WIRED
 
-NAMES = {"anthropic/claude-sonnet-4-5": anthropic.encode, "openai/gpt-5": chat.encode}
+NAMES = {"anthropic/claude-sonnet-4-6": anthropic.encode, "openai/gpt-5": chat.encode}
 BUDGET = 8_000
 # Doors whose agents are offered the tool that reads results.
 READS = sorted(DURABLE)

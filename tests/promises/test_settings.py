@@ -38,10 +38,10 @@ def test_blocks_in_two_threads_end_in_any_order(order):
     wanted = {"a": words, "b": len}
 
     def work(name: str) -> None:
-        gates[f"enter {name}"].wait(5)
+        gates[f"enter {name}"].wait(60)
         with config.local(tokenizer=wanted[name]):
             done[f"enter {name}"].set()
-            gates[f"leave {name}"].wait(5)
+            gates[f"leave {name}"].wait(60)
             seen[name] = counted()
         seen[f"{name} after"] = counted()
         done[f"leave {name}"].set()
@@ -51,7 +51,7 @@ def test_blocks_in_two_threads_end_in_any_order(order):
         thread.start()
     for step in sorted(order, key=lambda each: (each.startswith("leave"), order.index(each))):
         gates[step].set()
-        assert done[step].wait(5)
+        assert done[step].wait(60)
     for thread in threads:
         thread.join(5)
     assert seen["b"] > seen["a"]

@@ -233,10 +233,10 @@ def test_a_function_of_a_generator_that_hangs_is_an_error_that_names_it(part, to
     ((name, value),) = part.items()
 
     def hang() -> None:
-        time.sleep(2)
+        time.sleep(60)
 
     async def hang_async() -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(60)
 
     fn = hang if sync else hang_async
     given: Any = fn
@@ -249,7 +249,7 @@ def test_a_function_of_a_generator_that_hangs_is_an_error_that_names_it(part, to
     with pytest.raises(TimeoutError, match=r"took longer than 0\.1 s") as caught:
         run(made.run())
     assert told in str(caught.value)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 30
 
 
 def test_functions_of_a_capability_that_hang_are_an_error_that_names_it():

@@ -580,9 +580,9 @@ def test_what_would_not_end_is_stopped_soon(load, body):
     siblings = {f"tree{i}": f"{{% render 'tree{i + 1}' %}}" * 2 for i in range(25)}
     siblings |= {"itself": "{% render 'itself' %}" * 2, "tree25": "x"}
     values = {"mega": "a" * 1_000_000, "huge": 10**30}
-    start = time.perf_counter()
+    start = time.process_time()
     fault(lambda: load(f"<system>{body}</system>", **siblings).render(values))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -662,9 +662,9 @@ class TestWhatCannotBeRead:
         laughs = ["a0: &a0 [ha, ha]"]
         laughs += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
         text = "\n".join(["---", *laughs, "name: *a29", "---", "<system>a</system>"])
-        began = time.perf_counter()
+        began = time.process_time()
         assert fault(load, text)[:2] == ("chat.md", 2)
-        assert time.perf_counter() - began < 1
+        assert time.process_time() - began < 1
 
     def test_a_quoted_sign_is_a_text(self, load):
         text = '---\nname: "*a & b"\ndescription: a * b &c\n---\n<system>a</system>'

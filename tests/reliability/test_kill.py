@@ -20,7 +20,7 @@ from tests.workers import Start
 
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))
 # Opening after a crash is a matter of milliseconds; this leaves room for a busy machine only.
-AT_ONCE = 10.0
+AT_ONCE = 30.0
 
 
 @dataclass

@@ -256,7 +256,7 @@ async def raises_async(ctx: Ctx, *_: Any) -> None:
 
 
 def sleeps(ctx: Ctx, *_: Any) -> None:
-    time.sleep(1.5)
+    time.sleep(30)
 
 
 async def sleeps_async(ctx: Ctx, *_: Any) -> None:
@@ -285,11 +285,12 @@ def test_a_hook_that_fails_or_is_slow_leaves_the_message_and_a_clear_error(hook,
     setattr(broken, hook, failing)
 
     async def talk() -> None:
-        chat = app.conversation("c", strategy=broken, timeout=0.2)
+        timeout = 0.2 if "0.2 s" in FAILURES[failing] else 60
+        chat = app.conversation("c", strategy=broken, timeout=timeout)
         started = time.monotonic()
         with pytest.raises(StrategyError) as caught:
             await chat.send("hello")
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 20
         assert str(caught.value) == f"the strategy's {hook} {FAILURES[failing]}"
         assert statuses(app, "c") == ["failed"]
         assert said(chat.session.items.all()) == ["hello"]

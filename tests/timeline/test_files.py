@@ -687,7 +687,7 @@ def test_while_an_import_waits_for_its_lines_others_read_and_write(store):
                 began = monotonic()
                 store.append("other", [Draft("message", user("Hi"), opens="turn")])
                 met.append(len(store.read("other")))
-                assert monotonic() - began < 5
+                assert monotonic() - began < 30
             yield line
 
     imported(store, slow())

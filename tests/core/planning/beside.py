@@ -15,7 +15,7 @@ from muntin import Cut, Message, Profile, Slots, Window
 from tests.core.planning.oracle import judge
 from tests.core.planning.oracle_slots import Given, Verdict, places
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "1000"))
+EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "400"))
 LETTERS = "".join(chr(c) for c in (*range(97, 123), *range(65, 91), *range(0x3B1, 0x3C9)))
 
 slow = settings(

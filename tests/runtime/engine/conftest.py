@@ -51,7 +51,7 @@ async def working(
         await app.close()
 
 
-async def until(true: Callable[[], Any], within: float = 15) -> None:
+async def until(true: Callable[[], Any], within: float = 60) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(within):
         while not true():

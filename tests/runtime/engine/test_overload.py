@@ -144,7 +144,7 @@ def test_the_time_that_the_provider_asks_for_is_waited_and_nobody_else_waits(mak
         said = [text for text in ("first", "second", "other") if text in received.raw.decode()][-1]
         at.append((said, time.monotonic()))
         if len(at) == 1:
-            return Answer(429, CHAT.errors[429], headers={"retry-after": "2"})
+            return Answer(429, CHAT.errors[429], headers={"retry-after": "5"})
         return Answer(body=CHAT.body)
 
     async def work(server: Server) -> None:
@@ -161,8 +161,8 @@ def test_the_time_that_the_provider_asks_for_is_waited_and_nobody_else_waits(mak
     with serving(answer) as server:
         run(work(server))
     assert [said for said, _ in at] == ["first", "other", "first", "second"]
-    assert at[1][1] - at[0][1] < 1.5
-    assert 2 <= at[2][1] - at[0][1] < 8
+    assert at[1][1] - at[0][1] < 5
+    assert 5 <= at[2][1] - at[0][1] < 30
 
 
 def test_a_provider_that_never_has_time_is_given_up_and_the_entity_goes_on(
