@@ -252,8 +252,17 @@ HEADLINES = tuple(
         ),
     )
 )
-# Of the plots: which policies of the caches, and which run.
-_CACHES = ("recorded", "agent", "agent, steps")
+# Of the plots: which sessions and policies of the caches, and which run.
+_CACHES = {
+    "recorded": "recorded chats",
+    "agent": "an agent, a request a turn",
+    "agent, steps": "an agent, a request a step",
+}
+_POLICIES = {
+    "langchain": "LangChain trim_messages",
+    "litellm": "LiteLLM trim_messages",
+    "optimum": "the best possible",
+}
 _PLACE = "16,000 tokens, anthropic"
 _COLUMNS = {
     "invalid": ("refused", "{:.0f}"),
@@ -338,12 +347,18 @@ def version(environments: Mapping[str, Any], package: str) -> str:
 def cached(figures: Sequence[Figure]) -> dict[str, list[tuple[str, float, bool]]]:
     """Return what each policy costs beside `Stepped()`, by session."""
     groups: dict[str, list[tuple[str, float, bool]]] = {}
-    for name in _CACHES:
+    for name, said in _CACHES.items():
         work = f"{name}: anthropic: input cost"
-        costs = [(f.peer, f.theirs / f.ours, True) for f in figures if f.work == work]
+        costs = [(_policy(f.peer), f.theirs / f.ours, True) for f in figures if f.work == work]
         if costs:
-            groups[f"{name}, anthropic"] = [("muntin Stepped()", 1.0, True), *costs]
+            groups[f"{said}, Anthropic's rules"] = [("Muntin Stepped()", 1.0, True), *costs]
     return groups
+
+
+def _policy(name: str) -> str:
+    """Name a policy as its makers do."""
+    who, comma, more = name.partition(",")
+    return f"{_POLICIES.get(who, who)}{comma}{more}".replace("muntin ", "Muntin ")
 
 
 def note(notes: Mapping[str, str], benchmark: str) -> str:
@@ -353,9 +368,9 @@ def note(notes: Mapping[str, str], benchmark: str) -> str:
 
 def runs(policies: Mapping[str, Mapping[str, float]]) -> str:
     """Write the table of a long run."""
-    head = ["policy", *(title for title, _ in _COLUMNS.values()), ""]
+    head = ["policy", *(title for title, _ in _COLUMNS.values())]
     rows = [
-        [name, *(form.format(values[key]) for key, (_, form) in _COLUMNS.items()), ""]
+        [name, *(form.format(values[key]) for key, (_, form) in _COLUMNS.items())]
         for name, values in policies.items()
     ]
     return markdown(head, rows, 1)

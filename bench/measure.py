@@ -240,8 +240,8 @@ def table(figures: Iterable[Figure]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Write a table whose first columns are aligned to the left."""
-    marks = ["---" if place < left else "--:" for place in range(len(head) - 1)] + ["---"]
+    """Write a table; its first columns, and those without a title, are aligned to the left."""
+    marks = ["---" if place < left or not title else "--:" for place, title in enumerate(head)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, marks, *rows))
 
 

@@ -434,6 +434,19 @@ def test_every_view_fits_a_screen_of_420_pixels(page, opened, inspector, scheme)
         picture(page, f"narrow-{view}-{scheme}")
 
 
+def test_a_pane_shows_its_number_whole_or_not_at_all(page, opened):
+    page.set_viewport_size(NARROW)
+    look(page, opened, "s", "/1.3")
+    widen = """width => document.querySelectorAll('.pane:has(span)').forEach((pane) =>
+        pane.style.cssText = `width: ${width}px; flex: none; transition: none`)"""
+    cut = """[...document.querySelectorAll('.pane .n')].filter((number) =>
+        number.scrollWidth > number.clientWidth).map((number) => number.textContent)"""
+    for width in (20, 40, 60, 70, 80, 120):
+        page.evaluate(widen, width)
+        assert page.evaluate(cut) == [], width
+    assert page.locator(".pane .n").first.is_visible()
+
+
 def test_contents_of_any_session_are_searched_by_the_index_of_recall():
     store = MemoryStore()
     Session("s", store=store).append(user("The parcel weighs 12 kilograms."))
