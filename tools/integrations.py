@@ -91,16 +91,22 @@ def wanted(name: str) -> list[str]:
     ]
 
 
-def install(name: str, asked: Sequence[str], *, fresh: bool = False) -> None:
-    """Make an environment, unless it is there with all that is asked of it."""
+def install(name: str, asked: Sequence[str], *, fresh: bool = False) -> bool:
+    """Make an environment; False if it is there already, with all that is asked of it."""
     ready = FOLDER / name / ".ready"
     if not fresh and ready.exists() and json.loads(ready.read_text("utf-8")) == [*asked]:
-        return
+        return False
     print(f"Setting up {FOLDER.name}/{name} (once) ...", file=sys.stderr)
     venv.create(FOLDER / name, with_pip=True, clear=True)
-    pip = [str(python(name)), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, *asked], cwd=ROOT, check=True)
+    pip(name, asked)
     ready.write_text(json.dumps([*asked]), encoding="utf-8")
+    return True
+
+
+def pip(name: str, asked: Sequence[str]) -> None:
+    """Install something into an environment that is there."""
+    command = [str(python(name)), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*command, *asked], cwd=ROOT, check=True)
 
 
 def tests(name: str) -> list[str]:

@@ -71,7 +71,7 @@ def run(name: str) -> str | None:
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
         done = subprocess.run(
-            [integrations.python(f"page-{name}"), file],
+            [integrations.python(f"page-{name}"), "-I", file],  # nothing of the caller's
             cwd=folder,
             env={**os.environ, **told},
             capture_output=True,
@@ -97,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = []
     for name in given.names or NAMES:
         started = monotonic()
-        integrations.install(f"page-{name}", asked(name), fresh=given.fresh)
+        if not integrations.install(f"page-{name}", asked(name), fresh=given.fresh):
+            # The source may have changed since the environment was made.
+            integrations.pip(f"page-{name}", ["--no-deps", "--force-reinstall", "."])
         wrong = run(name)
         told = "runs" if wrong is None else f"FAILS: {wrong}"
         print(f"{page_of(name).name}: {told} ({monotonic() - started:.0f} s)", flush=True)

@@ -227,6 +227,20 @@ class TurnLost(StoreError):
         return type(self), (self.session, self.turn)
 
 
+class Overtaken(StoreError):
+    """What was read of a session is no longer so, for another has written; nothing was written."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(
+            f"session {session!r} was written to by another process since it was read; read it "
+            "again, and write what is new then"
+        )
+
+    def __reduce__(self) -> tuple[type[Overtaken], tuple[str]]:
+        return type(self), (self.session,)
+
+
 class TurnEnded(MuntinError):
     """The turn is over, so nothing can be written through its ctx; nothing was written."""
 

@@ -27,7 +27,7 @@ from muntin.core.counting.exact import hf_tokenizer
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Claim, Draft
+from muntin.timeline.items import Beside, Claim, Draft
 from muntin.timeline.store import open_store
 from tests.docs.blocks import matches
 from tests.paths import ROOT
@@ -97,6 +97,12 @@ def without_extra() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "tokenizers", None)
         hf_tokenizer("tokenizer.json")
+
+
+def late_recorder() -> None:
+    store = open_store("memory:")
+    store.append("ada", [Draft("message", Message("user", "Hi"))])
+    store.put("ada", Beside(seen={"fit-steps": "[1,{}]"}))
 
 
 def lost_turn() -> None:
@@ -185,6 +191,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "MissingExtra": without_extra,
     "StoreError": lambda: open_store("sqlite:///no-such-folder/chat.db"),
     "TurnLost": lost_turn,
+    "Overtaken": late_recorder,
     "TurnEnded": late_write,
     "Deadlock": asks_itself,
     "Overloaded": too_much,

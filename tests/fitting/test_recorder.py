@@ -15,13 +15,16 @@ from muntin import Message, Session, assistant, user
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.fitting import Fitter, Recorder, fit
 from muntin.fitting.reading import pieces_of
+from muntin.fitting.recorder import STEPS
 from muntin.fitting.talk import Talk
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
 from muntin.settings import counter_for
 from muntin.timeline import open_store
+from muntin.timeline.items import Beside
 from muntin.timeline.store.memory import MemoryStore
 from tests.fitting.talks import growing
+from tests.reliability.worker import SlowStore
 from tests.runtime.conftest import run
 
 GPT = "openai/gpt-4o"
@@ -176,6 +179,45 @@ def test_one_conversation_fitted_in_many_threads_at_once_is_recorded_once(store:
     assert len(Session("c", store=store).timeline_messages()) == len(talk) - 1
     steps = [(r.turn, r.step) for r in store.reports("c")]
     assert steps == [(steps[0][0], step) for step in range(1, 9)]
+
+
+def test_an_answer_that_two_record_at_once_is_appended_once(tmp_path: Path) -> None:
+    """Each has a Recorder of its own, as processes have."""
+    store = SlowStore(f"sqlite:///{tmp_path}/s.db")
+    fitted = fit([{"role": "user", "content": "Where?"}], 2_000, model=GPT)
+    talk = Talk(pieces_of([{"role": "user", "content": "Where?"}]), counter_for(None, None))
+    recorders = [Recorder(store), Recorder(store)]
+    told = [
+        each.sent("c", each.new_in("c", talk), fitted.window, fitted.frontier) for each in recorders
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        for recorder, sent in zip(recorders, told, strict=True):
+            assert sent is not None
+            pool.submit(recorder.answered, sent, assistant("Here."))
+    assert [m.text for m in Session("c", store=store).timeline_messages()] == ["Where?", "Here."]
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2)]
+
+
+def test_an_answer_that_comes_after_the_next_turn_began_takes_no_others_report(store: Any) -> None:
+    recorder = Recorder(store)
+    talk: list[Any] = [{"role": "user", "content": "Where?"}]
+    assert asked(recorder, talk, "Here.") == ["Where?"]
+    window = fit(talk, 2_000, model=GPT).window
+    late = recorder.sent("c", [], window)
+    recorder.record("c", [user("Why?")], window)
+    assert late is not None
+    recorder.answered(late)
+    recorder.record("c", [], window)
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+def test_the_steps_of_an_older_version_are_gone_on_with(store: Any) -> None:
+    recorder = Recorder(store)
+    talk: list[Any] = [{"role": "user", "content": "Where?"}]
+    asked(recorder, talk)
+    store.put("c", Beside(frontiers={STEPS: "[1,1]"}))
+    asked(recorder, talk)
+    assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2)]
 
 
 def test_reports_are_bounded(store: Any) -> None:

@@ -9,14 +9,18 @@ import random
 import resource
 import sys
 import tempfile
+import time
 from itertools import count
 from typing import Any
 
 from muntin.core.message import assistant, user
 from muntin.errors import StoreError
+from muntin.fitting import Fitter
+from muntin.fitting.reading import pieces_of
 from muntin.timeline.items import draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
+from muntin.timeline.store.sql import SqlStore
 
 
 def say(*words: object) -> None:
@@ -48,6 +52,26 @@ def begin_a_turn(url: str, session: str) -> None:
         turn.append(assistant("To where?"))
         say("begun")
         sys.stdin.read()
+
+
+class SlowStore(SqlStore):
+    """A store whose readers take some time until they write."""
+
+    pause = 0.03
+
+    def frontier(self, session: str, line: str) -> str | None:
+        found = super().frontier(session, line)
+        time.sleep(self.pause)
+        return found
+
+
+def record_with_others(url: str, session: str) -> None:
+    """Fit each list that comes in, and record it."""
+    fitter = Fitter(2_000, store=SlowStore(url))
+    say("ready")
+    for line in sys.stdin:
+        fitter.fit(pieces_of(json.loads(line)), conversation=session)
+        say("recorded")
 
 
 def append_with_others(
@@ -104,6 +128,7 @@ WORK = {
         append_for_ever,
         begin_a_turn,
         append_with_others,
+        record_with_others,
         fill_the_disk,
         write_as_nobody,
     )

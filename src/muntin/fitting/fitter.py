@@ -148,9 +148,9 @@ class Fitter:
     def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
         """Record what is new; a store that is away does not keep a request from being sent."""
         try:
-            with recorder.alone(left.session):
-                new = recorder.new_in(left.session, talk)
-                recorder.record(left.session, new, window, left.to_dict())
+            sent = recorder.sent_of(left.session, talk, window, left.to_dict())
+            if sent is not None:
+                recorder.answered(sent)
         except StoreError as error:
             _log.warning("a window of session %r was not recorded: %s", left.session, error)
 

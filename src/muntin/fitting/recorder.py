@@ -8,25 +8,30 @@ one; its answer and its report when the answer has come.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from threading import RLock
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 from muntin.core.checks import check_count, compact_json, shown
 from muntin.core.message import Message
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidType
+from muntin.errors import InvalidType, Overtaken
 from muntin.fitting.frontiers import Talking, first_new
 from muntin.timeline.items import Beside, Item
 from muntin.timeline.receipts import AGE, BYTES, Bounds, plan_of, report_of, size_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 
-# Under these names a session keeps what the newest request left to the next, and the number of the
-# newest report: [turn, step].
+T = TypeVar("T")
+# Under these names a session keeps what the newest request left to the next, and how often it was
+# written to, with the newest step of each of the newest turns: [7, {"3": 1}].
 LINE, STEPS = "fit", "fit-steps"
+# So many turns may wait for their answers at once.
+_TURNS = 16
+# So often others may come first before something is not recorded.
+_TRIES = 100
 # In the meta of an answer: the step of the turn that it is the answer of.
 STEP = "step"
 
@@ -62,7 +67,8 @@ class Recorder:
         self.store: Store = store
         self._keep = check_count(keep, "keep")
         self._bounds = Bounds(report_bytes, report_age)
-        self._locks = [RLock() for _ in range(64)]
+        # The store decides between processes; threads of this one need not get in its way.
+        self._locks = [Lock() for _ in range(64)]
 
     def frontier(self, session: str) -> dict[str, Any] | None:
         """Return the frontier that the newest window of a session left, or None."""
@@ -82,10 +88,6 @@ class Recorder:
                 new.pop(0)
         return new
 
-    def alone(self, session: str) -> RLock:
-        """Return what to hold from `new_in` to `sent`: two at once would append the same."""
-        return self._locks[hash(session) % len(self._locks)]
-
     def sent(
         self,
         session: str,
@@ -93,21 +95,47 @@ class Recorder:
         window: Window,
         frontier: Mapping[str, Any] | None = None,
     ) -> Sent | None:
-        """Append what is new in a request, with what its window leaves; None if nothing was said.
+        """Append the new messages of a request, with what its window leaves; None if none was said.
 
         It is one transaction: or the same messages would be appended once more.
         """
+        return self._sent(session, lambda: messages, window, frontier)
+
+    def sent_of(
+        self,
+        session: str,
+        talk: Talking,
+        window: Window,
+        frontier: Mapping[str, Any] | None = None,
+    ) -> Sent | None:
+        """Do what `sent` does with the messages of a list that the session does not have yet.
+
+        Processes that record the same list at once append each message once.
+        """
+        return self._sent(session, lambda: self.new_in(session, talk), window, frontier)
+
+    def _sent(
+        self,
+        session: str,
+        new: Callable[[], Sequence[Message]],
+        window: Window,
+        frontier: Mapping[str, Any] | None,
+    ) -> Sent | None:
         counter = plan_of(window).declared.counter
         held = Session(session, store=self.store, counter=counter, mend=False)
-        beside = Beside(frontiers={LINE: compact_json(dict(frontier or {}))})
-        with self.alone(session):
+        left = compact_json(dict(frontier or {}))
+
+        def write(steps: _Steps) -> Sent | None:
+            beside = steps.beside(Beside(frontiers={LINE: left}))
+            messages = new()
             if messages:
                 return Sent(held, window, held.append(*messages, beside=beside)[-1])
             newest = self._newest(session)
-            if newest is None:
-                return None
-            self.store.put(session, beside)
-        return Sent(held, window, newest)
+            if newest is not None:
+                self.store.put(session, beside)
+            return None if newest is None else Sent(held, window, newest)
+
+        return self._agreed(session, write)
 
     def answered(
         self,
@@ -122,11 +150,11 @@ class Recorder:
         already is not appended: the list that went on holds it, or its reader never saw it.
         """
         session, turn = sent.session, sent.newest.turn
-        with self.alone(session.id):
-            told = self._line(session.id, STEPS)
-            step = told[1] + 1 if isinstance(told, list) and told[:1] == [turn] else 1
+
+        def write(steps: _Steps) -> Beside:
+            step = steps.of.get(turn, 0) + 1
             kept = report_of(sent.window, turn, step, self._keep)
-            beside = replace(kept, turn=turn, frontiers={STEPS: compact_json([turn, step])})
+            beside = steps.beside(replace(kept, turn=turn), {turn: step})
             newest = None if reply is None else self._newest(session.id)
             if reply is not None and newest is not None and newest.position == sent.newest.position:
                 known = {**(meta or {}), STEP: step}
@@ -134,6 +162,10 @@ class Recorder:
                 self.store.append(session.id, [draft], beside=beside)
             else:
                 self.store.put(session.id, beside)
+            return beside
+
+        kept = self._agreed(session.id, write)
+        step = 0 if kept.record is None else kept.record.step
         self._bounds.keep_to(session, turn, step, size_of(kept))
 
     def record(
@@ -156,13 +188,53 @@ class Recorder:
         if sent is not None:
             self.answered(sent, reply)
 
+    def _agreed(self, session: str, write: Callable[[_Steps], T]) -> T:
+        """Write what is new by what is read now, once more where another process came first."""
+        with self._locks[hash(session) % len(self._locks)]:
+            for _ in range(_TRIES):
+                # Before all else that is read: what is written since then is noticed.
+                steps = _Steps.read(self.store.frontier(session, STEPS))
+                try:
+                    return write(steps)
+                except Overtaken as error:
+                    overtaken = error
+        raise overtaken
+
     def _newest(self, session: str) -> Item | None:
         found = self.store.read(session, newest=1)
         return found[-1] if found else None
 
     def _line(self, session: str, line: str) -> Any:
-        text = self.store.frontier(session, line)
-        try:
-            return None if text is None else json.loads(text)
-        except ValueError:
-            return None
+        return _json(self.store.frontier(session, line))
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """How often a session was written to, and the newest step of its newest turns."""
+
+    text: str | None
+    count: int
+    of: Mapping[int, int]
+
+    @classmethod
+    def read(cls, text: str | None) -> _Steps:
+        told = _json(text)
+        if not isinstance(told, list) or len(told) != 2:
+            return cls(text, 0, {})
+        count, steps = told
+        if not isinstance(steps, dict):  # of an older version: a turn, and its step
+            return cls(text, 0, {count: steps})
+        return cls(text, count, {int(turn): step for turn, step in steps.items()})
+
+    def beside(self, beside: Beside, new: Mapping[int, int] | None = None) -> Beside:
+        """Return what is to be kept with one writing more, while none came between."""
+        steps = sorted({**self.of, **(new or {})}.items())[-_TURNS:]
+        text = compact_json([self.count + 1, {str(turn): step for turn, step in steps}])
+        return replace(beside, frontiers={**beside.frontiers, STEPS: text}, seen={STEPS: self.text})
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None

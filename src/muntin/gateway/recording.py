@@ -49,9 +49,7 @@ class Recording:
             return None
 
         def record() -> Sent | None:
-            with self._recorder.alone(session):
-                new = self._recorder.new_in(session, talk)
-                sent = self._recorder.sent(session, new, fitted.window, fitted.frontier)
+            sent = self._recorder.sent_of(session, talk, fitted.window, fitted.frontier)
             self._conversations.let_go(session, fitted.frontier)
             return sent
 

@@ -270,7 +270,9 @@ class Beside:
     `names` are all contents that the plan of the report `record` needs: they are kept as long as
     one of the newest `keep` reports names them. `contents` are those of them that may not be kept
     yet. `originals` are the sources of a turn; those first kept before the turn `forget` are
-    forgotten. `frontiers` are what the newest window of each line leaves to the next, as JSON.
+    forgotten. `frontiers` are what the newest window of each line leaves to the next, as JSON;
+    `seen` are those that this was made by, as they were read, None of one that was not there. Where
+    one is another by now, nothing is written (`Overtaken`).
     """
 
     record: Record | None = None
@@ -281,6 +283,7 @@ class Beside:
     originals: Mapping[str, str] = field(default_factory=dict)
     forget: int = 0
     frontiers: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def draft_of(message: Message, **given: Any) -> Draft:

@@ -77,6 +77,8 @@ class MemoryStore:
         with self._lock:
             made = drafts[0].time or now
             kept = self._sessions.get(session) or Kept(made, made)
+            if beside is not None:
+                kept.check_seen(session, beside)
             status = kept.turns[-1].status if kept.turns else None
             first = len(kept.items) + 1
             free = claim is not None and not kept.unsettled
@@ -222,6 +224,8 @@ class MemoryStore:
                 return False
             if claim is not None and not holds(known, claim):
                 return False
+            for each in beside:
+                kept.check_seen(session, each)
             known = replace(known, status=status, owner=None, until=None, after=None)
             kept.put(replace(known, reason=reason))
             for each in beside:
@@ -350,6 +354,7 @@ class MemoryStore:
         with self._lock:
             if self._kept(session) is _NOTHING:
                 raise no_session(self.name, session)
+            self._sessions[session].check_seen(session, beside)
             self._sessions[session].put_beside(beside)
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:

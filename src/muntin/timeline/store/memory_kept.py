@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from muntin.errors import TurnLost
+from muntin.errors import Overtaken, TurnLost
 from muntin.timeline.clock import machine_now
 from muntin.timeline.items import (
     UNSETTLED,
@@ -95,6 +95,12 @@ class Kept:
                 self.put(replace(turn, status=status, owner=None, until=None, after=None))
             elif turn.status in UNSETTLED:
                 self.put(replace(turn, status=status))
+
+    def check_seen(self, session: str, beside: Beside) -> None:
+        """Refuse what was made by frontiers that are others by now."""
+        for line, data in beside.seen.items():
+            if self.frontiers.get(line) != data:
+                raise Overtaken(session)
 
     def put_beside(self, beside: Beside) -> None:
         """Keep what belongs beside the timeline."""

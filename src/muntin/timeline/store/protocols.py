@@ -61,8 +61,9 @@ class Timelines(Protocol):
         claim, `ends` leaves alone a turn that someone works on; what it settles has no owner.
         A settled turn is never opened again.
         A live context entry is replaced by a `context_inserted` item with the same id, and ended
-        by a `context_removed` one. In the same transaction `beside` is put, and `begun` is called
-        for each turn that an `opens="inbox"` has begun; what it raises undoes all.
+        by a `context_removed` one. In the same transaction `beside` is put, or all is refused
+        (`Overtaken`), and `begun` is called for each turn that an `opens="inbox"` has begun; what
+        it raises undoes all.
         """
 
     def read(
@@ -253,7 +254,10 @@ class Archive(Protocol):
     """
 
     def put(self, session: str, beside: Beside) -> None:
-        """Keep what belongs beside a session, in one transaction; forget the oldest reports."""
+        """Keep what belongs beside a session, in one transaction; forget the oldest reports.
+
+        What was made by frontiers that are others by now is refused (`Overtaken`).
+        """
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the kept reports of these turns, the oldest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from muntin.errors import MuntinError, StoreError
+from muntin.errors import MuntinError, Overtaken, StoreError
 from muntin.timeline.items import Beside, Claim, Pruned, Record
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import fact, said, same, statuses
@@ -90,6 +90,30 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
     store.put("s", Beside(record, keep=1, frontiers={"window": "three"}))
     same((store.frontier("s", "window"), store.frontier("s", "it's")), ("three", "100%"))
     same(store.frontier("t", "window"), "other", "another session's")
+
+
+@fact
+def what_was_made_by_an_old_frontier_is_refused(store: Store) -> None:
+    """Who names the frontiers that were read writes only while they are so, or writes nothing."""
+    first = Beside(frontiers={"window": "one"}, seen={"window": None, "other": None})
+    store.append("s", said("a", ends="completed"), beside=first)
+    for seen in ({"window": None}, {"window": "two"}, {"window": "one", "other": "x"}):
+        late = Beside(Record(1, 1, _NOW, "{}", "{}"), keep=1, frontiers={"window": "x"}, seen=seen)
+        refused = (
+            lambda late=late: store.append("s", said("b", ends="completed"), beside=late),
+            lambda late=late: store.put("s", late),
+        )
+        for write in refused:
+            try:
+                write()
+            except Overtaken as error:
+                same(error.session, "s")
+            else:
+                raise AssertionError(f"what was made by {seen} was written")
+    same((len(store.read("s")), store.reports("s"), store.frontier("s", "window")), (1, [], "one"))
+    store.append("s", said("b"), beside=Beside(frontiers={"window": "two"}, seen={"window": "one"}))
+    store.put("s", Beside(frontiers={"window": "three"}, seen={"window": "two", "other": None}))
+    same((len(store.read("s")), store.frontier("s", "window")), (2, "three"), "as it was read")
 
 
 @fact

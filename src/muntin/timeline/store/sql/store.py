@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from muntin.core.checks import check_size
-from muntin.errors import StoreError
+from muntin.errors import Overtaken, StoreError
 from muntin.timeline.items import (
     Beside,
     Claim,
@@ -217,6 +217,11 @@ class SqlStore(SqlLeases):
 
     def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
         """Put something beside a session in a transaction that is under way."""
+        if beside.seen:
+            tx.all(sql.LOCK_SESSION, sid=sid)  # who writes next reads what is written here
+        for line, data in beside.seen.items():
+            if tx.scalar(sql.FRONTIER, session=session, line=line) != data:
+                raise Overtaken(session)
         if beside.record is not None:
             self._put_report(tx, session, sid, beside, beside.record)
         if beside.originals or beside.forget:
