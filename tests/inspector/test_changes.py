@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muntin import Message, Slots, Stepped, system, user
+from muntin import Message, Slots, Stepped, ToolCall, assistant, system, tool, user
 from muntin.core.planning.prefix import REASONS
 from muntin.core.planning.slot import Exact, Group
 from muntin.core.planning.window import Window
@@ -115,6 +115,15 @@ def test_a_history_that_lost_its_oldest_is_named():
     assert told["parted"]["name"] == "history"
     assert "left out" in told["parted"]["how"]
     assert [line["name"] for line in told["went"]["lines"]] == ["history", "history"]
+
+
+def test_a_call_is_told_with_its_arguments():
+    def asked(page: int) -> list[Message]:
+        call = ToolCall(f"c{page}", "look", f'{{"page": {page}}}')
+        return [user("Look."), assistant(tool_calls=[call]), tool(f"c{page}", "seen")]
+
+    told = two(declare(2_000, asked(3)), declare(2_000, asked(4)))["parted"]
+    assert (told["was"]["text"], told["now"]["text"]) == ("look(page=3)", "look(page=4)")
 
 
 def test_a_slot_that_came_in_between_is_named():

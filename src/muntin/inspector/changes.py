@@ -22,6 +22,7 @@ from muntin.core.report import SlotReport
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, key_of
+from muntin.inspector.steps import call_words
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
 
@@ -58,7 +59,7 @@ def _present(lines: Sequence[Line]) -> dict[tuple[int, int], tuple[int, Message]
 
 
 def _excerpt(slot: int | None, message: Message) -> dict[str, Any]:
-    text = clip(message.text or ", ".join(call.name for call in message.tool_calls), EXCERPT)
+    text = clip(message.text or ", ".join(map(call_words, message.tool_calls)), EXCERPT)
     return {"slot": slot, "role": message.role, "text": text.text, "hidden": text.hidden}
 
 
