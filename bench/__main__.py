@@ -1,12 +1,13 @@
 """All benchmarks in one go: an environment for each peer, one table, two pages.
 
-    python -m bench [--short] [--date DATE] [--only NAME ...] [--out FOLDER]
+    python -m bench [--short] [--date DATE] [--only NAME ...] [--in ENVIRONMENT ...] [--out FOLDER]
 
 The peers' versions cannot all be installed together, so each has an environment in `.env-bench`,
 with Muntin in it: a benchmark that needs a peer is run there, and measures both in one process.
 `--short` runs small sizes with the Python at hand, without peers, and writes nothing unless it is
 told where. `--only` measures some benchmarks again and leaves the other figures as they were;
-without a name it only writes the pages again.
+without a name it only writes the pages again. `--in` measures them in some environments, and leaves
+what they measured in the others.
 """
 
 from __future__ import annotations
@@ -145,13 +146,22 @@ def join(several: Sequence[Sequence[Figure]]) -> list[Figure]:
     return list(found.values())
 
 
-def runs(short: bool, only: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
+def gone_on(old: Sequence[Figure], new: Sequence[Figure]) -> list[Figure]:
+    """Return the figures of one benchmark after some of its works were measured again."""
+    again = {figure.work for figure in new}
+    return [*(figure for figure in old if figure.work not in again), *new]
+
+
+def runs(
+    short: bool, only: Sequence[str], places: Sequence[str] = ()
+) -> Iterator[tuple[str, Path, str]]:
     """Yield each environment with the benchmarks to be run in it."""
     if short:
         print(f"The peers are left out of a short run: {', '.join(PEERS)}.")
         yield from (("at hand", Path(sys.executable), script) for script in only)
         return
     needed = [each for each in ENVIRONMENTS if set(each.scripts) & set(only)]
+    needed = [each for each in needed if each.name in (places or [each.name])]
     if "caching" in only:  # it asks prompt-poet through that environment
         needed.append(ENVIRONMENTS[-1])
     for environment in dict.fromkeys(needed):
@@ -194,13 +204,25 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="small sizes, without the peers")
     parser.add_argument("--date", default=date.today().isoformat(), help="what the page says")
     parser.add_argument("--only", nargs="*", choices=[*SCRIPTS, []], metavar="NAME", default=None)
+    parser.add_argument(
+        "--in",
+        nargs="+",
+        choices=[each.name for each in ENVIRONMENTS],
+        metavar="ENVIRONMENT",
+        default=[],
+        dest="places",
+        help="with --only: measure in these environments alone",
+    )
     parser.add_argument("--out", type=Path, help="write into this folder instead of the project's")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure everything, print one table, and write the results and the pages."""
-    given = options().parse_args(arguments)
+    parser = options()
+    given = parser.parse_args(arguments)
+    if given.places and (given.short or not given.only):
+        parser.error("--in needs --only with a name, and no --short")
     only = SCRIPTS if given.only is None else tuple(given.only)
     root = given.out or (None if given.short else ROOT)
     kept = root / "bench" / "results.json" if root else None
@@ -209,9 +231,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = json.loads(kept.read_text(encoding="utf-8"))
     if given.only is None or "date" not in results:  # else what is measured again has its own date
         results |= {"date": given.date, "short": given.short, "machine": machine()}
+    before = measured(results) if given.places else {}
     found: dict[str, list[list[Figure]]] = {}
     failed = []
-    for name, python, script in runs(given.short, only):
+    for name, python, script in runs(given.short, only, given.places):
         print(f"== {script}, {name}", file=sys.stderr)
         figures = measure(python, script, given.short)
         if figures is None:
@@ -219,7 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not figures:  # nothing could be measured here: what is known stays
             continue
         found.setdefault(script, []).append(figures)
-        results["figures"][script] = [figure.to_dict() for figure in join(found[script])]
+        joined = gone_on(before.get(script, []), join(found[script]))
+        results["figures"][script] = [figure.to_dict() for figure in joined]
         results["environments"][name] = about(python)
         results.get("notes", {}).pop(script, None)  # it spoke of figures that are replaced
         if given.only is not None:

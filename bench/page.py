@@ -92,6 +92,10 @@ def versions(environments: Mapping[str, Any]) -> str:
         "langgraph",
         "pydantic-ai-slim",
         "openai-agents",
+        "google-adk",
+        "strands-agents",
+        "haystack-ai",
+        "llama-index-core",
     )
     found: dict[str, list[str]] = {}
     for name in wanted:

@@ -47,13 +47,14 @@ def test_every_benchmark_is_in_the_joined_run():
 
 
 def test_the_joined_run_writes_results_and_a_page_where_it_is_told(tmp_path, capfd):
-    asked = ["--short", "--out", str(tmp_path), "--date", "2024-06-03", "--only"]
-    assert together.main([*asked, "wire"]) == 0
-    assert together.main([*asked, "prompts"]) == 0
+    asked = ["--short", "--out", str(tmp_path), "--date"]
+    assert together.main([*asked, "2024-06-03", "--only", "wire"]) == 0
+    assert together.main([*asked, "2024-06-04", "--only", "prompts"]) == 0
     results = json.loads((tmp_path / "bench" / "results.json").read_text("utf-8"))
     page = (tmp_path / "docs" / "benchmarks-all.md").read_text("utf-8")
     assert "Measured on 2024-06-03" in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
-    assert results["date"] == "2024-06-03"
+    assert results["date"] == "2024-06-03"  # of what is not measured again
+    assert results["dates"] == {"wire": "2024-06-03", "prompts": "2024-06-04"}
     assert set(results["figures"]) == {"wire", "prompts"}
     assert results["environments"]["at hand"]["versions"]["muntin"]
     assert "encode 1,000 messages: Anthropic" in page
@@ -107,6 +108,25 @@ def test_a_ratio_far_below_one_is_a_fraction():
     assert [times(ratio) for ratio in (1 / 733, 0.5, 1.25, 1_200.4, 0)] == [
         "1/733", "0.5", "1.25", "1,200", "0",
     ]  # fmt: skip
+
+
+def test_what_is_measured_in_some_environments_leaves_the_others_figures():
+    kept, old, new = (
+        figure(work="a: cost"),
+        figure(work="b: cost", peer="old"),
+        figure(work="b: cost"),
+    )
+    assert together.gone_on([kept, old], [new]) == [kept, new]
+    assert together.gone_on([], [new]) == [new]
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--in", "muntin"], ["--short", "--only", "wire", "--in", "muntin"]]
+)
+def test_environments_are_chosen_for_benchmarks_that_are_named(wrong, capsys):
+    with pytest.raises(SystemExit):
+        together.main(wrong)
+    assert "--in needs --only" in capsys.readouterr().err
 
 
 def test_figures_of_several_environments_are_joined_once():
