@@ -161,7 +161,10 @@ def test_a_timer_whose_commit_was_in_doubt_comes_once(server: Server, proxy: Pro
     assert sorted(each for each in came if each in (0, 1)) == [0, 1]
 
 
-def test_a_server_that_is_away_for_a_moment_is_waited_for(own_server: Server) -> None:
+def test_a_server_that_is_away_for_a_moment_is_waited_for(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muntin.runtime.in_store.BEGIN_SECONDS", 60)  # it may start slowly
     url = own_server.url(own_server.new_database())
 
     async def work() -> None:

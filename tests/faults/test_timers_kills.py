@@ -78,5 +78,9 @@ def test_a_look_at_many_timers_that_are_not_due_is_quick(place):
         began = time.perf_counter()
         assert store.timers.next(["e"]) is not None
         looks.append(time.perf_counter() - began)
-    assert min(looks) < 0.002  # what a busy machine adds is not the look's
+    began = time.perf_counter()
+    for _ in range(10):
+        assert store.session("none") is None
+    # What a busy machine adds is not the look's: the quickest, beside looks at nothing.
+    assert min(looks) < 0.002 + (time.perf_counter() - began)
     store.close()

@@ -15,7 +15,7 @@ from muntin.inspector.plans import Plans
 from muntin.providers.model import Reply, Usage
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
-from tests.inspector.conftest import inspecting, picture, until
+from tests.inspector.conftest import apart, inspecting, picture, until
 
 NAME = "anthropic/claude-sonnet-4-5"
 SESSION = "agent/long"
@@ -60,7 +60,7 @@ async def live(url: str) -> None:
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("long") / "a.db"
-    asyncio.run(live(f"sqlite:///{path}"))
+    apart(lambda: asyncio.run(live(f"sqlite:///{path}")))
     return path
 
 

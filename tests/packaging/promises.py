@@ -84,12 +84,12 @@ def prompt_files() -> None:
 
 
 def functions_as_tools() -> None:
-    def find_order(number: int) -> str:
-        """Find an order."""
-        return str(number)
+    def find_orders(numbers: list[int]) -> str:
+        """Find orders."""
+        return str(numbers)
 
-    parameters = tool_schema(find_order)["function"]["parameters"]
-    assert parameters["properties"]["number"]["type"] == "integer"
+    parameters = tool_schema(find_orders)["function"]["parameters"]
+    assert parameters["properties"]["numbers"]["items"]["type"] == "integer"
 
 
 def counts_from_a_file() -> None:
