@@ -87,7 +87,7 @@ soak: $(READY) ## Run the long forms: properties, kills, writers, extras
 	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py
 	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
 	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
-	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
+	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 MUNTIN_FAULTS_WAITING=100000 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
 	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --pre --no-deps --target .env-engine 'procrastinate<4'
 	PYTHONPATH=.env-engine $(BIN)/python -m pytest -n 0 tests/runtime/engine tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py

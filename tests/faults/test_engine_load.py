@@ -22,7 +22,7 @@ from muntin.timeline.items import draft_of
 from tests.faults.conftest import times
 from tests.reliability.server import Server
 
-WAITING = times("WAITING", 100_000)
+WAITING = times("WAITING", 20_000)
 
 
 def made(url: str) -> App:

@@ -30,7 +30,7 @@ from muntin import (
 from muntin.core.message import Role
 from muntin.core.report import SlotReport
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "120"))
 FILE_TOKENS = {"document": 7, "image": 5, "audio": 3, "video": 2}
 NO_RESULT = "(no result was recorded)"
 OMITTED = "(earlier messages omitted)"
