@@ -32,6 +32,16 @@ def book(flight_no: str, seats: int = 1, window: bool = False, most: float | Non
     return f"{flight_no} {seats} {window} {most}"
 
 
+def either(size: int | float) -> str:
+    """Take either number."""
+    return repr(size)
+
+
+def scaled(by: float = 2) -> str:
+    """Take what is written, as it is written."""
+    return repr(by)
+
+
 def first(name: str, /, number: Optional[int] = None) -> dict[str, object]:  # noqa: UP045
     """Take one by its position."""
     return {"name": name, "number": number}
@@ -46,11 +56,15 @@ READS = (
 )
 
 
-@pytest.fixture
-def alone(monkeypatch):
-    """Python without Pydantic."""
+def take_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave Python without Pydantic."""
     for name in ("pydantic", "pydantic_core"):
         monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    take_away(monkeypatch)
 
 
 def fresh(fn):
@@ -60,11 +74,10 @@ def fresh(fn):
     return MethodType(made, object()) if fn in READS else made
 
 
-@pytest.mark.parametrize("fn", [nothing, book, first, *READS], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [nothing, book, either, first, *READS], ids=lambda fn: fn.__name__)
 def test_plain_types_are_described_to_the_same_bytes_without_pydantic(fn, monkeypatch):
     with_it = json.dumps(tool_schema(fresh(fn)))
-    for name in ("pydantic", "pydantic_core"):
-        monkeypatch.setitem(sys.modules, name, None)
+    take_away(monkeypatch)
     assert json.dumps(tool_schema(fresh(fn))) == with_it
 
 
@@ -75,6 +88,10 @@ def test_plain_types_are_described_to_the_same_bytes_without_pydantic(fn, monkey
         (nothing, "{}", "done"),
         (book, '{"flight_no": "A1"}', "A1 1 False None"),
         (book, '{"flight_no": "A1", "seats": 2, "window": true, "most": 3}', "A1 2 True 3.0"),
+        (either, '{"size": 3}', "3"),
+        (either, '{"size": 3.5}', "3.5"),
+        (scaled, "{}", "2"),
+        (scaled, '{"by": 2}', "2.0"),
         (first, '{"name": "n"}', '{"name":"n","number":null}'),
         (first, '{"name": "n", "number": 4}', '{"name":"n","number":4}'),
     ],
@@ -84,8 +101,7 @@ def test_calls_are_answered_alike_with_and_without_pydantic(fn, arguments, answe
         return asyncio.run(call_tool(fresh(fn), ToolCall("c", fn.__name__, arguments), Counter()))
 
     assert asked() == answer
-    for name in ("pydantic", "pydantic_core"):
-        monkeypatch.setitem(sys.modules, name, None)
+    take_away(monkeypatch)
     assert asked() == answer
 
 

@@ -1,7 +1,8 @@
 """Signatures: what a function takes, as JSON Schema, and the reading of arguments by it.
 
 Pydantic describes and checks types of all kinds. Without Pydantic the plain ones are described to
-the same bytes: text, numbers, true or false, each of them or nothing.
+the same bytes: text, numbers, true or false, each of them or nothing. Arguments of plain types must
+then have the type that the schema names; Pydantic also takes "3" for 3.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class _Plain:
         by_position, named = [], {}
         for each in self.parameters:
             value = given.get(each.name, each.default)
+            if each.name in given and type(value) is int and int not in (_kinds(each) or ()):
+                value = float(value)  # JSON writes 3 for 3.0 too
             if each.kind is each.POSITIONAL_ONLY:
                 by_position.append(value)
             else:
@@ -83,9 +86,7 @@ class _Plain:
             if each.name not in given:
                 if each.default is each.empty:
                     yield f"{each.name}: Field required"
-            elif type(given[each.name]) is int and float in kinds:
-                given[each.name] = float(given[each.name])
-            elif type(given[each.name]) not in kinds:
+            elif not _is_one(given[each.name], kinds):
                 names = " or ".join(_KINDS[kind] for kind in kinds)
                 yield f"{each.name}: Input should be a valid {names}"
         known = {each.name for each in self.parameters}
@@ -107,8 +108,13 @@ def _kinds(parameter: inspect.Parameter) -> tuple[type, ...] | None:
     return found if all(isinstance(each, type) and each in _KINDS for each in found) else None
 
 
+def _is_one(value: object, kinds: Sequence[type]) -> bool:
+    """Say whether a value of JSON is of one of these kinds; an integer is a number too."""
+    return type(value) in kinds or (type(value) is int and float in kinds)
+
+
 def _given(arguments: str) -> str:
-    """Some servers write nothing at all where a tool takes nothing."""
+    """Return the arguments of a call: some servers write nothing where a tool takes nothing."""
     return arguments if arguments.strip() else "{}"
 
 
@@ -127,6 +133,7 @@ _method_signatures: WeakKeyDictionary[Callable[..., Any], Signature] = WeakKeyDi
 
 
 def signature(name: str, fn: Callable[..., Any]) -> Signature:
+    """Return what a function takes, read once for each function; `name` is for errors."""
     known, key = _signatures, fn
     if isinstance(fn, MethodType):
         known, key = _method_signatures, fn.__func__

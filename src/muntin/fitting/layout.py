@@ -18,7 +18,7 @@ from muntin.core.planning.window import Window
 from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED
 from muntin.errors import BudgetExceeded
-from muntin.fitting.pieces import NOTHING, Piece, Placed
+from muntin.fitting.pieces import Piece, Placed
 from muntin.fitting.talk import Talk
 from muntin.timeline.receipts import plan_of
 
@@ -98,12 +98,7 @@ def place(
             lead = False
         number = None if at is None else places[at]
         piece = None if number is None else pieces[number]
-        mark = marks.get(at) if marks else None
-        if piece is not None and piece[0] is message and not piece[4]:
-            # As most do: it stays whole.
-            placed.append(tuple.__new__(Placed, (piece[1], message, None, NOTHING, mark)))
-        else:
-            placed.append(_place(message, piece, mark))
+        placed.append(_place(message, piece, marks.get(at) if marks else None))
     return tuple(placed), marks.get(elsewhere - 1)
 
 
@@ -120,7 +115,7 @@ def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Pl
     if piece is None:
         return Placed(None, message, message.text, breakpoint=mark)
     given = piece.message
-    if given is None:
+    if given is None or (given is message and not piece.repaired):
         return Placed(piece.ref, message, breakpoint=mark)
     same = message.content == given.content and message.attachments == given.attachments
     were = {call.id: call.arguments for call in given.tool_calls}

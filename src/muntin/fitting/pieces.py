@@ -18,7 +18,7 @@ from muntin.core.planning.composed import Breakpoint
 from muntin.core.planning.window import Window
 
 # Tuples, not dataclasses: these are made for most messages of every list, and in no time.
-NOTHING: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Piece(NamedTuple):
@@ -51,7 +51,7 @@ class Placed(NamedTuple):
     ref: Any
     message: Message
     text: str | None = None
-    arguments: Mapping[str, str] = NOTHING
+    arguments: Mapping[str, str] = _NONE
     breakpoint: Breakpoint | None = None
 
     @property

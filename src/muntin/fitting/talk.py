@@ -36,7 +36,9 @@ class Talk(Sequence[Message]):
         if pieces.__class__ is list:
             # Most are plain: a message, and nothing to be said about it.
             self._all = [
-                message if tokens is opaque is None and message else self._look(number)
+                message
+                if message is not None and opaque is None and tokens is None
+                else self._look(number)
                 for number, (message, _, opaque, tokens, _) in enumerate(pieces)
             ]
         self.opening = self._opening()

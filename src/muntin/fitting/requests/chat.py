@@ -45,7 +45,7 @@ def read(body: Body) -> Request:
         known = None if key is None else recall(key)
         if known is not None:
             # Most of them: they were in the request before.
-            return tuple.__new__(Piece, (known, number, None, None, False))
+            return Piece(known, number)
         data = _repaired(item, number, legacy)
         if data is not item:
             key = _key(data)
@@ -69,11 +69,7 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request as it came, with what stays, marked where it may be cached."""
     given = body["messages"]
     messages: list[Any] = [
-        # Most of them go as they came: asking each whether it does takes longer.
-        given[each[0]]
-        if each[2] is None and each[0] is not None and not each[3]
-        else _written(given, each)
-        for each in fitted.placed
+        given[each.ref] if each.is_whole else _written(given, each) for each in fitted.placed
     ]
     options = _mark(messages, fitted, "content", _part)
     return {**body, **{k: v for k, v in options.items() if k not in body}, "messages": messages}
