@@ -183,7 +183,8 @@ class BudgetExceeded(MuntinError):
             told = (
                 f"the window needs {needed:,} tokens but only {available:,} are available; "
                 f"what could not shrink further: {_parts(needed, report)}. "
-                "Raise the budget or shorten these; only a window of yours takes strict=False."
+                "Raise the budget or shorten these. "
+                "To encode a window of slots anyway, pass strict=False."
             )
         else:
             asked = ", ".join(
@@ -228,7 +229,7 @@ class TurnLost(StoreError):
 
 
 class Overtaken(StoreError):
-    """What was read of a session is no longer so, for another has written; nothing was written."""
+    """Another process has written to a session since it was read; nothing was written."""
 
     def __init__(self, session: str) -> None:
         self.session = session

@@ -8,7 +8,7 @@ IN_FLAGS = (
     ("a trimming or a function", "'stepped=0.6' or 'module:function'"),
     ("pass caching=Caching(...)", "name a model of anthropic/, openai/ or google/ with --model"),
     (
-        "Raise the budget or shorten these; only a window of yours takes strict=False.",
+        "Raise the budget or shorten these. To encode a window of slots anyway, pass strict=False.",
         "Raise --budget, or shorten these.",
     ),
     ("attachment_tokens", "--attachment-tokens"),
