@@ -78,23 +78,8 @@ integrations: $(READY) ## Run Muntin in other frameworks, each in an environment
 	$(BIN)/python -m tools.integrations
 	$(BIN)/python -m tools.pages
 
-# The engine also with the newest release of procrastinate there is, a preview among them.
-soak: $(READY) ## Run the long forms: properties, kills, writers, extras
-	MUNTIN_EXAMPLES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/promises
-	MUNTIN_HUGE=200000000 $(BIN)/python -m pytest -n 1 tests/promises/test_strange_results.py -k huge
-	MUNTIN_EXAMPLES=3000 $(BIN)/python -m pytest -n auto tests/timeline/test_windows.py
-	MUNTIN_WIRE_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py
-	MUNTIN_KILLS=200 $(BIN)/python -m pytest -n 0 tests/agent/test_loop.py
-	MUNTIN_ENTITIES=200x20x4 $(BIN)/python -m pytest -n 0 -rP tests/runtime/test_many_processes.py
-	MUNTIN_EXTRAS=all $(BIN)/python -m pytest -n 0 tests/packaging
-	MUNTIN_FAULTS_RESTARTS=10 MUNTIN_FAULTS_ENTITIES=20 MUNTIN_FAULTS_PAUSES=5 MUNTIN_FAULTS_SKEWED=10 MUNTIN_FAULTS_FORKS=50 MUNTIN_FAULTS_WAITING=100000 $(BIN)/python -m pytest -n 0 tests/faults --ignore tests/faults/test_engine_kills.py --ignore tests/faults/test_timers_kills.py
-	MUNTIN_FAULTS=1 $(BIN)/python -m pytest -n 0 -rP tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --pre --no-deps --target .env-engine 'procrastinate<4'
-	PYTHONPATH=.env-engine $(BIN)/python -m pytest -n 0 tests/runtime/engine tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py
-	$(BIN)/python -m pytest -n 0 -rs tests/gateway/test_node.py
-	$(BIN)/python -m tools.integrations
-	$(BIN)/python -m tools.pages
-	MUNTIN_KILLS=50 MUNTIN_WRITERS=8x2000 $(BIN)/python -m pytest -n 0 -rP tests/reliability
+soak: $(READY) browser ## Run the long forms: properties, kills, writers, extras, frameworks (hours)
+	$(BIN)/python -m tools.soak
 
 bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write the pages
 	$(BIN)/python -m bench --date "$$(date +%F)"
@@ -111,4 +96,4 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .env-integrations .env-engine .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SITE) .env-py* .env-integrations .env-engine .env-soak .mypy_cache .ruff_cache .pytest_cache .hypothesis
