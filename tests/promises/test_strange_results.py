@@ -140,7 +140,7 @@ print(json.dumps([len(windows), windows[-1].tokens, shown, kept, peak / size]))
 # what is encoded of it for the store, and what is read back.
 COPIES = 8
 # `make soak` has 200 MB.
-SIZE = int(os.environ.get("MUNTIN_HUGE", "16000000"))
+SIZE = int(os.environ.get("MUNTIN_HUGE", "8000000"))
 
 
 @pytest.mark.parametrize("kind", ["text", "list"])

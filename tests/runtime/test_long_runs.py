@@ -173,9 +173,9 @@ def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: boo
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("door", PASTS)
 def test_between_two_steps_each_request_begins_with_all_of_the_one_before(name, door, tmp_path):
-    through = work(f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=60, restart=True)
-    assert len(through) == 3 * 61
-    assert 2 <= check(through, WIRES[name]) <= 60
+    through = work(f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=45, restart=True)
+    assert len(through) == 3 * 46
+    assert 2 <= check(through, WIRES[name]) <= 45
     assert max(levels(through[-1]).values()) > 0
 
 

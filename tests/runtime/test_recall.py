@@ -192,12 +192,9 @@ def shared(one: str, other: str) -> int:
     return sum(takewhile(bool, map(eq, one, other)))
 
 
-@pytest.mark.parametrize("wire", [anthropic, wire_chat], ids=["anthropic", "chat"])
 @pytest.mark.parametrize("door", DURABLE)
 @awaited
-async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(
-    door, wire, tmp_path, monkeypatch
-):
+async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(door, tmp_path, monkeypatch):
     async def talk(name: str) -> list[Window]:
         made = model(6_000)
         for number in range(40):
@@ -209,10 +206,11 @@ async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(
     monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: Recalled())
     others = await talk("b.db")
     assert any(map(excerpts, windows)) == (door in ("conversation", "entity", "returned"))
-    told, plain = ([encoded(each, wire) for each in made] for made in (windows, others))
-    for n in range(1, len(told)):
-        ends = len(encoded(windows[n - 1], wire, "<recalled "))
-        assert shared(told[n - 1], told[n]) >= min(shared(plain[n - 1], plain[n]), ends)
+    for wire in (anthropic, wire_chat):
+        told, plain = ([encoded(each, wire) for each in made] for made in (windows, others))
+        for n in range(1, len(told)):
+            ends = len(encoded(windows[n - 1], wire, "<recalled "))
+            assert shared(told[n - 1], told[n]) >= min(shared(plain[n - 1], plain[n]), ends)
 
 
 @awaited
