@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 SMALL := $(VENV)/.small
 PEERS := .env-bench
 SITE := site
+# How many random windows each property draws in `make soak`.
+EXAMPLES ?= 20000
 # Hundreds of tests start a process of its own: what one compiled, the next need not compile again.
 export PYTHONDONTWRITEBYTECODE :=
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"
@@ -79,7 +81,7 @@ integrations: $(READY) ## Run Muntin in other frameworks, each in an environment
 	$(BIN)/python -m tools.pages
 
 soak: $(READY) browser ## Run the long forms: properties, kills, writers, extras, frameworks (hours)
-	$(BIN)/python -m tools.soak
+	$(BIN)/python -m tools.soak --examples $(EXAMPLES)
 
 bench: $(READY) ## Measure everything beside the peers (some 45 minutes), write the pages
 	$(BIN)/python -m bench --date "$$(date +%F)"
