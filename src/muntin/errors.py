@@ -31,7 +31,8 @@ A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 
@@ -144,6 +145,17 @@ class TokenizerError(MuntinError):
 
 class MissingExtra(MuntinError, ImportError):
     """An optional dependency is missing; the message says what to install."""
+
+
+@contextmanager
+def needing(what: str) -> Iterator[None]:
+    """Import optional packages within; where one is missing, raise a `MissingExtra` of `what`."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise MissingExtra(what) from None  # the import has nothing to add
+    except ImportError as error:  # it is there, and too old or broken: that has to be said
+        raise MissingExtra(what) from error
 
 
 def _parts(needed: int, report: ReportLike) -> str:
