@@ -17,12 +17,12 @@ from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.usage import Usage
-from muntin.errors import MuntinError, error_text
+from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
 from muntin.runtime.in_store import provider_busy
 from muntin.runtime.recall import Recalling
-from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
+from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of, error_draft
 from muntin.timeline.project import Projection, project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
@@ -108,7 +108,7 @@ def recorded_run(
     async def failed(error: Exception) -> None:
         if run.position is None:
             return
-        draft = Draft("error", payload=error_text(error))
+        draft = error_draft(error)
         with suppress(MuntinError):  # what went wrong first is what counts
             if provider_busy(error) is None:
                 await turn.append(draft, run=run)
