@@ -50,7 +50,7 @@ from tests.doors import DURABLE
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
-NAME = "anthropic/claude-sonnet-4-5"
+NAME = "anthropic/claude-sonnet-4-6"
 NEEDLE = "My locker is number QX7731, in the east hall."
 QUESTION = "Which number has my locker?"
 CHAT = "Tell me of the weather in town {}. " + "It may rain, or snow, or shine. " * 8
