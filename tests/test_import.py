@@ -13,6 +13,8 @@ import pytest
 
 import muntin
 from muntin import core
+from muntin.core.counting.exact import hf_tokenizer
+from muntin.errors import MissingExtra
 from tests.paths import ROOT
 from tools.tree import layers, links, read, top
 
@@ -38,6 +40,29 @@ def foreign(modules: set[str]) -> set[str]:
     """Return what is neither Muntin's nor the standard library's."""
     roots = {name.partition(".")[0] for name in modules}
     return roots - {"muntin"} - set(sys.stdlib_module_names)
+
+
+# What a line needs, and where no package is installed does not find.
+EXTRAS = {
+    **{
+        f"import muntin.integrations.{name}": name.replace("_", "-")
+        for name in (
+            *("agent_framework", "anthropic", "google_adk", "haystack", "langchain", "langgraph"),
+            *("litellm", "llama_index", "openai_agents", "pydantic_ai", "strands"),
+        )
+    },
+    "import muntin.runtime.engine.procrastinate": "engine",
+    "from muntin.cli.commands import app; app()": "cli",
+    "from muntin.inspector.server import check_installed; check_installed()": "inspector",
+    "from muntin.gateway.server import check_installed; check_installed()": "gateway",
+    "from muntin.mcp import mcp_server; mcp_server(None, 'ada')": "mcp",
+    "from muntin import prompt_file; prompt_file('x.md')": "prompts",
+    "from muntin.core.counting.exact import hf_tokenizer; hf_tokenizer('x.json')": "hf",
+    "from muntin.core.counting.exact import openai_encoding; openai_encoding('o200k')": "tokens",
+    "from muntin import Budget; Budget.for_model('openai/gpt-4o')": "prices",
+    "from muntin.providers import Client; Client('openai/gpt-5.2')": "openai",
+    "from muntin.timeline.store import open_store; open_store('postgresql:///x')": "postgres",
+}
 
 
 # What running code raises, whatever it does.
@@ -114,3 +139,34 @@ def test_every_public_name_has_its_home(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         muntin.nonsense  # noqa: B018
+
+
+def test_every_adapter_is_among_the_lines_that_need_an_extra() -> None:
+    files = read(ROOT / "src" / "muntin")
+    needs = {module for module, file in files.items() if "\nwith needing(" in file.text}
+    assert {line.removeprefix("import ") for line in EXTRAS} >= needs
+    guarded = [file.path for file in files.values() if "except ImportError" in file.text]
+    # These go on without the package.
+    assert guarded == ["agent/signatures.py", "agent/tools.py", "errors.py"]
+
+
+@pytest.mark.parametrize("line", EXTRAS)
+def test_what_a_missing_package_is_needed_for_is_one_traceback(line: str) -> None:
+    source = Path(muntin.__file__).parents[1]
+    script = f"import sys; sys.path.insert(0, {str(source)!r})\n{line}"
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, check=False, text=True
+    )
+    assert run.stderr.count("Traceback") == 1
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("muntin.errors.MissingExtra: ")
+    assert f"pip install 'muntin[{EXTRAS[line]}]'" in last
+
+
+def test_a_package_that_is_there_and_too_old_is_told_of(tmp_path, monkeypatch) -> None:
+    (tmp_path / "tokenizers.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tokenizers", raising=False)
+    with pytest.raises(MissingExtra, match=r"muntin\[hf\]") as raised:
+        hf_tokenizer("tokenizer.json")
+    assert "cannot import name 'Tokenizer'" in str(raised.value.__cause__)

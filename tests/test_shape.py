@@ -101,6 +101,7 @@ SUBJECTS = {
     ),
     "runtime/generators/test_plans.py": "call",
     "runtime/test_crash.py": "wakes recorded_run active_turn",
+    "runtime/test_failed_turns.py": "recorded_run wakes ../errors ../timeline/project",
     "runtime/test_load_result.py": "recovery run_rules",
     "runtime/test_long_runs.py": "recorded_run run_rules",
     "runtime/test_prefix.py": "reports recorded_run sources generators/call",

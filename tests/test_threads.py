@@ -104,3 +104,30 @@ def test_a_coroutine_that_nobody_waits_for_any_more_leaves_no_warning(recwarn):
     asyncio.run(give_up())
     gc.collect()
     assert [str(each.message) for each in recwarn] == []
+
+
+@pytest.mark.parametrize("told", ["before the loop is closed", "when it is closed"])
+def test_a_coroutine_that_comes_when_the_loop_ends_leaves_no_warning(told, recwarn):
+    begun, free = Event(), Event()
+
+    async def late() -> str:
+        return "late"
+
+    def give() -> Any:
+        begun.set()
+        assert free.wait(60)
+        return late()
+
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(in_thread(give))
+    while not begun.is_set():
+        loop.run_until_complete(asyncio.sleep(0.001))
+    waiting.cancel()
+    loop.run_until_complete(asyncio.wait([waiting]))
+    if told == "when it is closed":
+        loop.close()
+    free.set()
+    time.sleep(0.2)  # until the thread has told; the loop does not look
+    loop.close()
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []

@@ -31,7 +31,8 @@ A value of the wrong type is reported as `InvalidType`, an `InvalidInput` that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 
@@ -81,8 +82,16 @@ _LONGEST = 4_000
 class MuntinError(Exception):
     """The root of all errors that Muntin raises on purpose; a long text is cut in its middle."""
 
+    # What a model is told instead of the text, where that is written for developers.
+    _fact: ClassVar[str | None] = None
+
     def __init__(self, *args: object) -> None:
         super().__init__(*(_bounded(each) if isinstance(each, str) else each for each in args))
+
+    @property
+    def fact(self) -> str:
+        """What happened, without advice: what a model is told of a turn that failed."""
+        return str(self) if self._fact is None else self._fact
 
 
 def _bounded(text: str) -> str:
@@ -93,12 +102,20 @@ def _bounded(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error as a timeline keeps it: in one line."""
+    """Return an error as a timeline keeps it for people: in one line."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
+
+
+def error_fact(error: BaseException) -> str:
+    """Return an error as a model is told of it: in one line, without advice."""
+    told = error.fact if isinstance(error, MuntinError) else error
+    return f"{type(error).__name__}: {told}".partition("\n")[0][:500]
 
 
 class InvalidInput(MuntinError, ValueError):
     """A value handed to Muntin is out of range or malformed."""
+
+    _fact = "something that was given cannot be used"
 
 
 class InvalidType(InvalidInput, TypeError):
@@ -139,11 +156,25 @@ class TokenizerError(MuntinError):
     `culprit` is the message that could not be counted, if it was one.
     """
 
+    _fact = "tokens could not be counted"
     culprit: object = None
 
 
 class MissingExtra(MuntinError, ImportError):
     """An optional dependency is missing; the message says what to install."""
+
+    _fact = "something that is needed is not installed"
+
+
+@contextmanager
+def needing(what: str) -> Iterator[None]:
+    """Import optional packages within; where one is missing, raise a `MissingExtra` of `what`."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise MissingExtra(what) from None  # the import has nothing to add
+    except ImportError as error:  # it is there, and too old or broken: that has to be said
+        raise MissingExtra(what) from error
 
 
 def _parts(needed: int, report: ReportLike) -> str:
@@ -169,6 +200,8 @@ class BudgetExceeded(MuntinError):
 
     `needed` and `available` are tokens; `report` is the plan so far; `why` says it in other words.
     """
+
+    _fact = "what had to be shown did not fit into the context window"
 
     def __init__(
         self, needed: int, available: int, report: ReportLike, why: str | None = None
@@ -208,6 +241,7 @@ class StoreError(MuntinError):
     the connection broke during the commit, and what was written may be there.
     """
 
+    _fact = "the conversation could not be read or stored"
     passing = False
     away = False
     in_doubt = False
@@ -245,6 +279,8 @@ class Overtaken(StoreError):
 class TurnEnded(MuntinError):
     """The turn is over, so nothing can be written through its ctx; nothing was written."""
 
+    _fact = "the turn was over"
+
     def __init__(self, session: str, turn: int) -> None:
         self.session = session
         self.turn = turn
@@ -260,6 +296,8 @@ class TurnEnded(MuntinError):
 class Deadlock(MuntinError):
     """Something would wait for itself, without end; `cycle` is who waits for whom."""
 
+    _fact = "waiting would never have ended"
+
     def __init__(self, cycle: Sequence[str], advice: str) -> None:
         self.cycle = tuple(cycle)
         self.advice = advice
@@ -271,6 +309,8 @@ class Deadlock(MuntinError):
 
 class Overloaded(MuntinError):
     """More waits for an entity, or for the app, than may; nothing was stored."""
+
+    _fact = "too much was waiting"
 
 
 class TimedOut(MuntinError, TimeoutError):
@@ -297,12 +337,15 @@ class StepLimit(MuntinError):
         self.max_steps = max_steps
         self.reply = reply
         self.messages = messages
-        calls = ", ".join(call.name for call in reply.tool_calls) if reply else ""
-        super().__init__(
-            f"no answer after {max_steps} steps"
-            + (f"; the model still calls {calls}" if calls else "")
-            + ". Raise max_steps, or look for a loop in the messages of this error."
-        )
+        advice = "Raise max_steps, or look for a loop in the messages of this error."
+        super().__init__(f"{self.fact}. {advice}")
+
+    @property
+    def fact(self) -> str:
+        """How many steps there were, and what the model still wanted."""
+        calls = ", ".join(call.name for call in self.reply.tool_calls) if self.reply else ""
+        still = f"; the model still calls {calls}" if calls else ""
+        return f"no answer after {self.max_steps} steps{still}"
 
     def __reduce__(self) -> tuple[type[StepLimit], tuple[Any, ...]]:
         return type(self), (self.max_steps, self.reply, self.messages)
@@ -375,6 +418,12 @@ class ProviderError(MuntinError):
         given = (self.provider, self.model, self.status, self.message)
         return type(self), (*given, self.retry_after, self.passing)
 
+    @property
+    def fact(self) -> str:
+        """That there was no answer; what the provider says of keys and limits is for people."""
+        code = "" if self.status is None else f" ({self.status})"
+        return f"the model did not answer{code}"
+
 
 class AuthenticationFailed(ProviderError):
     """The key is missing or wrong, or may not do this (401, 403)."""
@@ -409,6 +458,11 @@ class StrategyError(MuntinError):
         self.hook = hook
         self.problem = problem
         super().__init__(f"the strategy's {hook} {problem}")
+
+    @property
+    def fact(self) -> str:
+        """Which hook failed."""
+        return f"the strategy's {self.hook} failed"
 
     def __reduce__(self) -> tuple[type[StrategyError], tuple[str, str]]:
         return type(self), (self.hook, self.problem)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import shown
 from muntin.core.report import text_table
-from muntin.errors import InvalidInput, MissingExtra
+from muntin.errors import InvalidInput, needing
 from muntin.runtime.in_store import in_store
 from muntin.runtime.recovery import Reader
 from muntin.timeline.project import Projection
@@ -32,11 +32,9 @@ def mcp_server(store: Store, session: str, projection: Projection | None = None)
     `projection` is how items are shown, as in the app that wrote them. The server writes nothing;
     its `run()` serves standard input and output.
     """
-    try:
+    with needing("an MCP server needs: pip install 'muntin[mcp]'"):
         from mcp.server import MCPServer
         from mcp.types import ToolAnnotations
-    except ImportError as error:
-        raise MissingExtra("an MCP server needs: pip install 'muntin[mcp]'") from error
     if store.session(session) is None:
         raise InvalidInput(f"there is no session {shown(session)} in {store.name}")
     server: MCPServer[Any] = MCPServer("muntin", instructions="What was said in this conversation.")

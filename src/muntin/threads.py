@@ -16,7 +16,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -29,38 +29,41 @@ async def in_thread(fn: Callable[[], T]) -> T:
     """
     loop = asyncio.get_running_loop()
     context = copy_context()
-    answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    answer: asyncio.Future[_Outcome[T]] = loop.create_future()
 
-    def tell(value: Any, error: BaseException | None) -> None:
-        if answer.done():
-            _lose(value)
-        else:
-            answer.set_result((value, error))
+    def tell(outcome: _Outcome[T]) -> None:
+        if not answer.done():
+            answer.set_result(outcome)
 
-    def work() -> Callable[[], object]:
-        value, failed = None, None
+    _hand_over(lambda: partial(loop.call_soon_threadsafe, tell, _Outcome(context, fn)))
+    return (await answer).take()
+
+
+class _Outcome(Generic[T]):
+    """What a call came to.
+
+    The wait may be cancelled, and the loop closed before it is told, or just after: so a coroutine
+    that nobody takes is closed here. It has not begun, and would warn.
+    """
+
+    def __init__(self, context: Context, fn: Callable[[], T]) -> None:
+        self._value: T | None = None
+        self._error: BaseException | None = None
         try:
-            value = context.run(fn)
+            self._value = context.run(fn)
         except BaseException as error:
-            failed = error
-        return partial(loop.call_soon_threadsafe, tell, value, failed)
+            self._error = error
 
-    _hand_over(work)
-    try:
-        value, error = await answer
-    except asyncio.CancelledError:
-        if answer.done() and not answer.cancelled():  # told just now
-            _lose(answer.result()[0])
-        raise
-    if error is not None:
-        raise error
-    return cast("T", value)
+    def take(self) -> T:
+        """Return the value, or raise the error."""
+        value, self._value = self._value, None
+        if self._error is not None:
+            raise self._error
+        return cast("T", value)
 
-
-def _lose(value: object) -> None:
-    """Drop a result that nobody waits for any more, without a warning if it is a coroutine."""
-    if inspect.iscoroutine(value):
-        value.close()
+    def __del__(self) -> None:
+        if inspect.iscoroutine(self._value):
+            self._value.close()
 
 
 def aside(fn: Callable[[], T]) -> T:
@@ -72,22 +75,10 @@ def aside(fn: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return fn()
-    answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    answer: SimpleQueue[_Outcome[T]] = SimpleQueue()
     context = copy_context()
-
-    def work() -> Callable[[], object]:
-        value, failed = None, None
-        try:
-            value = context.run(fn)
-        except BaseException as error:
-            failed = error
-        return partial(answer.put, (value, failed))
-
-    _hand_over(work)
-    value, error = answer.get()
-    if error is not None:
-        raise error
-    return cast("T", value)
+    _hand_over(lambda: partial(answer.put, _Outcome(context, fn)))
+    return answer.get().take()
 
 
 # Muntin's own variables: who waits for whom must be known everywhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,36 @@ def test_an_answer_that_two_record_at_once_is_appended_once(tmp_path: Path) -> N
             pool.submit(recorder.answered, sent, assistant("Here."))
     assert [m.text for m in Session("c", store=store).timeline_messages()] == ["Where?", "Here."]
     assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2)]
+
+
+class Busy(MemoryStore):
+    """A store in which, for half a second, another thread writes whenever a recorder has read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+        self.until = 0.0
+        self.rival = ThreadPoolExecutor(1)
+
+    def frontier(self, session: str, line: str) -> str | None:
+        found = super().frontier(session, line)
+        if line == STEPS and time.monotonic() < self.until:
+            self.tries += 1
+            counted = Beside(frontiers={STEPS: f"[{self.tries + 10}, {{}}]"})
+            self.rival.submit(self.put, session, counted).result()
+        return found
+
+
+def test_a_recorder_that_is_overtaken_keeps_out_of_the_way_until_it_comes_through() -> None:
+    store = Busy()
+    recorder = Recorder(store)
+    window = fit([user("Hello.")], 1_000, model=GPT).window
+    recorder.record("c", [user("Hello.")], window)
+    store.until = time.monotonic() + 0.5
+    recorder.record("c", [user("And now?")], window)
+    assert 2 <= store.tries < 50
+    assert [m.text for m in Session("c", store=store).timeline_messages()] == ["Hello.", "And now?"]
+    store.rival.shutdown()
 
 
 def test_an_answer_that_comes_after_the_next_turn_began_takes_no_others_report(store: Any) -> None:

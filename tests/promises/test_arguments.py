@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from muntin import App, InvalidInput, flow, generator
+from muntin import (
+    App,
+    InvalidInput,
+    Ladder,
+    Recall,
+    Results,
+    Slots,
+    Summary,
+    fit,
+    flow,
+    generator,
+    user,
+)
 from muntin.runtime import Action, Ctx
+from muntin.simulator import simulate_trace
 from muntin.testing import MemoryStore, ScriptedModel
 from tests.runtime.conftest import memory, run, wakes
 
@@ -127,3 +140,62 @@ def test_what_a_ctx_is_given_is_checked_by_name(wrong):
 
     run(wakes(memory(model=ScriptedModel([])), handler, "hi"))
     look(looked[0])
+
+
+# What a switch stands for when it is True, and something else that it may be.
+SWITCHES: dict[str, tuple[object, object]] = {
+    "results": (Results(), Results(0.5)),
+    "ladder": (Ladder(), Ladder(keep_groups=1)),
+    "recovery": (True, True),
+    "recall": (Recall(), Recall(tokens=300)),
+}
+
+
+def rules(**given: Any) -> list[object]:
+    """Return the rules of an app, a generator and a flow that are given a switch."""
+    action = Action(generator(user="hi"))
+    return [
+        App(MemoryStore(), **given).rules,
+        generator(user="hi", **given).rules,
+        flow("f", actions={"ask": action}, **given).rules,
+    ]
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_true_is_the_librarys_own_and_false_and_none_are_off(name):
+    own, other = SWITCHES[name]
+    assert rules(**{name: True}) == rules(**{name: own})
+    assert rules(**{name: False}) == rules(**{name: None}) != rules(**{name: True})
+    assert [getattr(each, name) for each in rules(**{name: other})] == [other] * 3
+    for made in rules(**{name: "inherit"})[1:]:
+        assert getattr(made, name) == "inherit"
+    for wrong in (5, "x", [1]):
+        with pytest.raises(InvalidInput, match=f"App: {name} must be .*True, False or None, not"):
+            rules(**{name: wrong})
+
+
+def test_a_summary_is_off_or_whose_word_counts_is_the_doors_around():
+    asked = Summary("x/y")
+    for off in (False, None):
+        assert App(MemoryStore(), summary=off).summary is None
+        assert generator(user="hi", summary=off).summary is False
+    assert generator(user="hi").summary is None
+    assert generator(user="hi", summary=asked).summary is asked
+
+
+@pytest.mark.parametrize("off", [False, None])
+def test_the_core_and_fit_take_the_same_switches(off):
+    plain = Slots(500)
+    assert (plain.results, plain.ladder) == (Results(), None)
+    assert Slots(500, ladder=True).ladder == Ladder()
+    assert Slots(500, results=off, ladder=off).results is None
+    assert Slots(500, trimming=None).trimming == plain.trimming
+    messages = [{"role": "user", "content": "hi"}]
+    for value in (True, off):
+        assert fit(messages, 500, results=value, ladder=value).kept == messages
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "look", {"name": "look"}])
+def test_the_tools_of_a_simulation_are_a_list(wrong):
+    with pytest.raises(InvalidInput, match="tools must be a list of schemas, not"):
+        simulate_trace([user("hi")], budget=500, model="openai/gpt-5.2", tools=wrong)

@@ -100,10 +100,11 @@ def test_the_line_says_how_to_read_the_rest_and_that_reads_it(door):
     assert read[0].startswith(whole[200_000:200_050] + "\n[characters 200000 to 200050 of")
 
 
+@pytest.mark.parametrize("off", [False, None])
 @pytest.mark.parametrize("door", DURABLE)
-def test_without_recovery_no_tool_is_offered_and_no_line_names_one(door):
+def test_without_recovery_no_tool_is_offered_and_no_line_names_one(door, off):
     asker = Asker()
-    asyncio.run(through(door, asker, recovery=False))
+    asyncio.run(through(door, asker, recovery=off))
     for window in asker.model.windows:
         assert offered(window) == {"search"}
         assert "load_" not in "".join(message.text for message in window.messages)
@@ -195,13 +196,14 @@ def test_a_wrong_value_is_an_error_that_names_the_argument(option, value):
         asyncio.run(run())
 
 
-def test_none_switches_ceiling_and_ladder_off():
+@pytest.mark.parametrize("off", [False, None])
+def test_ceiling_and_ladder_are_switched_off(off):
     asker = Asker(budget=400_000)
 
     async def run() -> None:
         async with App("memory:") as app:
             talk = app.conversation(
-                "c", model=asker.model, tools=[asker.search], results=None, ladder=None
+                "c", model=asker.model, tools=[asker.search], results=off, ladder=off
             )
             await talk.send("Find it.")
 

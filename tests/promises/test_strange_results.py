@@ -185,8 +185,8 @@ def test_a_silly_number_is_refused_by_the_name_of_its_field(kind, field, value):
 
 
 WRONG: dict[str, list[Any]] = {
-    "results": [0.25, -1, "half", True, {"max_ratio": 0.2}, Ladder, Results],
-    "ladder": [3, -1, "down", True, {"short_tokens": 9}, Ladder, Results()],
+    "results": [0.25, -1, "half", {"max_ratio": 0.2}, Ladder, Results],
+    "ladder": [3, -1, "down", {"short_tokens": 9}, Ladder, Results()],
     "summary": [800, "x/y", True, {"model": "x/y"}, Summary],
     "recovery": [0, 1, "no", {}],
 }

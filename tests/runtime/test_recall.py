@@ -50,7 +50,7 @@ from tests.doors import DURABLE
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
-NAME = "anthropic/claude-sonnet-4-5"
+NAME = "anthropic/claude-sonnet-4-6"
 NEEDLE = "My locker is number QX7731, in the east hall."
 QUESTION = "Which number has my locker?"
 CHAT = "Tell me of the weather in town {}. " + "It may rain, or snow, or shine. " * 8
@@ -148,9 +148,10 @@ async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     assert told.tokens_kept <= 600
 
 
+@pytest.mark.parametrize("off", [False, None])
 @pytest.mark.parametrize("door", DOORS)
 @awaited
-async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door):
+async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door, off):
     async with App("memory:", recall=True) as app:
         made = model(budget=100_000)
         await chat(DOORS[door], app, made)
@@ -158,9 +159,9 @@ async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door):
         assert all("recalled" not in str(window.report) for window in made.windows)
     async with App("memory:", recall=True) as app:
         made = model()
-        await chat(DOORS[door], app, made, recall=False)
+        await chat(DOORS[door], app, made, recall=off)
         assert not any(map(excerpts, made.windows))
-    async with App("memory:", recall=False) as app:
+    async with App("memory:", recall=off) as app:
         made = model()
         await chat(DOORS[door], app, made, recall=Recall(tokens=300))
         assert "QX7731" in excerpts(made.windows[-1])

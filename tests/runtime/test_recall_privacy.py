@@ -181,6 +181,7 @@ async def test_what_a_projection_redacts_is_recalled_redacted_and_what_it_hides_
 SESSIONS = ("c", "plain/1", "returned/1", "sourced/1", "g", "p", "f")
 
 
+@pytest.mark.filterwarnings("error::DeprecationWarning")  # of a model that is going away
 @pytest.mark.parametrize("door", [*EVERY, *WIRED])
 @awaited
 async def test_no_door_sends_what_is_hidden_or_of_another_session(door):

@@ -23,10 +23,11 @@ from muntin.core.report import in_ranges
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source
-from muntin.testing import ScriptedModel
+from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline.items import Beside, Draft, Record
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.statements import DROP_NAMES, DROP_REPORTS
+from tests.doors import DURABLE
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 
@@ -484,3 +485,35 @@ def test_a_reader_does_not_hold_up_what_is_deleted(tmp_path):
     store.vacuum()
     assert len(store.read("b")) == 2
     store.close()
+
+
+# The slot in which each door shows what a store has of the conversation.
+SHOWING = {"conversation": "timeline", "timeline": "timeline", "entity": "timeline"}
+SHOWING |= {"returned": "timeline", "sources": "talk"}
+
+
+@pytest.mark.parametrize("door", SHOWING)
+def test_a_report_says_how_many_messages_of_a_long_timeline_were_read(door):
+    most = 6_000 if door == "sources" else 1_500  # of which its source has 2,000
+    model = ScriptedModel(lambda window: "an answer of some words " * 30, budget=most)
+    store = MemoryStore()
+
+    async def ask(text: str) -> None:
+        async with App(store) as app:
+            await DURABLE[door](app, model, text, ())
+
+    run(ask("a question " * 30))
+    assert "were read" not in str(model.windows[-1].report)
+    for _ in range(40):
+        run(ask("a question " * 30))
+    told = model.windows[-1].report[SHOWING[door]]
+    assert told.messages_kept < told.messages_asked < 80
+    assert told.detail is not None
+    assert told.detail.endswith(f"{told.messages_asked} messages were read")
+    assert f"{told.messages_asked} messages were read" in str(model.windows[-1].report)
+
+
+def test_a_list_that_is_whole_needs_no_word_about_what_was_read():
+    slots = Slots(60)
+    slots.add("history", [user("a question of some words") for _ in range(20)])
+    assert "were read" not in str(slots.render().report)

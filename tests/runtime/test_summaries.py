@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -604,12 +604,13 @@ def test_two_apps_on_one_store_make_one_summary(tmp_path: Any) -> None:
     asyncio.run(main())
 
 
-def test_each_door_may_have_its_own_or_none() -> None:
+@pytest.mark.parametrize("off", [False, None])
+def test_each_door_may_have_its_own_or_none(off: Literal[False] | None) -> None:
     async def main() -> None:
         theirs, own = writer(), writer()
         async with App("memory:", model=model(), summary=Summary(theirs)) as app:
             for day in range(20):
-                await app.conversation("a", summary=False).send(TEXT.format(day))
+                await app.conversation("a", summary=off).send(TEXT.format(day))
                 await app.conversation("b", summary=Summary(own)).send(TEXT.format(day))
                 await settle()
         assert theirs.windows == []

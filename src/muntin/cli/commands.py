@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from muntin import __version__
 from muntin.cli.terminal import fail
-from muntin.errors import MissingExtra
+from muntin.errors import MissingExtra, needing
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -80,11 +80,9 @@ def _text(error: Exception) -> str:
 
 def app(names: Sequence[str] = COMMANDS) -> "Typer":
     """Return the Typer application, with these commands."""
-    try:
+    with needing("the command line needs: pip install 'muntin[cli]'"):
         import rich  # noqa: F401 (needed as soon as something is printed)
         import typer
-    except ImportError as error:
-        raise MissingExtra("the command line needs: pip install 'muntin[cli]'") from error
 
     command = typer.Typer(
         no_args_is_help=True,

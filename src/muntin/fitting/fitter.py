@@ -21,7 +21,7 @@ from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message
 from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.planning.window import Window
 from muntin.core.schemas import Schemas
@@ -42,8 +42,8 @@ class Fitter:
     `budget` is what a request may have, tools and system text included; without one it is the
     model's context window. `margin` tokens of it are kept free, for what a framework adds behind
     the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
-    as everywhere in Muntin. With a `store`, conversations are recorded there, each as a session: by
-    its name, or by one that is made for it.
+    as for `Slots`. With a `store`, conversations are recorded there, each as a session: by its
+    name, or by one that is made for it.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Fitter:
         tokenizer: TokenizerLike | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         trimming: Trimming | None = None,
-        results: Results | None = RESULTS,
-        ladder: Ladder | None = LADDER,
+        results: Results | bool | None = RESULTS,
+        ladder: Ladder | bool | None = LADDER,
         margin: int = 0,
         strict: bool = False,
         store: Store | str | Recorder | None = None,
     ) -> None:
         check_optional_text(model, "model")
-        check_shapes("fit", results, ladder)
+        results, ladder = as_shapes("fit", results, ladder)
         self.budget = None if budget is None else as_budget(budget)
         self.model = model
         self.strict = strict

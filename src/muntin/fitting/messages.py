@@ -84,8 +84,8 @@ def fit(
     tokenizer: TokenizerLike | None = None,
     attachment_tokens: AttachmentTokens | None = None,
     trimming: Trimming | None = None,
-    results: Results | None = RESULTS,
-    ladder: Ladder | None = LADDER,
+    results: Results | bool | None = RESULTS,
+    ladder: Ladder | bool | None = LADDER,
     conversation: str | None = None,
     store: Store | str | Recorder | None = None,
 ) -> FittedMessages:

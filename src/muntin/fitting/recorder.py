@@ -8,6 +8,8 @@ one; its answer and its report when the answer has come.
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +32,9 @@ T = TypeVar("T")
 LINE, STEPS = "fit", "fit-steps"
 # So many turns may wait for their answers at once.
 _TURNS = 16
-# So often others may come first before something is not recorded.
-_TRIES = 100
+# So often others may come first before something is not recorded; how many seconds to keep out of
+# their way, at first and at last.
+_TRIES, _PAUSES = 100, (0.001, 0.1)
 # In the meta of an answer: the step of the turn that it is the answer of.
 STEP = "step"
 
@@ -191,13 +194,14 @@ class Recorder:
     def _agreed(self, session: str, write: Callable[[_Steps], T]) -> T:
         """Write what is new by what is read now, once more where another process came first."""
         with self._locks[hash(session) % len(self._locks)]:
-            for _ in range(_TRIES):
+            for attempt in range(_TRIES):
                 # Before all else that is read: what is written since then is noticed.
                 steps = _Steps.read(self.store.frontier(session, STEPS))
                 try:
                     return write(steps)
                 except Overtaken as error:
                     overtaken = error
+                    time.sleep(random.uniform(0.5, 1) * min(_PAUSES[1], _PAUSES[0] * 2**attempt))
         raise overtaken
 
     def _newest(self, session: str) -> Item | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_seconds, shown
-from muntin.errors import BudgetExceeded, InvalidInput, MissingExtra, MuntinError
+from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
 from muntin.fitting.requests import Form, fit_request, form_of
 from muntin.fitting.talk import Talk
@@ -50,12 +50,10 @@ _log = logging.getLogger(__name__)
 
 def check_installed() -> None:
     """Say what to install, if something is missing."""
-    try:
+    with needing("the gateway needs: pip install 'muntin[gateway]'"):
         import httpx2  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("the gateway needs: pip install 'muntin[gateway]'") from error
 
 
 @dataclass(frozen=True, slots=True)

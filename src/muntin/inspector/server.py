@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import keep_surrogates, shown
-from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
+from muntin.errors import InvalidInput, MuntinError, StoreError, needing
 from muntin.inspector import changes, data, searching
 from muntin.inspector.plans import Kept, Plans
 from muntin.view.lines import LONGEST
@@ -64,11 +64,9 @@ _NO_TOKEN = (
 
 def check_installed() -> None:
     """Say what to install, if something is missing."""
-    try:
+    with needing("the inspector needs: pip install 'muntin[inspector]'"):
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("the inspector needs: pip install 'muntin[inspector]'") from error
 
 
 def new_token() -> str:

@@ -16,17 +16,13 @@ from itertools import groupby
 from typing import Any
 
 from muntin.core.message import Message as Counted
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, call, model_name
 
-try:
+with needing("muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"):
     from agent_framework import ChatContext, ChatMiddleware, Content, Message
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"
-    ) from error
 
 __all__ = ["MuntinMiddleware"]
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anthropic import Middleware
-
 from muntin.core.budget import Budget
+from muntin.errors import needing
 from muntin.fitting import Fitter
 from muntin.fitting.client import afit_body, fit_body, fitter_of
+
+with needing("muntin.integrations.anthropic needs: pip install 'muntin[anthropic]'"):
+    from anthropic import Middleware
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import (
@@ -30,13 +30,9 @@ from muntin.integrations.shared import (
     rejoined,
 )
 
-try:
+with needing("muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"):
     from google.adk.plugins.base_plugin import BasePlugin
     from google.genai.types import Content, FunctionDeclaration, FunctionResponse, Part
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"
-    ) from error
 
 __all__ = ["MuntinPlugin"]
 

@@ -16,20 +16,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.errors import InvalidInput, MissingExtra
+from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
 from muntin.fitting.repair import made_id
 from muntin.integrations.shared import Fits, Hook, Watcher, call, parted, rejoined
 
-try:
+with needing("muntin.integrations.haystack needs: pip install 'muntin[haystack]'"):
     from haystack.components.agents.state.state_utils import replace_values
     from haystack.core.serialization import default_from_dict, default_to_dict
     from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.haystack needs: pip install 'muntin[haystack]'"
-    ) from error
 
 __all__ = ["MuntinHook", "MuntinRestore"]
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NotRequired
 
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting import Fitted
 from muntin.integrations.shared import Hook
 
-try:
+with needing("muntin.integrations.langchain needs: pip install 'muntin[langchain]'"):
     from langchain.agents.middleware.types import (
         AgentMiddleware,
         AgentState,
@@ -27,10 +27,6 @@ try:
     )
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.types import Command
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.langchain needs: pip install 'muntin[langchain]'"
-    ) from error
 
 from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
 

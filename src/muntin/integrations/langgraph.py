@@ -18,20 +18,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muntin.errors import InvalidInput, MissingExtra
+from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitted
 from muntin.integrations.shared import Fits, Hook, Watcher
 
-try:
+with needing("muntin.integrations.langgraph needs: pip install 'muntin[langgraph]'"):
     from langchain_core.messages import BaseMessage, SystemMessage
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
     # As LangGraph's own states are made, so that one class can be both.
     from typing_extensions import TypedDict
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.langgraph needs: pip install 'muntin[langgraph]'"
-    ) from error
 
 from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
 

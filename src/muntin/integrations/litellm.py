@@ -15,18 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
 from muntin.integrations.shared import Hook, model_name
 
-try:
+with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'"):
     from litellm import get_llm_provider
     from litellm.integrations.custom_logger import CustomLogger
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.litellm needs: pip install 'muntin[litellm]'"
-    ) from error
 
 __all__ = ["FRONTIER", "MuntinHook"]
 

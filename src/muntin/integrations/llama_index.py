@@ -16,22 +16,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.errors import InvalidInput, MissingExtra
+from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitter, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, Watcher, call, model_name
 
-try:
+with needing("muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"):
     from llama_index.core.agent.workflow import FunctionAgent
     from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
     from llama_index.core.bridge.pydantic import Field, PrivateAttr
     from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
     from llama_index.core.storage.chat_store import SimpleChatStore
     from llama_index.core.storage.chat_store.loading import load_chat_store
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"
-    ) from error
 
 __all__ = ["MuntinAgent", "MuntinMemory"]
 

@@ -15,18 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting.reading import pieces_of
 from muntin.fitting.writing import written
 from muntin.integrations.shared import Fits, Hook, Watcher, model_name
 
-try:
+with needing("muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"):
     from agents import RunConfig
     from agents.run_config import CallModelData, ModelInputData
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"
-    ) from error
 
 __all__ = ["MuntinFilter", "MuntinSession"]
 

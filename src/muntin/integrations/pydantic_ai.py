@@ -18,12 +18,12 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.core.parts import Other
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, call, model_name
 
-try:
+with needing("muntin.integrations.pydantic_ai needs: pip install 'muntin[pydantic-ai]'"):
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import (
         BinaryContent,
@@ -37,10 +37,6 @@ try:
         ToolReturnPart,
         UserPromptPart,
     )
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.pydantic_ai needs: pip install 'muntin[pydantic-ai]'"
-    ) from error
 
 __all__ = ["MuntinContext"]
 

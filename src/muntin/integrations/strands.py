@@ -15,18 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.errors import MissingExtra
+from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
 
-try:
+with needing("muntin.integrations.strands needs: pip install 'muntin[strands]'"):
     from strands.middleware import InvokeModelStage
     from strands.plugins import Plugin
-except ImportError as error:
-    raise MissingExtra(
-        "muntin.integrations.strands needs: pip install 'muntin[strands]'"
-    ) from error
 
 __all__ = ["MuntinPlugin"]
 

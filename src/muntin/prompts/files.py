@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import check_text, shown
-from muntin.errors import InvalidInput, InvalidType, MissingExtra, PromptFileError
+from muntin.errors import InvalidInput, InvalidType, PromptFileError, needing
 
 if TYPE_CHECKING:
     from liquid import BoundTemplate
@@ -112,12 +112,10 @@ class PromptFile:
 
 def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
     """Read a prompt file and check all of it: front matter, sections, Liquid, partials."""
-    try:
+    with needing("prompt files need: pip install 'muntin[prompts]'"):
         import yaml  # noqa: F401  (used further down; what is missing is said once, here)
 
         from muntin.prompts.liquid import Sandbox, read
-    except ImportError as error:
-        raise MissingExtra("prompt files need: pip install 'muntin[prompts]'") from error
     try:
         file = Path(path)
     except TypeError:

@@ -18,7 +18,7 @@ from muntin.core.checks import shown
 from muntin.core.model_name import ModelName
 from muntin.core.profile import Caching, Profile
 from muntin.core.usage import Usage
-from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
+from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel, needing
 
 if TYPE_CHECKING:
     from muntin.providers.model import Model
@@ -80,13 +80,11 @@ def facts(model: str) -> Facts:
 
     A model that is not known is an `UnknownModel`; without `genai-prices` none is.
     """
-    try:
+    with needing(
+        "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
+        "or pass a Budget with the tokens you want"
+    ):
         from genai_prices.data_snapshot import get_snapshot
-    except ImportError as error:
-        raise MissingExtra(
-            "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
-            "or pass a Budget with the tokens you want"
-        ) from error
     info = None
     for named in _spellings(ModelName.parse(model)):
         with suppress(LookupError):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
-from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
+from muntin.errors import InvalidInput, InvalidType, UnknownModel, needing
 from muntin.providers.overload import leave_to_caller, refuse_to_caller
 from muntin.providers.uploads import (
     upload_anthropic,
@@ -78,14 +78,11 @@ class Api:
 
     def load(self) -> Any:
         """Import the SDK."""
-        try:
+        extra = self.sdk.partition(".")[0]
+        with needing(
+            f"models of {self.provider!r} need the {extra!r} extra: pip install 'muntin[{extra}]'"
+        ):
             return import_module(self.sdk)
-        except ImportError as error:
-            extra = self.sdk.partition(".")[0]
-            raise MissingExtra(
-                f"models of {self.provider!r} need the {extra!r} extra: "
-                f"pip install 'muntin[{extra}]'"
-            ) from error
 
     def elsewhere(self, base_url: str | None) -> bool:
         """Say whether requests go to another server than the vendor's."""

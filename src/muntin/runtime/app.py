@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, cast, overload
+from typing import Any, cast, overload
 
 from muntin import telemetry
 from muntin.agent.loop import MAX_STEPS
@@ -43,8 +43,15 @@ from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.engine.timers import new_timer
 from muntin.runtime.inbox import Handler, Registered
-from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
-from muntin.runtime.summaries import Summaries, Summary, check_summary
+from muntin.runtime.run_rules import (
+    INHERIT,
+    NO_RULES,
+    LadderLike,
+    RecoveryLike,
+    ResultsLike,
+    RunRules,
+)
+from muntin.runtime.summaries import Summaries, Summary, SummaryLike, check_summary
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
@@ -66,11 +73,15 @@ class App:
     `async with App(...)` closes what it opened, and looks after entities that other processes
     left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. Those of
     all sessions have at most about `report_bytes` together and are no older than `report_age`;
-    None is without end. `results` is the ceiling of each tool result, `ladder` how calls and
-    results leave a window; None switches them off. Without `recovery` no agent is offered tools
-    that read what was cut. `summary` has what leaves a history summarised, in the background. Of
-    what has left a window, what bears on the input is recalled, unless `recall` is False. The
-    `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
+    None is without end.
+
+    Five switches hold for everything in the app: True is Muntin's own setting, False or None is
+    off. `results` is the ceiling of each tool result, `ladder` how calls and results leave a
+    window. With `recovery` agents are offered tools that read what was cut. By `recall`, what bears
+    on the input is brought back of what has left a window. A `Summary` as `summary` has what leaves
+    a history summarised, in the background.
+
+    The `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
     """
 
@@ -87,11 +98,11 @@ class App:
         keep_reports: int = 1_000,
         report_bytes: int | None = BYTES,
         report_age: timedelta | None = AGE,
-        results: ResultsLike = INHERIT,
-        ladder: LadderLike = INHERIT,
-        recovery: bool = True,
+        results: ResultsLike = True,
+        ladder: LadderLike = True,
+        recovery: RecoveryLike = True,
         recall: RecallLike = True,
-        summary: Summary | None = None,
+        summary: SummaryLike = None,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
@@ -270,15 +281,15 @@ class App:
         max_steps: int = MAX_STEPS,
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
-        recovery: bool | None = None,
+        recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
-        summary: Summary | Literal[False] | None = None,
+        summary: SummaryLike = INHERIT,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
         many seconds a hook of the strategy may take. `results`, `ladder`, `recovery`, `recall` and
-        `summary` are the app's if they are not given; `summary=False` is none. With a strategy
+        `summary` are the app's if they are not given; False or None is off. With a strategy
         nothing is recalled but by `ctx.history.relevant`.
         """
         return Conversation(

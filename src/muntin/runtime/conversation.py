@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
@@ -33,7 +33,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, recorded_run
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
-from muntin.runtime.summaries import Summary, check_summary
+from muntin.runtime.summaries import SummaryLike, check_summary
 from muntin.settings import check_settings, merge_settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Conversation:
         trimming: Trimming | None,
         timeout: float,
         max_steps: int,
-        summary: Summary | Literal[False] | None,
+        summary: SummaryLike = INHERIT,
         rules: RunRules = NO_RULES,
     ) -> None:
         if strategy is not None and not callable(getattr(strategy, "on_context_build", None)):
@@ -68,7 +68,7 @@ class Conversation:
                 f"{shown(strategy)}"
             )
         check_settings(settings, "conversation")
-        check_summary(summary, "conversation")
+        own = check_summary(summary, "conversation")
         if strategy is not None:
             if rules.recall not in (INHERIT, False):
                 raise InvalidInput(
@@ -83,7 +83,7 @@ class Conversation:
         self._settings = settings
         self._composer = app.composer(
             self._model, budget=budget, trimming=trimming, tools=self._tools, rules=rules
-        ).summarising(summary, app.summary, "conversation")
+        ).summarising(own, app.summary, "conversation")
         self._recovers = bool(self._tools) and rules.over(app.rules).recovers
         self.session = app.session(id, counter=self._composer.counter)
         self._timeout = check_seconds(timeout, "conversation: timeout")

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
@@ -22,7 +22,7 @@ from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import MuntinError
-from muntin.runtime.run_rules import INHERIT, LadderLike, ResultsLike, RunRules
+from muntin.runtime.run_rules import INHERIT, LadderLike, RecoveryLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item
@@ -37,7 +37,7 @@ from muntin.timeline.store.memory import MemoryStore
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
-    from muntin.runtime.summaries import Summary
+    from muntin.runtime.summaries import SummaryLike
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -320,15 +320,14 @@ class Ctx:
         max_steps: int | None = None,
         results: ResultsLike = INHERIT,
         ladder: LadderLike = INHERIT,
-        recovery: bool | None = None,
+        recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
-        summary: Summary | Literal[False] | None = None,
+        summary: SummaryLike = INHERIT,
     ) -> Agent:
         """Say which agent `ctx.agent.run()` runs; calling again replaces it.
 
         `results`, `ladder`, `recovery`, `recall` and `summary` are the app's if they are not
-        given; `summary=False` is none. With `use_context` nothing is recalled but by
-        `ctx.relevant`.
+        given; False or None is off. With `use_context` nothing is recalled but by `ctx.relevant`.
         """
         from muntin.runtime.entity_agent import Agent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muntin.agent.loop import MAX_STEPS, last_reply
 from muntin.agent.tools import ToolLike, as_tools
@@ -18,10 +18,10 @@ from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.recorded_run import recorded_run
 from muntin.runtime.recovery import keep_input, keep_originals, offering
-from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
 from muntin.runtime.source_slots import declare_sources, without_input
 from muntin.runtime.sources import Loaded, Sources, load_sources
-from muntin.runtime.summaries import Summary, check_summary
+from muntin.runtime.summaries import SummaryLike, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.entries import ContextEntry
 
@@ -62,10 +62,10 @@ class Agent:
         budget: Budget | int | None,
         max_steps: int | None,
         rules: RunRules = NO_RULES,
-        summary: Summary | Literal[False] | None = None,
+        summary: SummaryLike = INHERIT,
     ) -> None:
         check_settings(settings, "use_agent")
-        check_summary(summary, "use_agent")
+        own = check_summary(summary, "use_agent")
         self._ctx = ctx
         self._turn = ctx.turn
         self._system = system(system_prompt) if system_prompt else None
@@ -74,7 +74,7 @@ class Agent:
         self._settings = settings
         app = ctx.turn.app
         self._composer = app.composer(self._model, budget=budget, rules=rules).summarising(
-            summary, app.summary, "use_agent"
+            own, app.summary, "use_agent"
         )
         self._recovers = rules.over(app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps

@@ -25,8 +25,15 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
 from muntin.runtime.generators.user import messages_of
-from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
-from muntin.runtime.summaries import Summary, check_summary
+from muntin.runtime.run_rules import (
+    INHERIT,
+    NO_RULES,
+    LadderLike,
+    RecoveryLike,
+    ResultsLike,
+    RunRules,
+)
+from muntin.runtime.summaries import Summary, SummaryLike, check_summary
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.recall.settings import RecallLike
@@ -183,13 +190,14 @@ def flow(
     trimming: Trimming | None = None,
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
-    recovery: bool | None = None,
+    recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
-    summary: Summary | Literal[False] | None = None,
+    summary: SummaryLike = INHERIT,
 ) -> Flow:
     """Define a flow. `history_window` is the most any of its generators can see of the past,
     `trimming` and `summary` how they trim and summarise it unless they say otherwise; so are
-    `results`, `ladder`, `recovery` and `recall`, which are the app's if they are not given."""
+    `results`, `ladder`, `recovery` and `recall`. What is not given is as the app says; False or
+    None is off."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -17,12 +17,12 @@ from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.core.usage import Usage
-from muntin.errors import MuntinError, error_text
+from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem
 from muntin.runtime.in_store import provider_busy
 from muntin.runtime.recall import Recalling
-from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of
+from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of, error_draft
 from muntin.timeline.project import Projection, project
 
 # Declares the slots of the next step, for the messages of the run so far; or gives the window.
@@ -60,68 +60,27 @@ def recorded_run(
     `looking` in those that write what the next window may show.
     """
     turn.open.check()
-    sent: list[Window] = []
-    recalling = Recalling(turn, composer.recall, projection, completed)
     run, resumed = _begin(turn, dict(label or {}), visibility)
-    begun = run.position is not None and reading is None
-
-    async def record(messages: tuple[Message, ...]) -> Message:
-        answer = messages[-1]
-        last = ends and answer.role == "assistant" and not answer.tool_calls
-        status: Status | None = "completed" if last else None
-        drafts = [_costed(message, agent.answered) for message in messages]
-        then = looking if answer.role == "tool" else None
-        items = await turn.append(
-            *drafts, counter=composer.counter, run=run, ends=status, then=then
-        )
-        if composer.summary is not None and answer.role == "assistant" and sent:
-            turn.app.summaries.consider(
-                turn, line, sent.pop(), composer, answer, projection, completed
-            )
-        return _placed(answer, items[-1], run, composer.counter, turn.session.id)
-
-    async def window(messages: tuple[Message, ...]) -> Window:
-        nonlocal begun
-        turn.check()
-        if not begun:
-            await turn.begin_run(run, line, reading)
-            begun = True
-        await turn.flush_staged(looking)
-        previous = await turn.receipts.previous(line)
-        following = composer.after(previous)
-        if composer.summary is not None:
-            read = partial(turn.receipts.summaries, line, again=True)
-            following = following.recalling(await turn.read(read))
-        made = declare(following, messages)
-        if isawaitable(made):
-            made = await made
-        if isinstance(made, Slots):
-            following.tell_trouble(made)
-        rendered = made if isinstance(made, Window) else await recalling.compose(made, following)
-        sent[:] = [rendered]
-        run.step = turn.receipts.keep(rendered, line)
-        for start in rendered.lazy_frontier.starts:
-            if start.at == run.position and start.item is not None:
-                agent.forget(start.item)
-        return rendered
-
-    async def failed(error: Exception) -> None:
-        if run.position is None:
-            return
-        draft = Draft("error", payload=error_text(error))
-        with suppress(MuntinError):  # what went wrong first is what counts
-            if provider_busy(error) is None:
-                await turn.append(draft, run=run)
-            else:  # a wake is handed back, and runs again as if this had not been
-                turn.stage(replace(draft, run=run.position, visibility=run.visibility))
-            turn.recorded = error
-
-    agent = Run(
+    recorded = _Recorded(
+        turn=turn,
+        composer=composer,
+        declare=declare,
+        run=run,
+        line=line,
+        recalling=Recalling(turn, composer.recall, projection, completed),
+        ends=ends,
+        projection=projection,
+        completed=completed,
+        reading=reading,
+        looking=looking,
+        begun=run.position is not None and reading is None,
+    )
+    recorded.agent = Run(
         model,
-        window,
+        recorded.window,
         tools=tools,
-        record=record,
-        failed=failed,
+        record=recorded.record,
+        failed=recorded.failed,
         resume=resumed,
         max_steps=max_steps,
         settings=settings,
@@ -129,7 +88,83 @@ def recorded_run(
         inside=partial(turn.app.queue.inside, turn.open),
         conversation=turn.session.id,
     )
-    return agent.events(streaming=streaming)
+    return recorded.agent.events(streaming=streaming)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Recorded:
+    """What a run writes into its turn: its windows, its messages, and what made it fail."""
+
+    turn: ActiveTurn
+    composer: Composer
+    declare: DeclareStep
+    run: RunItem
+    line: str
+    recalling: Recalling
+    ends: bool
+    projection: Projection | None
+    completed: bool
+    reading: Callable[[], object] | None
+    looking: Callable[[], object]
+    begun: bool
+    agent: Run = field(init=False)
+    # The newest window, until its answer has come.
+    sent: Window | None = None
+
+    async def window(self, messages: tuple[Message, ...]) -> Window:
+        """Compose the next step, for the messages of the run so far."""
+        turn, composer = self.turn, self.composer
+        turn.check()
+        if not self.begun:
+            await turn.begin_run(self.run, self.line, self.reading)
+            self.begun = True
+        await turn.flush_staged(self.looking)
+        following = composer.after(await turn.receipts.previous(self.line))
+        if composer.summary is not None:
+            read = partial(turn.receipts.summaries, self.line, again=True)
+            following = following.recalling(await turn.read(read))
+        made = self.declare(following, messages)
+        if isawaitable(made):
+            made = await made
+        if isinstance(made, Slots):
+            following.tell_trouble(made)
+            made = await self.recalling.compose(made, following)
+        self.sent = made
+        self.run.step = turn.receipts.keep(made, self.line)
+        for start in made.lazy_frontier.starts:
+            if start.at == self.run.position and start.item is not None:
+                self.agent.forget(start.item)
+        return made
+
+    async def record(self, messages: tuple[Message, ...]) -> Message:
+        """Record an answer, or results; return the newest as the next turn reads it."""
+        turn, composer, answer = self.turn, self.composer, messages[-1]
+        last = self.ends and answer.role == "assistant" and not answer.tool_calls
+        status: Status | None = "completed" if last else None
+        drafts = [_costed(message, self.agent.answered) for message in messages]
+        then = self.looking if answer.role == "tool" else None
+        items = await turn.append(
+            *drafts, counter=composer.counter, run=self.run, ends=status, then=then
+        )
+        if composer.summary is not None and answer.role == "assistant" and self.sent is not None:
+            sent, self.sent = self.sent, None
+            turn.app.summaries.consider(
+                turn, self.line, sent, composer, answer, self.projection, self.completed
+            )
+        return _placed(answer, items[-1], self.run, composer.counter, turn.session.id)
+
+    async def failed(self, error: Exception) -> None:
+        """Record what made the run fail, if it has begun."""
+        run = self.run
+        if run.position is None:
+            return
+        draft = error_draft(error)
+        with suppress(MuntinError):  # what went wrong first is what counts
+            if provider_busy(error) is None:
+                await self.turn.append(draft, run=run)
+            else:  # a wake is handed back, and runs again as if this had not been
+                self.turn.stage(replace(draft, run=run.position, visibility=run.visibility))
+            self.turn.recorded = error
 
 
 def _costed(message: Message, usage: Usage) -> Message | Draft:

@@ -1,6 +1,7 @@
 """Run rules: how a door shows tool results and long runs, and what of the past it brings back.
 
-Owns the four arguments that every door takes, their checks, and whose word counts.
+Owns the four arguments that every door takes, their checks, and whose word counts. Each is a
+switch: True is the library's own, False or None is off, "inherit" is as the door around says.
 """
 
 from __future__ import annotations
@@ -9,26 +10,27 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from muntin.core.checks import shown
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, check_shapes
+from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.errors import InvalidType
 from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
 
 INHERIT: Literal["inherit"] = "inherit"
-ResultsLike: TypeAlias = Results | Literal["inherit"] | None
-LadderLike: TypeAlias = Ladder | Literal["inherit"] | None
+ResultsLike: TypeAlias = Results | bool | Literal["inherit"] | None
+LadderLike: TypeAlias = Ladder | bool | Literal["inherit"] | None
+RecoveryLike: TypeAlias = bool | Literal["inherit"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
     """The ceiling of each result, the ladder, whether recovery tools are offered, and recall.
 
-    "inherit" is for the door around to say, and so is a `recovery` of None.
+    "inherit" is for the door around to say.
     """
 
-    results: ResultsLike = INHERIT
-    ladder: LadderLike = INHERIT
-    recovery: bool | None = None
-    recall: RecallLike = INHERIT
+    results: Results | Literal["inherit"] | None = INHERIT
+    ladder: Ladder | Literal["inherit"] | None = INHERIT
+    recovery: bool | Literal["inherit"] = INHERIT
+    recall: Recall | Literal["inherit", False] = INHERIT
 
     @classmethod
     def of(
@@ -36,23 +38,30 @@ class RunRules:
         what: str,
         results: ResultsLike,
         ladder: LadderLike,
-        recovery: bool | None,
+        recovery: RecoveryLike,
         recall: RecallLike = INHERIT,
     ) -> RunRules:
-        """Check what a door was given; `what` names the door in errors."""
-        check_shapes(
+        """Return what a door was given, checked; `what` names the door in errors."""
+        ceiling, steps = as_shapes(
             what, None if results == INHERIT else results, None if ladder == INHERIT else ladder
         )
-        if not isinstance(recovery, bool | None):
-            raise InvalidType(f"{what}: recovery must be True or False, not {shown(recovery)}")
-        return cls(results, ladder, recovery, check_recall(recall, what))
+        if recovery != INHERIT and not isinstance(recovery, bool | None):
+            raise InvalidType(
+                f"{what}: recovery must be True, False or None, not {shown(recovery)}"
+            )
+        return cls(
+            INHERIT if results == INHERIT else ceiling,
+            INHERIT if ladder == INHERIT else steps,
+            INHERIT if recovery == INHERIT else bool(recovery),
+            check_recall(recall, what),
+        )
 
     def over(self, around: RunRules) -> RunRules:
         """Return the rules, as the door around says where nothing was said here."""
         return RunRules(
             around.results if self.results == INHERIT else self.results,
             around.ladder if self.ladder == INHERIT else self.ladder,
-            around.recovery if self.recovery is None else self.recovery,
+            around.recovery if self.recovery == INHERIT else self.recovery,
             around.recall if self.recall == INHERIT else self.recall,
         )
 
@@ -65,9 +74,9 @@ class RunRules:
     @property
     def recalls(self) -> Recall | None:
         """How much is recalled; by the defaults where nobody said anything."""
-        if self.recall == INHERIT or self.recall is True:
+        if self.recall == INHERIT:
             return Recall()
-        return self.recall if isinstance(self.recall, Recall) else None
+        return self.recall or None
 
     @property
     def recovers(self) -> bool:

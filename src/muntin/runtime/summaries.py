@@ -14,7 +14,7 @@ from contextvars import Context
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from muntin import telemetry
 from muntin.agent.loop import to_the_end
@@ -38,6 +38,7 @@ from muntin.core.usage import SessionUsage, Usage
 from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, error_text
 from muntin.providers.model import Model
 from muntin.runtime.in_store import in_store
+from muntin.runtime.run_rules import INHERIT
 from muntin.timeline.items import VAIN, Beside, Draft, Visibility
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import Projection, lasting
@@ -103,11 +104,19 @@ class Summary:
         return INSTRUCTION if self.prompt is None else self.prompt
 
 
+SummaryLike: TypeAlias = Summary | Literal["inherit", False] | None
+
+
 def check_summary(value: Any, what: str) -> Any:
-    """Return how a door has its history summarised; anything else is refused."""
-    if value is None or value is False or isinstance(value, Summary):
+    """Return how a door has its history summarised: False is not at all, None as the door around
+    it has. In an argument that is "inherit", and None is as good as False."""
+    if value == INHERIT:
+        return None
+    if value is None or value is False:
+        return False
+    if isinstance(value, Summary):
         return value
-    raise InvalidType(f"{what}: summary must be Summary(...), None or False, not {shown(value)}")
+    raise InvalidType(f"{what}: summary must be Summary(...), False or None, not {shown(value)}")
 
 
 @dataclass(frozen=True, slots=True)

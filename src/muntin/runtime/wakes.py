@@ -23,7 +23,6 @@ from muntin.errors import (
     MuntinError,
     StoreError,
     TurnLost,
-    error_text,
 )
 from muntin.providers.model import Reply
 from muntin.providers.overload import tried_later
@@ -32,7 +31,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
 from muntin.runtime.in_store import in_store, provider_busy, store_away
 from muntin.runtime.inbox import Inbox, Registered, entity_type
-from muntin.timeline.items import UNSETTLED, Draft, Item, Status
+from muntin.timeline.items import UNSETTLED, Item, Status, error_draft
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.session import LEASE, WAKES, OpenTurn, Session
@@ -255,15 +254,15 @@ class Wakes:
 
     async def _failed(self, turn: ActiveTurn, error: BaseException) -> None:
         """End a turn that failed, and tell who asked."""
-        text, reason = error_text(error), None
+        before, reason = "", None
         if provider_busy(error) is not None and (turn.open.attempt or 0) >= MAX_BUSY:
-            text = f"gave_up: the turn was taken {turn.open.attempt} times, at last: {text}"
+            before = f"gave_up: the turn was taken {turn.open.attempt} times, at last: "
             turn.recorded, reason = None, "gave_up"
         try:
             if turn.recorded is not error and not turn.is_settled:
                 with suppress(MuntinError):
                     ends: Status | None = "failed" if reason is None else None
-                    await turn.append(Draft("error", payload=text), ends=ends)
+                    await turn.append(error_draft(error, before), ends=ends)
             await turn.finish("failed", reason=reason)
         except MuntinError as another:
             error.add_note(f"and the turn could not be marked failed: {another}")

@@ -13,10 +13,11 @@ from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.prefix import Pieces, parted
 from muntin.core.planning.room import VOLATILE_RATIO
-from muntin.core.planning.shapes import LADDER, Ladder
+from muntin.core.planning.shapes import LADDER, Ladder, as_shapes
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
 from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile, as_profile
+from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
@@ -88,7 +89,7 @@ def simulate_trace(
     tokenizer: TokenizerLike | None = None,
     pause: Pause = PAUSE,
     best: bool = True,
-    ladder: Ladder | None = LADDER,
+    ladder: Ladder | bool | None = LADDER,
 ) -> Simulation:
     """Replay a recorded conversation under several policies, side by side.
 
@@ -112,7 +113,7 @@ def simulate_trace(
         tools=tools,
         steps=steps,
         pause=pause,
-        ladder=ladder,
+        ladder=as_shapes("simulate_trace", None, ladder)[1],
     )
     named = policies if isinstance(policies, Mapping) else _named(policies)
     runs = []
@@ -147,7 +148,7 @@ class Replay:
         self.blocks = Blocks(profile, tokenizer)
         self._profile = profile
         self._tokenizer = tokenizer
-        self._tools = tuple(tools)
+        self._tools = Schemas.of(tools)
         self._ladder = ladder
         self.pause = pause
         self.moments = list(trace.moments(steps=steps))

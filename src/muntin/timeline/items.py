@@ -15,7 +15,7 @@ from muntin.core.checks import check_size, check_text, copy_json, shown
 from muntin.core.message import Message, Role
 from muntin.core.parts import Part
 from muntin.core.usage import SessionUsage, Usage
-from muntin.errors import InvalidInput, InvalidType
+from muntin.errors import InvalidInput, InvalidType, error_fact, error_text
 
 Kind: TypeAlias = Literal[
     "message",
@@ -30,6 +30,8 @@ Kind: TypeAlias = Literal[
     "error",
     "summary",
 ]
+# Where an error keeps what the model is told of it, if that is not its payload.
+FACT = "fact"
 # Where a session keeps what summaries cost that came to nothing.
 VAIN = "summaries-in-vain"
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
@@ -294,6 +296,13 @@ def draft_of(message: Message, **given: Any) -> Draft:
     elif message.tool_calls:
         kind = "tool_call"
     return Draft(kind, message if message.at is None else replace(message, at=None), **given)
+
+
+def error_draft(error: BaseException, before: str = "") -> Draft:
+    """Return an error as an item: the payload is for people, the fact in `meta` for the model."""
+    text, fact = error_text(error), error_fact(error)
+    meta = {} if fact == text else {FACT: before + fact}
+    return Draft("error", payload=before + text, meta=meta)
 
 
 def usage_of(items: Iterable[Item]) -> SessionUsage:

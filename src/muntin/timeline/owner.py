@@ -171,7 +171,7 @@ def gave_up_text(turn: Turn) -> str:
     """Return the error of a turn that was taken too often."""
     return (
         f"gave_up: the turn was taken {turn.tries} times and never settled; each time its process "
-        "died or hung. Try it again by hand when the cause is known"
+        "died or hung"
     )
 
 

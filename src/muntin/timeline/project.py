@@ -20,7 +20,7 @@ from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
-from muntin.timeline.items import Item
+from muntin.timeline.items import FACT, Item
 
 Projection: TypeAlias = Callable[[Item], Sequence[MessageLike] | None]
 
@@ -245,7 +245,8 @@ def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
     if item.kind in ("message", "wake"):
         return [user(_text(item.payload))]
     if item.kind in ("signal", "error"):
-        return [user(_tag(item.kind, item.payload))]
+        told = item.meta.get(FACT, item.payload) if item.kind == "error" else item.payload
+        return [user(_tag(item.kind, told))]
     if item.kind == "context_inserted" and item.position in live:
         return [system(entry_of(item).render())]
     return []

@@ -210,8 +210,8 @@ class Session:
         if item.message is not None:
             tokens = self.counter.message(item.message)
         else:  # an entry counts as if it were live
-            shown = default_messages(Item(0, item.kind, 0, None, item.payload), (0,))
-            tokens = sum(map(self.counter.message, shown))
+            alone = Item(0, item.kind, 0, None, item.payload, meta=item.meta)
+            tokens = sum(map(self.counter.message, default_messages(alone, (0,))))
         key = self.counter.key(item.message)
         kept = item.tokens if key is None else {key: tokens, **item.tokens}
         return replace(item, tokens=kept, weight=0 if item.transient else tokens, **given)

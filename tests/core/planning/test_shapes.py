@@ -164,7 +164,9 @@ def test_a_result_above_its_ceiling_is_told_with_what_it_asked_for() -> None:
 
 
 def test_without_results_nothing_is_cut() -> None:
-    assert render("r" * 600, results=None).tokens == 608
+    for off in (None, False):
+        assert render("r" * 600, results=off).tokens == 608
+    assert render("r" * 600, results=True) == render("r" * 600, results=Results())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from muntin.core.checks import shown
-from muntin.errors import InvalidInput, MissingExtra, TokenizerError
+from muntin.errors import InvalidInput, TokenizerError, needing
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -150,10 +150,8 @@ def openai_tokenizer(encoding: str) -> ExactTokenizer:
 
 def hf_tokenizer(path: str | os.PathLike[str]) -> ExactTokenizer:
     """Return the tokenizer in a local Hugging Face `tokenizer.json`; nothing is downloaded."""
-    try:
+    with needing("reading a tokenizer.json needs: pip install 'muntin[hf]'"):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise MissingExtra("reading a tokenizer.json needs: pip install 'muntin[hf]'") from error
     file = Path(path)
     if not file.is_file():
         raise InvalidInput(f"no tokenizer file at {str(file)!r}")
@@ -185,10 +183,8 @@ def _load(name: str) -> ExactTokenizer:
 
 def openai_encoding(name: str) -> Encoding:
     """Return tiktoken's own encoder over the shipped vocabulary; special tokens are text."""
-    try:
+    with needing("exact OpenAI counts need: pip install 'muntin[tokens]'"):
         from tiktoken import Encoding
-    except ImportError as error:
-        raise MissingExtra("exact OpenAI counts need: pip install 'muntin[tokens]'") from error
     return Encoding(
         name,
         pat_str=_PATTERNS[name],

@@ -13,7 +13,9 @@ from typing import NamedTuple, TypeAlias
 from muntin.core.planning.books import OVER_CAP
 from muntin.core.planning.composed import Fate
 from muntin.core.planning.ladder import newest_group
+from muntin.core.planning.past import item_of
 from muntin.core.planning.read import Unit
+from muntin.core.planning.slot import Slot
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import Decision, SlotReport, Status
 
@@ -134,12 +136,13 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
     slot, reading = plan.slot, plan.reading
     decisions = _decisions(plan, ranks, before)
     status, reason = _outcome(plan, decisions)
+    kept = sum(each.count for each in decisions if each.status in _STAYS)
     return SlotReport(
         name=slot.name,
         index=slot.index,
         status=status,
         reason=reason,
-        detail=_detail(plan),
+        detail=_detail(plan, kept),
         priority=slot.priority,
         tier=slot.tier,
         floor=plan.limits.floor,
@@ -148,14 +151,15 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         tokens_kept=plan.tokens,
         asked_is_estimate=bool(reading.beyond),
         messages_asked=reading.size,
-        messages_kept=sum(d.count for d in decisions if d.status in _STAYS),
+        messages_kept=kept,
         decisions=decisions,
     )
 
 
-def _detail(plan: SlotPlan) -> str | None:
-    """Return the remark about a slot; how its past went down, if it did so in this window; and
-    what is left of the newest results, if they had to be cut."""
+def _detail(plan: SlotPlan, kept: int) -> str | None:
+    """Return the remark about a slot; how its past went down, if it did so in this window; what is
+    left of the newest results, if they had to be cut; and of how many messages so many were kept,
+    if there may be more."""
     said = [plan.slot.detail] if plan.slot.detail else []
     step = plan.step
     if step is not None and step.way and step.members[0] == plan.slot.index:
@@ -163,7 +167,18 @@ def _detail(plan: SlotPlan) -> str | None:
     unit = newest_group(plan.reading) if plan.verdicts else None
     if unit is not None and unit.indices[0] in plan.verdicts:
         said += _cut_results(plan, unit, plan.verdicts[unit.indices[0]])
+    if kept < plan.reading.size and _begins_later(plan.slot):
+        said.append(f"{plan.reading.size:,} messages were read")
     return "; ".join(said) or None
+
+
+def _begins_later(slot: Slot) -> bool:
+    """Say whether a list shows a timeline from somewhere behind its beginning: of a long one, only
+    what could fit is read. A run, and a turn of a history, are whole."""
+    if slot.is_input or slot.run or (slot.group is not None and slot.group.chain):
+        return False
+    first = item_of(slot.messages[0])
+    return first is not None and first > 1
 
 
 def _cut_results(plan: SlotPlan, unit: Unit, verdict: Verdict) -> Iterable[str]:

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.counter import Counter
@@ -33,6 +33,7 @@ _SCANNED = 2_000
 # So much of a long value in arguments stays.
 _VALUE = 40
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
+_S = TypeVar("_S", "Results", "Ladder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,21 @@ def _check_keep(keep: object) -> None:
         raise InvalidInput(f"Results.keep takes {names}, each at most once, got {shown(keep)}")
 
 
-def check_shapes(what: str, results: object, ladder: object) -> None:
-    """Refuse a ceiling or a ladder that is none; `what` names where it was given."""
-    if results is not None and not isinstance(results, Results):
-        raise InvalidType(f"{what}: results must be Results(...) or None, not {shown(results)}")
-    if ladder is not None and not isinstance(ladder, Ladder):
-        raise InvalidType(f"{what}: ladder must be Ladder(...) or None, not {shown(ladder)}")
+def as_shapes(
+    what: str, results: Results | bool | None, ladder: Ladder | bool | None
+) -> tuple[Results | None, Ladder | None]:
+    """Return the ceiling and the ladder that were given: True is the library's own, False or None
+    is none. `what` names where they were given."""
+    return _as_shape(what, "results", results, RESULTS), _as_shape(what, "ladder", ladder, LADDER)
+
+
+def _as_shape(what: str, name: str, value: _S | bool | None, own: _S) -> _S | None:
+    if isinstance(value, bool | None):
+        return own if value else None
+    if isinstance(value, type(own)):
+        return value
+    kinds = f"{type(own).__name__}(...), True, False or None"
+    raise InvalidType(f"{what}: {name} must be {kinds}, not {shown(value)}")
 
 
 BOTH: tuple[Keep, ...] = ("head", "tail")

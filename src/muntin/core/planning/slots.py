@@ -20,7 +20,7 @@ from muntin.core.planning import decide as deciding
 from muntin.core.planning.cut import Keep
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.shapes import RESULTS, Ladder, Results, check_shapes
+from muntin.core.planning.shapes import RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -53,9 +53,10 @@ class Slots:
     Profile or a model name such as `anthropic/claude-sonnet-4-5`. `previous` is the window of the
     turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
     this window's beginning with. A `counter` counts in the place of `tokenizer`. `results` is the
-    ceiling of each tool result in lists of messages, `ladder` how calls and results leave; with
-    `recovery` the lines about what was cut name the tool `load_result`. `recap` is the newest
-    summary of the history, which stands in front of it from its next step on.
+    ceiling of each tool result in lists of messages, `ladder` how calls and results leave: True is
+    Muntin's own, False or None is off. With `recovery` the lines about what was cut name the tool
+    `load_result`. `recap` is the newest summary of the history, which stands in front of it from
+    its next step on.
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class Slots:
         tokenizer: TokenizerLike | None = None,
         tools: Iterable[Mapping[str, Any]] = (),
         profile: Profile | str | None = None,
-        trimming: Trimming = EXACT,
+        trimming: Trimming | None = None,
         previous: Window | Frontier | LazyFrontier | None = None,
         attachment_tokens: AttachmentTokens | None = None,
         counter: Counter | None = None,
-        results: Results | None = RESULTS,
-        ladder: Ladder | None = None,
+        results: Results | bool | None = RESULTS,
+        ladder: Ladder | bool | None = None,
         recovery: bool = False,
         recap: Recap | None = None,
     ) -> None:
@@ -82,16 +83,16 @@ class Slots:
         self.tools = tools if isinstance(tools, Schemas) else Schemas.of(tools)
         if self.profile is not None and self.profile.caching is not None:
             self.tools = self.tools.by_name
-        if not isinstance(trimming, Exact | Stepped):
+        if not isinstance(trimming, Exact | Stepped | None):
             raise InvalidType(f"trimming must be Exact() or Stepped(), not {shown(trimming)}")
-        self.trimming = trimming
+        self.trimming = EXACT if trimming is None else trimming
         if previous is not None and not isinstance(previous, Window | Frontier | LazyFrontier):
             raise InvalidType(
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
             )
         self.previous = previous
         if not isinstance(results, Results | None) or not isinstance(ladder, Ladder | None):
-            check_shapes("Slots", results, ladder)
+            results, ladder = as_shapes("Slots", results, ladder)
         self.results = results
         self.ladder = ladder
         self.recovery = recovery
@@ -127,8 +128,8 @@ class Slots:
         changes: bool = False,
         detail: str | None = None,
         at: float | None = None,
-        results: Results | Literal["inherit"] | None = INHERIT,
-        ladder: Ladder | Literal["inherit"] | None = INHERIT,
+        results: Results | bool | Literal["inherit"] | None = INHERIT,
+        ladder: Ladder | bool | Literal["inherit"] | None = INHERIT,
         run: bool | None = None,
     ) -> None:
         """Add content to a named place in the window.
@@ -155,7 +156,7 @@ class Slots:
         if not results == ladder == INHERIT:
             results = self.results if results == INHERIT else results
             ladder = self.ladder if ladder == INHERIT else ladder
-            check_shapes(f"slot {name!r}", results, ladder)
+            results, ladder = as_shapes(f"slot {name!r}", results, ladder)
         else:
             results, ladder = self.results, self.ladder
         slot = Slot(

@@ -19,8 +19,6 @@ from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.common import (
     Files,
-    Ids,
-    Ledger,
     arguments,
     check,
     ends,
@@ -30,8 +28,9 @@ from muntin.providers.wire.common import (
     made_by,
     result_text,
 )
+from muntin.providers.wire.encoder import Encoder, led_by_user
 from muntin.providers.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
-from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
+from muntin.providers.wire.names import ToolNames, schema_of, tools_of
 
 # https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
 _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
@@ -101,15 +100,11 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
     return _Encoder(files, names_of(window), bool(window.breakpoints)).request(window)
 
 
-class _Encoder:
+class _Encoder(Encoder):
     """One encoding: turns of alternating roles so far, and what is needed for the next."""
 
     def __init__(self, files: Files, names: ToolNames, tracking: bool) -> None:
-        self.files = files
-        self.ledger = Ledger("anthropic")
-        self.ids = Ids(_IDS)
-        self.names = names
-        self.declare = Declared(names, self.ledger)
+        super().__init__("anthropic", files, names, _IDS, "Anthropic has no names")
         self.own_tools: set[str] = set()
         self.system: list[Block] = []
         self.turns: list[dict[str, Any]] = []
@@ -144,11 +139,8 @@ class _Encoder:
 
     def _finish(self, window: Composed) -> dict[str, Any]:
         self._end_turn()
-        turns, system = self.turns, self.system
-        if turns and turns[0]["role"] != "user":
-            turns.insert(0, {"role": "user", "content": [_text_block(OMITTED.text)]})
-        if not turns and system:  # there must be a message: the system text is the only one
-            turns, system = [{"role": "user", "content": system}], []
+        opening = {"type": "text", "text": OMITTED.text}
+        turns, system = led_by_user(self.turns, self.system, "content", opening)
         if turns and turns[-1]["role"] == "assistant":
             last = turns[-1]["content"][-1]
             if last["type"] == "text":  # a prefill must not end in white space
@@ -221,13 +213,9 @@ class _Encoder:
     def _message(self, index: int, message: Message) -> list[Block]:
         """Return a message of the user or of the system; a result of nothing is the user's."""
         role = "system" if message.role == "system" else "user"
-        self._miss_name(index, message)
+        self.miss_name(index, message)
         blocks = self._blocks(index, message, role)
         return self._own_mark(index, message, blocks, ("role",) if role == "system" else ())
-
-    def _miss_name(self, index: int, message: Message) -> None:
-        if message.name is not None:
-            self.ledger.miss(index, f"name {message.name!r}", "Anthropic has no names")
 
     def _own_mark(
         self, index: int, message: Message, blocks: list[Block], known: tuple[str, ...] = ()
@@ -291,9 +279,8 @@ class _Encoder:
         else:
             calls = {call.id for call, _, _ in answers}
             for part in contents(message, index, self.files, self.ledger):
-                before = stands_before(part)
-                inside = before is not None and before in calls
-                place = between.setdefault(before or "", []) if inside else blocks
+                before = stands_before(part, calls)
+                place = blocks if before is None else between.setdefault(before, [])
                 place += self._part(index, part, "assistant")
         results: list[tuple[int, Block]] = []
         for call, result, at in answers:
@@ -303,7 +290,7 @@ class _Encoder:
             blocks.append(self._call(index, call, call_id))
             results.append((at, self._result(at, call, result, call_id)))
         if message.name is not None or message.extra:
-            self._miss_name(index, message)
+            self.miss_name(index, message)
             self._own_mark(index, message, blocks)
         plain = isinstance(content, str) and not any(_MARK in block for block in blocks)
         self._add(index, "assistant", blocks, plain=plain)
@@ -311,9 +298,7 @@ class _Encoder:
             self._add(at, "user", [block], plain=_MARK not in block)
 
     def _call(self, index: int, call: ToolCall, call_id: str) -> Block:
-        name = self.names(call.name)
-        if name != call.name:
-            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        name = self.called(index, call)
         value = arguments(call, index, self.ledger)
         block: Block = {"type": "tool_use", "id": call_id, "name": name, "input": value}
         if call.extra:
@@ -334,8 +319,7 @@ class _Encoder:
         elif text and not text.isspace():
             block["content"] = text
         if result is not None:
-            if result.name not in (None, call.name):
-                self._miss_name(index, result)
+            self.miss_name(index, result, call)
             if result.extra:
                 known = (_MARK, "is_error", "toolset_name")
                 block.update(known_extra(result.extra, known, index, self.ledger))
@@ -360,7 +344,7 @@ class _Encoder:
             return self._own_tool(tool)
         function = function_of(tool if kind != "custom" else {**tool, "type": None})
         if function is None:
-            self.ledger.miss(None, f"tool {tool.get('name') or kind!r}", "the API has none")
+            self.miss_tool(tool)
             return None
         name = self.declare(function.get("name"))
         if name is None:
@@ -422,10 +406,6 @@ def _thoughts_first(content: list[Block]) -> list[Block]:
     first = kinds.index(True)
     end = kinds.index(False, first) if False in kinds[first:] else len(kinds)
     return [*content[first:end], *content[:first], *content[end:]]
-
-
-def _text_block(text: str) -> Block:
-    return {"type": "text", "text": text}
 
 
 def _media(media: Media) -> Block | str:

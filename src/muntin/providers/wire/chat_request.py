@@ -15,18 +15,10 @@ from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.composed import Breakpoint, Composed
 from muntin.core.planning.wire import Answer, arrange
-from muntin.providers.wire.common import (
-    Files,
-    Ids,
-    Ledger,
-    check,
-    ends,
-    function_of,
-    is_text,
-    known_extra,
-)
+from muntin.providers.wire.common import Files, check, ends, function_of, is_text, known_extra
+from muntin.providers.wire.encoder import Encoder
 from muntin.providers.wire.media import Content, Media, contents, hinted
-from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
+from muntin.providers.wire.names import ToolNames, schema_of, tools_of
 
 RESPONSE = "a Chat Completions response"
 
@@ -52,15 +44,11 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
-class _Encoder:
+class _Encoder(Encoder):
     """One encoding: the messages so far, and what is needed to make the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
-        self.files = files
-        self.ledger = Ledger("openai")
-        self.ids = Ids(_IDS)
-        self.names = names
-        self.declare = Declared(names, self.ledger)
+        super().__init__("openai", files, names, _IDS, "a result has no name")
         self.sent: list[dict[str, Any]] = []
         self.order: list[int] = []
 
@@ -122,9 +110,7 @@ class _Encoder:
             data["audio"] = {"id": data["audio"].get("id")}
 
     def _call(self, index: int, call: ToolCall, call_id: str) -> dict[str, Any]:
-        name = self.names(call.name)
-        if name != call.name:
-            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        name = self.called(index, call)
         extra = call.extra or {}
         self.ledger.miss_fields(index, extra, ("type",))
         if extra.get("type") == "custom":
@@ -145,8 +131,7 @@ class _Encoder:
         content: Any = NO_RESULT
         if result is not None:
             content = self._content(index, result, "tool")
-            if result.name not in (None, call.name):
-                self.ledger.miss(index, f"name {result.name!r}", "a result has no name")
+            self.miss_name(index, result, call)
             self.ledger.miss_fields(index, result.extra or {})
         return index, {"role": "tool", "content": content or "", "tool_call_id": call_id}
 
@@ -192,8 +177,7 @@ class _Encoder:
         if held is None and isinstance(tool.get("custom"), Mapping):
             kind, held = "custom", tool["custom"]
         if held is None:
-            named = tool.get("name") or tool.get("type")
-            self.ledger.miss(None, f"tool {named!r}", "the API has none")
+            self.miss_tool(tool)
             return None
         name = self.declare(held.get("name"))
         if name is None:

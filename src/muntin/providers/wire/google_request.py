@@ -22,8 +22,6 @@ from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.common import (
     Files,
-    Ids,
-    Ledger,
     arguments,
     check,
     function_of,
@@ -32,6 +30,7 @@ from muntin.providers.wire.common import (
     made_by,
     result_text,
 )
+from muntin.providers.wire.encoder import Encoder, led_by_user
 from muntin.providers.wire.media import (
     Content,
     Media,
@@ -41,7 +40,7 @@ from muntin.providers.wire.media import (
     stands_before,
     wrong_address,
 )
-from muntin.providers.wire.names import Declared, ToolNames, schema_of, tools_of
+from muntin.providers.wire.names import ToolNames, schema_of, tools_of
 
 # https://ai.google.dev/api/caching#FunctionDeclaration
 _NAMES = NameRule(128, re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."))
@@ -86,15 +85,11 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
-class _Encoder:
+class _Encoder(Encoder):
     """One encoding: contents of alternating roles so far, and what is needed for the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
-        self.files = files
-        self.ledger = Ledger("google")
-        self.ids = Ids(_IDS)
-        self.names = names
-        self.declare = Declared(names, self.ledger)
+        super().__init__("google", files, names, _IDS, "Google has no names")
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
 
@@ -118,11 +113,8 @@ class _Encoder:
         return self._finish(window)
 
     def _finish(self, window: Composed) -> dict[str, Any]:
-        turns, system = self.turns, self.system
-        if turns and turns[0]["role"] != "user":
-            turns.insert(0, {"role": "user", "parts": [{"text": OMITTED.text}]})
-        if not turns and system:  # there must be a content: the system text is the only one
-            turns, system = [{"role": "user", "parts": system}], []
+        opening = {"text": OMITTED.text}
+        turns, system = led_by_user(self.turns, self.system, "parts", opening)
         config: dict[str, Any] = {}
         if system:
             config["system_instruction"] = {"parts": system}
@@ -142,13 +134,9 @@ class _Encoder:
     def _message(self, index: int, message: Message) -> list[dict[str, Any]]:
         """Return a message of the user or of the system; a result of nothing is the user's."""
         role = "system" if message.role == "system" else "user"
-        self._miss_name(index, message)
+        self.miss_name(index, message)
         self.ledger.miss_fields(index, message.extra or {}, ("role",) if role == "system" else ())
         return self._parts(index, message, role)
-
-    def _miss_name(self, index: int, message: Message) -> None:
-        if message.name is not None:
-            self.ledger.miss(index, f"name {message.name!r}", "Google has no names")
 
     def _parts(self, index: int, message: Message, role: str) -> list[dict[str, Any]]:
         text = hinted(message, index, self.files, self.ledger)
@@ -225,17 +213,16 @@ class _Encoder:
             for each in self._contents(index, message):
                 part = self._part(index, each, "model")
                 if part is not None:
-                    before = stands_before(each)
-                    inside = before is not None and before in calls
-                    (between.setdefault(before or "", []) if inside else parts).append(part)
+                    before = stands_before(each, calls)
+                    (parts if before is None else between.setdefault(before, [])).append(part)
         results: list[dict[str, Any]] = []
         for number, (call, result, at) in enumerate(answers):
-            name, call_id = self.names(call.name), self.ids(call.id)
+            name, call_id = self.called(index, call), self.ids(call.id)
             if between:
                 parts += between.get(call.id, ())
             parts.append(self._call(index, call, name, call_id, first=number == 0))
             results += self._result(at, call, result, name, call_id)
-        self._miss_name(index, message)
+        self.miss_name(index, message)
         if message.extra:
             self.ledger.miss_fields(index, message.extra)
         self._add("model", parts)
@@ -246,8 +233,6 @@ class _Encoder:
     def _call(
         self, index: int, call: ToolCall, name: str, call_id: str, *, first: bool
     ) -> dict[str, Any]:
-        if name != call.name:
-            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
         args = arguments(call, index, self.ledger)
         part: dict[str, Any] = {"function_call": {**_id(call, call_id), "name": name, "args": args}}
         if first:
@@ -267,8 +252,8 @@ class _Encoder:
             text = "\n".join(part["text"] for part in parts if "text" in part)
             media = [part for part in parts if "text" not in part]
         extra = (result.extra if result is not None else None) or {}
-        if result is not None and result.name not in (None, call.name):
-            self._miss_name(index, result)
+        if result is not None:
+            self.miss_name(index, result, call)
         self.ledger.miss_fields(index, extra, ("is_error", "function_response", SIGNATURE, *FIELDS))
         key = "error" if extra.get("is_error") is True else "output"
         told: Any = {key: text or ""}
@@ -294,8 +279,7 @@ class _Encoder:
                 rest = {k: v for k, v in tool.items() if k != "function_declarations"}
                 native += [rest] if rest else []
             else:
-                name = tool.get("name") or tool.get("type")
-                self.ledger.miss(None, f"tool {name!r}", "the API has none")
+                self.miss_tool(tool)
         return [{"function_declarations": declared}, *native] if declared else native
 
     def _function(self, function: Mapping[str, Any]) -> dict[str, Any] | None:

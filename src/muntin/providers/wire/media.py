@@ -305,8 +305,9 @@ def miss_detail(media: Media, message: int, ledger: Ledger) -> None:
         ledger.miss(message, f"detail {media.detail!r} of an image", "the API has none")
 
 
-def stands_before(part: Content) -> str | None:
-    """Return the id of the call that a part stood directly before, if it was not the first."""
+def stands_before(part: Content, calls: Collection[str]) -> str | None:
+    """Return which of these calls, by their ids, a part stood directly before; None of the first
+    and of others."""
     extra = part.data if isinstance(part, Other) else part.extra
     before = extra.get("before") if extra else None
-    return before if isinstance(before, str) else None
+    return before if isinstance(before, str) and before in calls else None

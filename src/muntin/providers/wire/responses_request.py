@@ -24,8 +24,6 @@ from muntin.providers.wire.chat_request import (
 )
 from muntin.providers.wire.common import (
     Files,
-    Ids,
-    Ledger,
     check,
     ends,
     function_of,
@@ -33,8 +31,9 @@ from muntin.providers.wire.common import (
     known_extra,
     made_by,
 )
+from muntin.providers.wire.encoder import Encoder
 from muntin.providers.wire.media import Content, Media, contents, hinted, stands_before
-from muntin.providers.wire.names import Declared, ToolNames, schema_of
+from muntin.providers.wire.names import ToolNames, schema_of
 
 _IDS = NameRule(64)
 
@@ -67,15 +66,11 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
-class _Encoder:
+class _Encoder(Encoder):
     """One encoding: the items so far, and what is needed to make the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
-        self.files = files
-        self.ledger = Ledger("openai")
-        self.ids = Ids(_IDS)
-        self.names = names
-        self.declare = Declared(names, self.ledger)
+        super().__init__("openai", files, names, _IDS, "Responses has no names")
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
 
@@ -150,7 +145,7 @@ class _Encoder:
     def _message(self, index: int, message: Message) -> None:
         """Add a message of the user or of the system; a result of nothing is the user's text."""
         role = "user" if message.role == "tool" else message.role
-        self._miss_name(index, message)
+        self.miss_name(index, message)
         extra, known = message.extra or {}, ()
         if role == "system" and extra.get("role") == "developer":
             role, known = "developer", ("role",)  # type: ignore[assignment]
@@ -158,10 +153,6 @@ class _Encoder:
         content = self._content(index, message, role)
         if content:
             self._add(index, {"role": role, "content": content})
-
-    def _miss_name(self, index: int, message: Message) -> None:
-        if message.name is not None:
-            self.ledger.miss(index, f"name {message.name!r}", "Responses has no names")
 
     def _content(self, index: int, message: Message, role: str) -> Any:
         text = hinted(message, index, self.files, self.ledger)
@@ -192,20 +183,18 @@ class _Encoder:
         return None
 
     def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
-        self._miss_name(index, message)
+        self.miss_name(index, message)
         self.ledger.miss_fields(index, message.extra or {})
         held = list(contents(message, index, self.files, self.ledger))
         # An item may be named only together with the reasoning that led to it, or the API
         # refuses the request: https://developers.openai.com/api/docs/guides/reasoning
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
         between: dict[str, list[Content]] = {}
-        opening = []
+        opening: list[Content] = []
+        calls = {call.id for call, _, _ in answers}
         for part in held:
-            before = stands_before(part)
-            if before is not None and any(call.id == before for call, _, _ in answers):
-                between.setdefault(before, []).append(part)
-            else:
-                opening.append(part)
+            before = stands_before(part, calls)
+            (opening if before is None else between.setdefault(before, [])).append(part)
         self._said(index, opening, named)
         results = []
         for call, result, at in answers:
@@ -281,9 +270,7 @@ class _Encoder:
         self._add(index, item)
 
     def _call(self, index: int, call: ToolCall, call_id: str, named: bool) -> dict[str, Any]:
-        name = self.names(call.name)
-        if name != call.name:
-            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        name = self.called(index, call)
         extra = call.extra or {}
         self.ledger.miss_fields(index, extra, ("type", "namespace"))
         rest = {"namespace": extra["namespace"]} if extra.get("namespace") else {}
@@ -301,8 +288,7 @@ class _Encoder:
         output: Any = NO_RESULT
         if result is not None:
             output = self._content(index, result, "tool") or ""
-            if result.name not in (None, call.name):
-                self._miss_name(index, result)
+            self.miss_name(index, result, call)
             self.ledger.miss_fields(index, result.extra or {})
         custom = (call.extra or {}).get("type") == "custom"
         kind = "custom_tool_call_output" if custom else "function_call_output"
@@ -318,8 +304,7 @@ class _Encoder:
             return dict(tool)
         function = function_of(tool)
         if function is None:
-            name = tool.get("name") or tool.get("type")
-            self.ledger.miss(None, f"tool {name!r}", "the API has none")
+            self.miss_tool(tool)
             return None
         name = self.declare(function.get("name"))
         if name is None:

@@ -15,20 +15,18 @@ from threading import Lock
 from typing import Any, cast
 
 from muntin.core.checks import shown
-from muntin.errors import InvalidInput, MissingExtra, StoreError
+from muntin.errors import InvalidInput, StoreError, needing
 from muntin.runtime.engine import jobs as tables
 from muntin.runtime.engine.protocol import EngineState, Host
 from muntin.timeline.store import Store
 from muntin.timeline.store.sql import SqlStore
 from muntin.timeline.store.sql.database import Database
 
-try:
+with needing("engine='procrastinate' needs: pip install 'muntin[engine]'"):
     from procrastinate import PsycopgConnector, exceptions, manager
     from procrastinate.jobs import Job
 
     from muntin.runtime.engine.worker import Lost, Worker
-except ImportError as error:
-    raise MissingExtra("engine='procrastinate' needs: pip install 'muntin[engine]'") from error
 
 # A notification holds one lock for all commits of a server: so it stands behind the commit, and
 # there is one for all that was stored within so many seconds. What is not heard of is polled.

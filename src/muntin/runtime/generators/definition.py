@@ -42,8 +42,15 @@ from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedCon
 from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.in_store import in_store
-from muntin.runtime.run_rules import INHERIT, NO_RULES, LadderLike, ResultsLike, RunRules
-from muntin.runtime.summaries import Summary, check_summary
+from muntin.runtime.run_rules import (
+    INHERIT,
+    NO_RULES,
+    LadderLike,
+    RecoveryLike,
+    ResultsLike,
+    RunRules,
+)
+from muntin.runtime.summaries import Summary, SummaryLike, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
@@ -201,9 +208,9 @@ def generator(
     place: Place = "front",
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
-    recovery: bool | None = None,
+    recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
-    summary: Summary | Literal[False] | None = None,
+    summary: SummaryLike = INHERIT,
 ) -> Generator:
     """Define a generator.
 
@@ -215,11 +222,11 @@ def generator(
     steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is
     where context stands that functions make anew at every step: in front of the history, where it
     ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
-    `ladder` how calls and results leave; without `recovery` no tool is offered that reads what was
-    cut. What of a history has left the window is recalled where it bears on the input, within the
-    flow's window, unless `recall` is False; with a history of some turns only if it is given.
-    `summary` has what leaves the history summarised, False is none. What is not given is as the
-    flow or the app says.
+    `ladder` how calls and results leave; with `recovery` tools are offered that read what was cut.
+    By `recall`, what bears on the input is brought back of a history that has left the window,
+    within the flow's window; with a history of some turns only if it is given. `summary` has what
+    leaves the history summarised. Of these five, what is not given is as the flow or the app says;
+    False or None is off.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")

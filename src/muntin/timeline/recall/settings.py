@@ -59,13 +59,16 @@ class Recall:
         return share if share >= LEAST_TOKENS else 0
 
 
-RecallLike: TypeAlias = Recall | bool | Literal["inherit"]
+RecallLike: TypeAlias = Recall | bool | Literal["inherit"] | None
 
 
 def check_recall(value: Any, what: str) -> Any:
-    """Return how a door recalls: as it says, by the defaults for True, not at all for False."""
+    """Return how a door recalls: as it says, by the defaults for True, not at all for False or
+    None."""
     if value == "inherit" or isinstance(value, Recall):
         return value
-    if isinstance(value, bool):
+    if isinstance(value, bool | None):
         return Recall() if value else False
-    raise InvalidType(f"{what}: recall must be Recall(...), True or False, not {shown(value)}")
+    raise InvalidType(
+        f"{what}: recall must be Recall(...), True, False or None, not {shown(value)}"
+    )

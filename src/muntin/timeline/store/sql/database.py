@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from muntin.core.checks import shown
-from muntin.errors import MissingExtra, StoreError
+from muntin.errors import StoreError, needing
 from muntin.timeline.clock import monotonic_micros, new_anchor
 from muntin.timeline.store.sql import forks, schema, waiting
 from muntin.timeline.store.sql.address import Address, read_address
@@ -463,10 +463,8 @@ class _Dropped(Exception):
 def _driver(address: Address) -> ModuleType:
     if address.kind == "sqlite":
         return sqlite3
-    try:
+    with needing(f"{address.shown} needs: pip install 'muntin[postgres]'"):
         import psycopg
-    except ImportError as error:
-        raise MissingExtra(f"{address.shown} needs: pip install 'muntin[postgres]'") from error
     return psycopg
 
 
