@@ -32,7 +32,7 @@ bot = prompt(
     output=Offer,
 )
 
-# In the place of "anthropic/claude-sonnet-4-5": the same, without a key and without a network.
+# In the place of "anthropic/claude-sonnet-4-6": the same, without a key and without a network.
 model = ScriptedModel(
     [
         ToolCall("call_1", "stock", '{"item": "muntin"}'),

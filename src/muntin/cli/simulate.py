@@ -30,7 +30,7 @@ def simulate(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", hidden=True)],
     budget: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="What a window may have.")],
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="anthropic/claude-sonnet-4-5, openai/gpt-5 …")
+        str, typer.Option(metavar="NAME", help="anthropic/claude-sonnet-4-6, openai/gpt-5 …")
     ],
     policy: Annotated[
         list[str] | None,

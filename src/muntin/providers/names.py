@@ -44,7 +44,7 @@ def as_model(
         return _named(model, *options)
     if not callable(getattr(model, "complete", None)):
         raise InvalidType(
-            "a model must be a str like 'anthropic/claude-sonnet-4-5' or an object with "
+            "a model must be a str like 'anthropic/claude-sonnet-4-6' or an object with "
             f"`complete` and `stream`, not {shown(model)}"
         )
     if any(option is not None for option in options):
@@ -113,7 +113,7 @@ def context_window(model: str) -> int:
     """Return the context window of `model`, written `provider/model` or just `model`."""
     if not isinstance(model, str):
         raise InvalidType(
-            f"a model must be a str like 'anthropic/claude-sonnet-4-5', not {shown(model)}"
+            f"a model must be a str like 'anthropic/claude-sonnet-4-6', not {shown(model)}"
         )
     window = facts(model).window
     if window is None:

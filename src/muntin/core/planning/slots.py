@@ -50,7 +50,7 @@ class Slots:
 
     `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
     and counted, in the order of their names where the profile prices caching; `profile` is a
-    Profile or a model name such as `anthropic/claude-sonnet-4-5`. `previous` is the window of the
+    Profile or a model name such as `anthropic/claude-sonnet-4-6`. `previous` is the window of the
     turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
     this window's beginning with. A `counter` counts in the place of `tokenizer`. `results` is the
     ceiling of each tool result in lists of messages, `ladder` how calls and results leave: True is

@@ -235,7 +235,7 @@ def generator(
     model = front.get("model") if model is None else model
     if not isinstance(model, str | None) and not callable(getattr(model, "complete", None)):
         raise InvalidType(
-            f"{what}: a model is a name like 'anthropic/claude-sonnet-4-5' or an object with "
+            f"{what}: a model is a name like 'anthropic/claude-sonnet-4-6' or an object with "
             f"`complete` and `stream`, not {shown(model)}"
         )
     for option, value in (("input", input), ("output", output)):
