@@ -222,40 +222,40 @@ def in_ranges(report: Report) -> Report:
     return replace(report, slots=tuple(slots))
 
 
-def _ranges(decisions: Iterable[Decision]) -> Iterator[Decision]:
-    last: Decision | None = None
-    for each in decisions:
-        if last is not None and _go_together(last, each):
-            last = _joined(last, each)
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
+def _ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
+    start = 0
+    for place, each in enumerate(decisions[1:], 1):
+        if not _go_together(decisions[place - 1], each, place - start):
+            yield _joined(decisions[start:place])
+            start = place
+    if decisions:
+        yield _joined(decisions[start:])
 
 
-def _go_together(one: Decision, other: Decision) -> bool:
+def _go_together(one: Decision, other: Decision, joined: int) -> bool:
+    """Say whether a decision goes with the one before it, with which `joined` go already."""
     return (
         one.first + one.count == other.first
-        and (one.status, one.reason) == (other.status, other.reason)
+        and one.status == other.status
+        and one.reason == other.reason
         and other.tokens_asked < _LARGE
-        and (one.count > 1 or one.tokens_asked < _LARGE)
+        and (joined > 1 or one.count > 1 or one.tokens_asked < _LARGE)
     )
 
 
-def _joined(one: Decision, other: Decision) -> Decision:
-    ranks = [rank for rank in (one.rank, other.rank) if rank is not None]
-    needs = [need for need in (one.fits_with, other.fits_with) if need is not None]
+def _joined(range: Sequence[Decision]) -> Decision:
+    one, last = range[0], range[-1]
+    if one is last:
+        return one
     return Decision(
         one.first,
-        one.count + other.count,
+        last.first + last.count - one.first,
         one.status,
         one.reason,
-        one.tokens_asked + other.tokens_asked,
-        one.tokens_kept + other.tokens_kept,
-        min(ranks, default=None),
-        min(needs, default=None),
+        sum([each.tokens_asked for each in range]),
+        sum([each.tokens_kept for each in range]),
+        min([each.rank for each in range if each.rank is not None], default=None),
+        min([each.fits_with for each in range if each.fits_with is not None], default=None),
     )
 
 

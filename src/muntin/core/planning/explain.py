@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from muntin.core.planning.books import OVER_CAP
@@ -144,11 +145,11 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         tier=slot.tier,
         floor=plan.limits.floor,
         cap=plan.limits.cap,
-        tokens_asked=sum(decision.tokens_asked for decision in decisions),
+        tokens_asked=sum([decision.tokens_asked for decision in decisions]),
         tokens_kept=plan.tokens,
         asked_is_estimate=bool(reading.beyond),
         messages_asked=reading.size,
-        messages_kept=sum(d.count for d in decisions if d.status in _STAYS),
+        messages_kept=sum([d.count for d in decisions if d.status in _STAYS]),
         decisions=decisions,
     )
 
@@ -201,10 +202,14 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tupl
     if plan.step is not None and plan.told is not None:  # no message of the slot
         told = plan.told.tokens
         decisions.append(Decision(0, 0, "kept", "summary", told, told))
+    stays, verdicts = _over_cap(plan), plan.verdicts
     for unit in reading.units:
         first, count = unit.indices[0], len(unit.indices)
+        verdict = verdicts.get(first)
+        if verdict is None and unit.form is None:  # as most are
+            decisions.append(Decision(first, count, "kept", stays, unit.tokens, unit.tokens))
+            continue
         asked = unit.tokens if unit.form is None else unit.form.tokens
-        verdict = plan.verdicts.get(first)
         if verdict is None:
             decisions.append(Decision(first, count, *_shown(plan, unit), asked, unit.tokens))
             continue
@@ -219,7 +224,8 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tupl
         decisions.append(Decision(first, 1, gone, reason, 0 if reason == "empty" else tokens))
     if reading.beyond:
         decisions.append(_beyond(plan, ranks.get((index, None)), before))
-    return tuple(sorted(decisions, key=lambda decision: decision.first))
+    decisions.sort(key=attrgetter("first"))
+    return tuple(decisions)
 
 
 def _estimate(plan: SlotPlan) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from muntin.core.checks import check_size, compact_json, replace_surrogates, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
+from muntin.core.counting.memo import once_for_each
 from muntin.core.message import Message, role_of
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import VOLATILE, Recap, Slot
@@ -234,8 +235,7 @@ class LazyFrontier:
                 break
             digests.append(name)
         self._known = (), ()
-        texts = [_hashed_text(message) for message in self.messages[len(digests) :]]
-        return (*digests, *[hashed(text, _BYTES) for text in texts])
+        return (*digests, *map(digest, self.messages[len(digests) :]))
 
     @cached_property
     def tools(self) -> str:
@@ -362,6 +362,7 @@ def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
     return frozenset(found)
 
 
+@once_for_each
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
 def text_chunks(message: Message) -> str:
     """Return digests of the pieces of a text, from its beginning; what is shorter has none."""
@@ -383,6 +384,14 @@ def shared_chunks(new: str, old: str) -> int:
 
 def digest(message: Message) -> str:
     """Return what tells the bytes of a message from others', less position and breakpoints."""
+    fixed = message.content.__class__ is str and not message.extra
+    if fixed and not any(call.extra for call in message.tool_calls):
+        return _digest(message)
+    return hashed(_hashed_text(message), _BYTES)
+
+
+@once_for_each
+def _digest(message: Message) -> str:
     return hashed(_hashed_text(message), _BYTES)
 
 

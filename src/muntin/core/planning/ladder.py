@@ -10,7 +10,7 @@ described by three numbers, and the way down is one line of steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, takewhile
 
@@ -49,12 +49,14 @@ class Rung:
     question: int = 0
     shape: Shape | None = None
     messages: tuple[Message, ...] = ()
-    sizes: dict[Level, int] = field(default_factory=dict)
+    sizes: dict[Level, int] | None = None  # most units have one size
 
     def size(self, level: Level) -> int:
         """Return the tokens at a level."""
         if self.shape is None:
             return self.tokens
+        if self.sizes is None:
+            self.sizes = {}
         known = self.sizes.get(level)
         if known is None:
             known = self.sizes[level] = self.shape.group(level, self.messages)[2]
@@ -109,6 +111,31 @@ def rungs_of(
             rungs[number].fixed = True
     _tell_questions(rungs, users)
     return rungs
+
+
+def groups_of(reading: Reading) -> list[tuple[Unit, Rung]]:
+    """Return the calls of a slot with their results, those without parts in other slots: what
+    can become smaller where nothing leaves."""
+    units = [unit for unit in reading.units if not unit.mates]
+    numbers = [n for n, unit in enumerate(units) if len(unit.messages) > 1 and is_group(unit)]
+    if not numbers:
+        return []
+    roles = [unit.messages[0].role for unit in units]
+    asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
+    newest = newest_group(reading._replace(units=tuple(units)))
+    size = len(reading.slot.messages)
+    groups = []
+    for number in numbers:
+        unit = units[number]
+        end = units[number + 1].indices[0] if number + 1 < len(units) else size
+        rung = Rung(unit.indices[0], end, unit.tokens, is_group=True)
+        rung.fixed = unit.system or reading.slot.is_input
+        rung.in_run = number > asked
+        rung.stays = unit is newest
+        rung.shape = reading.shape
+        rung.messages = unit.messages if unit.form is None else unit.form.messages
+        groups.append((unit, rung))
+    return groups
 
 
 def _tell_questions(rungs: Sequence[Rung], users: Sequence[bool]) -> None:
