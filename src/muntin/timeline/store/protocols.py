@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from muntin.timeline.items import (
     Beside,
@@ -125,6 +125,19 @@ class Timelines(Protocol):
 
     def delete(self, session: str) -> None:
         """Remove a session with all that belongs to it; an unknown one is no error."""
+
+
+@runtime_checkable
+class SharedItems(Protocol):
+    """A store that remembers what it read, for readers who change nothing of it."""
+
+    def read_shared(
+        self, session: str, *, places: Sequence[int] | None = None, **limits: Any
+    ) -> list[Item]:
+        """Do what `read` does; others may be given the same items, those that are `is_plain`.
+
+        With `places` only the items at these positions are read.
+        """
 
 
 class Leases(Protocol):

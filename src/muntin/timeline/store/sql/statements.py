@@ -90,6 +90,7 @@ def read(view: View, given: frozenset[str]) -> str:
         "first_turn": f"{turn} >= :first_turn",
         "last_turn": f"{turn} <= :last_turn",
         "settled": "(t.status != 'failed' OR i.turn >= :settled)",
+        "places": "position IN (SELECT CAST(value AS BIGINT) FROM json_each(:places))",
     }
     wanted = [f"i.session = {_SID}"]
     wanted += [clause for name, clause in limits.items() if name in given]

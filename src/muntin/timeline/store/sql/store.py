@@ -97,6 +97,8 @@ class SqlStore(SqlLeases):
         settled: int | None = None,
         newest: int | None = None,
         oldest: int | None = None,
+        places: Sequence[int] | None = None,
+        shared: bool = False,
     ) -> list[Item]:
         given = {
             "after": after or None,
@@ -107,10 +109,19 @@ class SqlStore(SqlLeases):
             "newest": newest,
             "oldest": oldest,
         }
-        values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
+        values: dict[str, Any] = {
+            name: min(value, _MOST) for name, value in given.items() if value is not None
+        }
+        if places is not None:
+            values["places"] = to_ascii_json(list(places))
         rows = self.ask(sql.read(view, frozenset(values)), session, **values)
-        items = to_items(rows, self.name)
+        items = to_items(rows, self.name, shared=shared)
         return items[::-1] if newest is not None else sorted(items, key=attrgetter("position"))
+
+    def read_shared(
+        self, session: str, *, places: Sequence[int] | None = None, **limits: Any
+    ) -> list[Item]:
+        return self.read(session, **limits, places=places, shared=True)
 
     def reach(self, session: str, weight: int) -> Item | None:
         check(session)
