@@ -309,8 +309,7 @@ class Composer:
             if len(kept) < len(messages) - near:
                 messages = [*messages[:near], *kept]
             versions.append(version)
-            same = messages is slot.messages
-            left.append(slot if same else replace(slot, messages=messages))
+            left.append(slot if messages is slot.messages else replace(slot, messages=messages))
         return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
@@ -395,9 +394,7 @@ class Asked:
         found = self.found(messages)
         ours = {each.item for each in self.since if each.item is not None}
         later = {_key(each) for each in self.since}
-        kept: list[MessageLike] = []
-        if not later:
-            kept = [each for number, each in enumerate(messages) if number not in found]
+        kept = [each for n, each in enumerate(messages) if n not in found and not later]
         for number, each in enumerate(messages if later else ()):
             item = each.item if isinstance(each, Message) else None
             repeats = bool(found) and number > min(found) and item is None

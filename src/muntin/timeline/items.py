@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_size, check_text, copy_json, shown
-from muntin.core.message import Message, Role
-from muntin.core.parts import Part, Reasoning, Text
+from muntin.core.message import Message, Role, characters_of
+from muntin.core.parts import Part
 from muntin.core.usage import SessionUsage, Usage
 from muntin.errors import InvalidInput, InvalidType
 
@@ -192,13 +192,9 @@ def is_plain(item: Item) -> bool:
         values = each.values() if isinstance(each, dict) else (each,)
         if any(isinstance(value, dict | list) for value in values):
             return False
-    message = item.message
-    if message is None:
-        return item.payload is None or item.payload == {}  # a run: most have no label
-    if message.extra or message.attachments or any(call.extra for call in message.tool_calls):
-        return False
-    parts = message.content if isinstance(message.content, tuple) else ()
-    return all(isinstance(part, Text | Reasoning) and not part.extra for part in parts)
+    if item.message is not None:
+        return characters_of(item.message) is not None
+    return item.payload is None or item.payload == {}  # a run: most have no label
 
 
 def own_item(item: Item) -> Item:

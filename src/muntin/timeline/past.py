@@ -23,7 +23,7 @@ from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import Scope, in_window, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
-from muntin.timeline.store.protocols import SharedItems
+from muntin.timeline.store.protocols import read_shared
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ class TimelineMessages(Sequence[Message]):
         """Read what stands behind a position; `newer` is what of it is known already."""
         session = self._session
         store = session.opened()
-        read = store.read_shared if isinstance(store, SharedItems) else store.read
+        read = read_shared(store) or store.read
         if newer is None or self._projection is not None:  # of which whole runs were read
             newer = Read((), after, (), 0)
         known = newer.items

@@ -16,7 +16,7 @@ from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.memo import FormMemo
 from muntin.core.forms import messages_from
-from muntin.core.message import Message, at_position, system, user
+from muntin.core.message import Message, at_position, characters_of, system, user
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
@@ -92,8 +92,10 @@ class _Placing:
         if found is not None and found[0] is message and found[1] == at and found[2] == known:
             return cast("Message", found[3])
         placed = at_position(message, at, known, item)
-        if shows.message is not None:  # of a payload a new one is made each time
-            _placed.put(item, (message, at, known, placed), len(message.text))
+        # Of a payload a new message is made each time.
+        size = None if shows.message is None else characters_of(message)
+        if size is not None:
+            _placed.put(item, (message, at, known, placed), size)
         return placed
 
 
@@ -281,7 +283,9 @@ def _joint(thoughts: Sequence[Message], last: Message) -> Message:
         return cast("Message", found[0])
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
     told = replace(last, content=content)
-    _joined.put(key, (told, last, *thoughts), len(told.text))
+    size = characters_of(told)
+    if size is not None:
+        _joined.put(key, (told, last, *thoughts), size)
     return told
 
 

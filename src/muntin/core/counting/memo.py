@@ -13,8 +13,8 @@ T = TypeVar("T")
 Made = TypeVar("Made")
 
 MEMO_CHARACTERS = 32_000_000
-# Of so many objects it is remembered what was made of them.
-_OBJECTS = 16_384
+# What was made of objects is remembered with them, of so many characters in all.
+_OBJECT_CHARACTERS = 8_000_000
 
 
 class Memo:
@@ -71,26 +71,28 @@ class FormMemo:
         self._young[key] = made
 
 
-def once_for_each(make: Callable[[T], Made]) -> Callable[[T], Made]:
-    """Remember what is made of an object that never changes, by the object itself.
+def once_for_each(
+    size: Callable[[T], int | None],
+) -> Callable[[Callable[[T], Made]], Callable[[T], Made]]:
+    """Remember what a function makes of an object that never changes.
 
-    Finding it again takes a fraction of what comparing two messages takes.
+    It is found again by the object itself, which takes a fraction of what comparing two takes.
+    `size` returns how many characters an object has; None of one that is not to be remembered.
     """
-    young: dict[int, tuple[T, Made]] = {}
-    old: dict[int, tuple[T, Made]] = {}
 
-    @wraps(make)
-    def made(given: T) -> Made:
-        nonlocal young, old
-        found = young.get(id(given))
-        if found is not None and found[0] is given:
+    def decorated(make: Callable[[T], Made]) -> Callable[[T], Made]:
+        known = FormMemo(_OBJECT_CHARACTERS)
+
+        @wraps(make)
+        def made(given: T) -> Made:
+            found: tuple[T, Made] | None = known.get(id(given))
+            if found is None or found[0] is not given:
+                found = given, make(given)
+                characters = size(given)
+                if characters is not None:
+                    known.put(id(given), found, characters)
             return found[1]
-        found = old.get(id(given))
-        if found is None or found[0] is not given:
-            found = given, make(given)
-        if len(young) >= _OBJECTS // 2:
-            young, old = {}, young
-        young[id(given)] = found
-        return found[1]
 
-    return made
+        return made
+
+    return decorated

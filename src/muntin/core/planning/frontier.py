@@ -16,7 +16,7 @@ from muntin.core.checks import check_size, compact_json, replace_surrogates, sho
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.memo import once_for_each
-from muntin.core.message import Message, role_of
+from muntin.core.message import Message, characters_of, role_of
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import VOLATILE, Recap, Slot
 from muntin.core.schemas import USER_BREAKPOINTS, Schemas
@@ -362,10 +362,14 @@ def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
     return frozenset(found)
 
 
-@once_for_each
-@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+@once_for_each(characters_of)
 def text_chunks(message: Message) -> str:
     """Return digests of the pieces of a text, from its beginning; what is shorter has none."""
+    return _text_chunks(message)
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _text_chunks(message: Message) -> str:
     text = message.text
     if len(text) < CHUNK or message.content.__class__ is not str:
         return ""
@@ -382,16 +386,9 @@ def shared_chunks(new: str, old: str) -> int:
     return next((n for n in range(most) if new[n * size :][:size] != old[n * size :][:size]), most)
 
 
+@once_for_each(characters_of)
 def digest(message: Message) -> str:
     """Return what tells the bytes of a message from others', less position and breakpoints."""
-    fixed = message.content.__class__ is str and not message.extra
-    if fixed and not any(call.extra for call in message.tool_calls):
-        return _digest(message)
-    return hashed(_hashed_text(message), _BYTES)
-
-
-@once_for_each
-def _digest(message: Message) -> str:
     return hashed(_hashed_text(message), _BYTES)
 
 

@@ -10,7 +10,7 @@ described by three numbers, and the way down is one line of steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise, takewhile
 
@@ -49,14 +49,12 @@ class Rung:
     question: int = 0
     shape: Shape | None = None
     messages: tuple[Message, ...] = ()
-    sizes: dict[Level, int] | None = None  # most units have one size
+    sizes: dict[Level, int] = field(default_factory=dict)
 
     def size(self, level: Level) -> int:
         """Return the tokens at a level."""
         if self.shape is None:
             return self.tokens
-        if self.sizes is None:
-            self.sizes = {}
         known = self.sizes.get(level)
         if known is None:
             known = self.sizes[level] = self.shape.group(level, self.messages)[2]

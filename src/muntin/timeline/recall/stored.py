@@ -23,7 +23,7 @@ from muntin.timeline.recall.ranking import Hit, Question, rank, understand
 from muntin.timeline.recall.related import table
 from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
 from muntin.timeline.recall.vectors import blend
-from muntin.timeline.store.protocols import SharedItems
+from muntin.timeline.store.protocols import read_shared
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
@@ -209,12 +209,12 @@ def _read_all(
     session: Session, scope: Scope, ranges: Sequence[tuple[int, int]], last: int
 ) -> list[list[Item]]:
     """Read ranges, at once where the store can; nobody is given the items but a projection."""
-    store = session.store
-    if scope.projection or not isinstance(store, SharedItems):
+    read = None if scope.projection else read_shared(session.store)
+    if read is None:
         return [_read(session, scope, first, end, last) for first, end in ranges]
     settled = last + 1 if scope.completed else None
     places = [place for first, end in ranges for place in range(first, end)]
-    found = store.read_shared(session.id, view="history", settled=settled, places=places)
+    found = read(session.id, view="history", settled=settled, places=places)
     items = lasting(found, last)
     at = [item.position for item in items]
     return [items[bisect_left(at, first) : bisect_left(at, end)] for first, end in ranges]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias
 
 from muntin.timeline.items import (
     Beside,
@@ -127,17 +127,19 @@ class Timelines(Protocol):
         """Remove a session with all that belongs to it; an unknown one is no error."""
 
 
-@runtime_checkable
-class SharedItems(Protocol):
-    """A store that remembers what it read, for readers who change nothing of it."""
+class ReadShared(Protocol):
+    """Does what `read` does, for readers who change nothing: others may be given the same items,
+    those that are `is_plain`. With `places` only the items at these positions are read."""
 
-    def read_shared(
+    def __call__(
         self, session: str, *, places: Sequence[int] | None = None, **limits: Any
     ) -> list[Item]:
-        """Do what `read` does; others may be given the same items, those that are `is_plain`.
+        """Return items by position, the oldest first."""
 
-        With `places` only the items at these positions are read.
-        """
+
+def read_shared(store: Timelines) -> ReadShared | None:
+    """Return how a store reads that remembers what it read; None of one that does not."""
+    return getattr(store, "read_shared", None)
 
 
 class Leases(Protocol):
