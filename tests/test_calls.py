@@ -1,11 +1,12 @@
 """Calling what may be sync or async: by arity, with notes, and several at once."""
 
 import asyncio
+from functools import partial, wraps
 from typing import Any
 
 import pytest
 
-from muntin.calls import call_async, settle, together
+from muntin.calls import arity, call_async, settle, together
 from muntin.errors import InvalidType
 
 
@@ -53,3 +54,42 @@ def test_of_several_failures_the_first_in_order_is_raised_when_all_have_ended():
         assert ended.done()
 
     asyncio.run(work())
+
+
+class _Callable:
+    def __call__(self, input: Any) -> None: ...
+
+    def method(self, input: Any, *, option: int = 1) -> None: ...
+
+    def many(self, *inputs: Any) -> None: ...
+
+
+def _two(input: Any, ctx: Any, /, more: int = 1) -> None: ...
+
+
+@wraps(_two)
+def _wrapped(*given: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "count"),
+    [
+        (lambda: None, 0),
+        (lambda input, ctx=None: None, 1),
+        (_two, 2),
+        (_wrapped, 2),
+        (partial(_two, 1), 1),
+        (_Callable(), 1),
+        (_Callable().method, 1),
+        (_Callable().many, 0),
+        (lambda *, option=1: None, 0),
+    ],
+)
+def test_what_a_function_needs_is_read_from_its_signature(fn, count):
+    assert arity(fn, "it") == count
+
+
+@pytest.mark.parametrize("fn", [lambda a, b, c: None, lambda *, option: None])
+def test_what_takes_more_is_refused(fn):
+    with pytest.raises(InvalidType, match="must take"):
+        arity(fn, "it")

@@ -113,6 +113,7 @@ SUBJECTS = {
     "runtime/test_stepped_doors.py": "reports recorded_run",
     "runtime/test_strategies.py": "conversation app",
     "runtime/test_use_context.py": "sources source_slots entity_agent",
+    "runtime/test_remembered.py": "../timeline/store/rows ../timeline/project ../timeline/past",
     "runtime/test_visits.py": "active_turn recorded_run reports in_store",
     "simulator/test_picture.py": "result",
     "testing/test_scripted_model.py": "../testing",

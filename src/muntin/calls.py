@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import suppress
 from functools import partial, wraps
+from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from muntin.core.checks import shown
@@ -35,6 +36,9 @@ TIMEOUT = 30.0
 
 def arity(fn: Callable[..., Any], what: str) -> int:
     """Return how many of (input, ctx) the function takes; more than two is an error."""
+    plain = _plain_arity(fn)
+    if plain is not None and 0 <= plain <= 2:
+        return plain
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -56,6 +60,19 @@ def arity(fn: Callable[..., Any], what: str) -> int:
         names = ", ".join([parameter.name for parameter in needed] + keywords)
         raise InvalidType(f"{what} must take (), (input) or (input, ctx), not ({names})")
     return len(needed)
+
+
+def _plain_arity(fn: Callable[..., Any]) -> int | None:
+    """Return how many arguments a plain function needs, read from its code: a handler declares
+    its sources at every wake. None where it takes more to find out."""
+    bound = isinstance(fn, MethodType)
+    function = fn.__func__ if isinstance(fn, MethodType) else fn
+    if type(function) is not FunctionType or function.__dict__:  # it may wrap another
+        return None
+    code, defaults = function.__code__, function.__defaults__ or ()
+    if code.co_kwonlyargcount > len(function.__kwdefaults__ or ()):
+        return None
+    return code.co_argcount - len(defaults) - bound
 
 
 def call(fn: Callable[..., Any], what: str, *given: object) -> Any:

@@ -309,7 +309,7 @@ class Composer:
             if len(kept) < len(messages) - near:
                 messages = [*messages[:near], *kept]
             versions.append(version)
-            left.append(replace(slot, messages=messages))
+            left.append(slot if messages is slot.messages else replace(slot, messages=messages))
         return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
@@ -394,13 +394,13 @@ class Asked:
         found = self.found(messages)
         ours = {each.item for each in self.since if each.item is not None}
         later = {_key(each) for each in self.since}
-        kept: list[MessageLike] = []
-        for number, each in enumerate(messages):
+        kept = [each for n, each in enumerate(messages) if n not in found and not later]
+        for number, each in enumerate(messages if later else ()):
             item = each.item if isinstance(each, Message) else None
             repeats = bool(found) and number > min(found) and item is None
             if number in found or (item is not None and item in ours):
                 continue
-            if repeats and later and _key(as_message(each)) in later:
+            if repeats and _key(as_message(each)) in later:
                 continue
             kept.append(each)
         shown = [messages[number] for number in sorted(found)]
@@ -412,10 +412,11 @@ class Asked:
         A message of the timeline is known by its item. A copy without one, such as a dict that
         somebody made of it, is a user's message in the same words behind the last answer.
         """
+        mine = {(self.session, position) for position in self.positions}
         found = {
             number
             for number, each in enumerate(messages)
-            if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
+            if (each.__class__ is Message or isinstance(each, Message)) and each.item in mine
         }
         later = {_key(each) for each in self.since}
         said: set[Any] | None = None

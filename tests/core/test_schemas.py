@@ -122,3 +122,28 @@ def test_schemas_can_be_pickled():
     again = pickle.loads(pickle.dumps(made))
     assert again == made
     assert again.texts == made.texts
+
+
+class Word(str):
+    """A text that is more than one."""
+
+
+@pytest.mark.parametrize("word", ["text", Word("text")])
+def test_schemas_that_are_given_away_are_copies(word):
+    schemas = Schemas.of([{"name": "look", "parameters": {"enum": [word, ("a", 1)]}}])
+    one, other = schemas.copied(), schemas.copied()
+    assert one == other == tuple(schemas)
+    one[0]["parameters"]["enum"].append("b")
+    assert other == tuple(schemas) == schemas.copied()
+
+
+def test_functions_that_are_offered_again_have_the_same_schemas():
+    def find(number: int) -> str:
+        """Find something."""
+        return str(number)
+
+    given = {"name": "look", "parameters": {}}
+    assert as_tools([find], "tools").schemas is as_tools([find], "tools").schemas
+    first = as_tools([find, given], "tools").schemas
+    given["parameters"] = {"type": "object"}  # what is given may be changed
+    assert as_tools([find, given], "tools").schemas[1] == given != first[1]

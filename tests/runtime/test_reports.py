@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -396,8 +397,11 @@ def test_a_long_report_tells_of_ranges_what_a_short_one_tells_of_messages(decisi
     slots = Slots(900, tokenizer=len)
     slots.add("history", [user(f"{n:07}") for n in range(decisions)])
     slots.add("input", "now and then")
-    whole = slots.render().report
+    window = slots.render()
+    whole = window.report
     kept = in_ranges(whole)
+    assert window.kept_report == kept
+    assert pickle.loads(pickle.dumps(window)).kept_report == kept
     if decisions < 100:
         assert kept == whole
         return

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from muntin.agent.signatures import Signature, WrongArguments, signature
 from muntin.calls import off_loop
@@ -28,6 +29,7 @@ from muntin.core.checks import (
     shown,
 )
 from muntin.core.counting.counter import Counter
+from muntin.core.counting.memo import FormMemo
 from muntin.core.parts import ToolCall
 from muntin.core.planning.cut import longest
 from muntin.core.schemas import Schemas
@@ -89,7 +91,8 @@ def as_tools(tools: Any, what: str) -> Tools:
         return tools
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise InvalidType(f"{what}: tools must be a list, not {shown(tools)}")
-    made, described = Tools(tools), []
+    made = Tools(tools)
+    described: list[_Described] = []
     made.by_name = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping | Tool) and not callable(tool):
@@ -101,11 +104,33 @@ def as_tools(tools: Any, what: str) -> Tools:
                 f"{what}: tools[{first}] and tools[{index}] both have the name {name!r}"
             )
         made.by_name[name] = tool
-        given, text = (tool, "") if isinstance(tool, Mapping) else _described(tool)
-        schema = copy_json(given, f"{what}: tool {name!r}")
-        described.append((schema, text or compact_json(schema)))
-    made.schemas = Schemas([schema for schema, _ in described])
-    made.schemas.texts = tuple([text for _, text in described])
+        described.append((tool, "") if isinstance(tool, Mapping) else _described(tool))
+    made.schemas = _schemas(described, [*made.by_name], what)
+    return made
+
+
+_Described: TypeAlias = tuple[Mapping[str, Any], str]
+# The schemas of tools that were offered before, by what describes them.
+_offered = FormMemo(1_000_000)
+
+
+def _schemas(described: Sequence[_Described], names: Sequence[str], what: str) -> Schemas:
+    """Return the schemas of tools; functions that were offered before have the same."""
+    key = tuple(map(id, described))
+    known = _offered.get(key)
+    if known is not None and all(map(operator.is_, known[0], described)):
+        return cast("Schemas", known[1])
+    copied = [
+        copy_json(given, f"{what}: tool {name!r}")
+        for (given, _), name in zip(described, names, strict=True)
+    ]
+    made = Schemas(copied)
+    texts = [
+        text or compact_json(schema) for schema, (_, text) in zip(copied, described, strict=True)
+    ]
+    made.texts = tuple(texts)
+    if all(text for _, text in described):  # a schema that was given may be changed
+        _offered.put(key, (tuple(described), made), sum(map(len, texts)))
     return made
 
 

@@ -19,6 +19,7 @@ from muntin.core.parts import (
     Attachment,
     Extra,
     Part,
+    Reasoning,
     Text,
     ToolCall,
     as_plain,
@@ -244,6 +245,26 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     """Note what a message was counted as, by the key of the counter, so that it is not again."""
     object.__setattr__(message, "known_tokens", (key, tokens))
     return message
+
+
+def characters_of(message: Message) -> int | None:
+    """Return how many characters a message of texts and calls has; None of any other.
+
+    Nobody can change such a message, so that several may have the same.
+    """
+    if message.attachments or message.extra:
+        return None
+    size = len(message.text)
+    if isinstance(message.content, tuple):
+        for part in message.content:
+            if not isinstance(part, Text | Reasoning) or part.extra:
+                return None
+            size += len(part.text)
+    for call in message.tool_calls:
+        if call.extra:
+            return None
+        size += len(call.arguments)
+    return size
 
 
 def at_position(

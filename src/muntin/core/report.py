@@ -42,6 +42,33 @@ class Decision:
     fits_with: int | None = None
 
 
+@dataclass(slots=True)
+class Telling:
+    """A decision that is being told, made in a fifth of the time of one that is."""
+
+    first: int
+    count: int
+    status: Status
+    reason: str | None = None
+    tokens_asked: int = 0
+    tokens_kept: int = 0
+    rank: int | None = None
+    fits_with: int | None = None
+
+    def told(self) -> Decision:
+        """Return the decision."""
+        return Decision(
+            self.first,
+            self.count,
+            self.status,
+            self.reason,
+            self.tokens_asked,
+            self.tokens_kept,
+            self.rank,
+            self.fits_with,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SlotReport:
     """What became of one slot. `index` is its place in the order of `add` calls."""
@@ -207,55 +234,56 @@ class Report:
 
 
 # A report of no more decisions is kept as it is; of more, none of so many tokens is joined.
-_SHORT, _LARGE = 100, 4_096
+SHORT, _LARGE = 100, 4_096
 
 
 def in_ranges(report: Report) -> Report:
-    """Return a long report with neighbours that shared one fate as one decision, as it is kept.
+    """Return a long report with neighbours that shared one fate as one decision, as it is kept."""
+    if sum(len(slot.decisions) for slot in report.slots) <= SHORT:
+        return report
+    slots = [replace(slot, decisions=tuple(ranges(slot.decisions))) for slot in report.slots]
+    return replace(report, slots=tuple(slots))
+
+
+def ranges(decisions: Sequence[Decision] | Sequence[Telling]) -> Iterator[Decision]:
+    """Yield decisions, neighbours that shared one fate as one.
 
     Their tokens are added up; the rank is the first, and `fits_with` is what the nearest of them
     needs.
     """
-    if sum(len(slot.decisions) for slot in report.slots) <= _SHORT:
-        return report
-    slots = [replace(slot, decisions=tuple(_ranges(slot.decisions))) for slot in report.slots]
-    return replace(report, slots=tuple(slots))
+    start = 0
+    for place in range(1, len(decisions)):
+        if not _go_together(decisions[place - 1], decisions[place], place - start):
+            yield _joined(decisions[start:place])
+            start = place
+    if decisions:
+        yield _joined(decisions[start:])
 
 
-def _ranges(decisions: Iterable[Decision]) -> Iterator[Decision]:
-    last: Decision | None = None
-    for each in decisions:
-        if last is not None and _go_together(last, each):
-            last = _joined(last, each)
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
-
-
-def _go_together(one: Decision, other: Decision) -> bool:
+def _go_together(one: Decision | Telling, other: Decision | Telling, joined: int) -> bool:
+    """Say whether a decision goes with the one before it, with which `joined` go already."""
     return (
         one.first + one.count == other.first
-        and (one.status, one.reason) == (other.status, other.reason)
+        and one.status == other.status
+        and one.reason == other.reason
         and other.tokens_asked < _LARGE
-        and (one.count > 1 or one.tokens_asked < _LARGE)
+        and (joined > 1 or one.count > 1 or one.tokens_asked < _LARGE)
     )
 
 
-def _joined(one: Decision, other: Decision) -> Decision:
-    ranks = [rank for rank in (one.rank, other.rank) if rank is not None]
-    needs = [need for need in (one.fits_with, other.fits_with) if need is not None]
+def _joined(alike: Sequence[Decision] | Sequence[Telling]) -> Decision:
+    one, last = alike[0], alike[-1]
+    if one is last:
+        return one if isinstance(one, Decision) else one.told()
     return Decision(
         one.first,
-        one.count + other.count,
+        last.first + last.count - one.first,
         one.status,
         one.reason,
-        one.tokens_asked + other.tokens_asked,
-        one.tokens_kept + other.tokens_kept,
-        min(ranks, default=None),
-        min(needs, default=None),
+        sum([each.tokens_asked for each in alike]),
+        sum([each.tokens_kept for each in alike]),
+        min([each.rank for each in alike if each.rank is not None], default=None),
+        min([each.fits_with for each in alike if each.fits_with is not None], default=None),
     )
 
 

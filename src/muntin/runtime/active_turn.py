@@ -443,33 +443,38 @@ class ActiveTurn:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Renew the lease while the block runs; cancel it when the turn was lost."""
-        task = asyncio.current_task()
-        renewing = asyncio.create_task(self._renew(task))
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        renewing: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            renewing.append(loop.create_task(self._renew(task)))
+
+        timer = loop.call_later(LEASE.total_seconds() / 3, begin)  # most turns are over by then
         try:
             yield
         except asyncio.CancelledError:
-            lost = renewing.done() and not renewing.cancelled() and renewing.exception() is None
-            if lost and not self._settled:
+            ended = [each for each in renewing if each.done() and not each.cancelled()]
+            if not self._settled and any(each.exception() is None for each in ended):
                 raise TurnLost(self.session.id, self.number) from None
             raise
         finally:
-            if not renewing.get_loop().is_closed():
-                renewing.cancel()
-                await asyncio.wait([renewing])
+            timer.cancel()
+            if renewing and not loop.is_closed():
+                renewing[0].cancel()
+                await asyncio.wait(renewing)
 
     async def _renew(self, task: asyncio.Task[Any] | None) -> None:
-        pause = LEASE.total_seconds() / 3
         while True:
-            await asyncio.sleep(pause)
             began = time.monotonic()
             try:
                 ours = await in_store(self.session, self.open.renew)
             except MuntinError:
                 pause = random.uniform(0.5, 1.5)  # the store may come back before the lease ends
-                continue
-            if not ours:
-                if task is not None and not self._settled:
-                    task.cancel()
-                return
-            self._holds = began + LEASE.total_seconds()
-            pause = LEASE.total_seconds() / 3
+            else:
+                if not ours:
+                    if task is not None and not self._settled:
+                        task.cancel()
+                    return
+                self._holds = began + LEASE.total_seconds()
+                pause = LEASE.total_seconds() / 3
+            await asyncio.sleep(pause)

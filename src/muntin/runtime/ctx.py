@@ -25,7 +25,7 @@ from muntin.errors import MuntinError
 from muntin.runtime.run_rules import INHERIT, LadderLike, RecoveryLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
-from muntin.timeline.items import Draft, Item
+from muntin.timeline.items import Draft, Item, unshared
 from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages, look
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
@@ -128,7 +128,8 @@ class Ctx:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, self.turn.alone)
             first = self.turn.first
-            self._asked = [item for item in self._ahead.items if item.position == first]
+            asked = [item for item in self._ahead.items if item.position == first]
+            self._asked = [unshared(item) for item in asked]
         if history:
             self.turn.entries.load()
             self._history.read_page()

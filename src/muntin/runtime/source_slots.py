@@ -40,13 +40,15 @@ def without_input(
     """
     left, versions = [], []
     for each in loaded:
-        others = [
-            message
-            for message in each.messages
-            if message.item is None
-            or message.item[0] != asked.session
-            or message.at not in resuming
-        ]
+        others: Sequence[Message] = each.messages
+        if resuming:
+            others = [
+                message
+                for message in others
+                if message.item is None
+                or message.item[0] != asked.session
+                or message.at not in resuming
+            ]
         kept, version = asked.split(others)
         versions.append(version)
         left.append(replace(each, messages=tuple(cast("list[Message]", kept))))

@@ -194,10 +194,13 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
         async with asyncio.timeout(source.timeout) as limit:
             most = source.max or sources.budget
             given, timeline = await _resolve(name, source, most, input, ctx)
-        loaded = _loaded(name, source, given, most)
-        if timeline is not None:
-            loaded = replace(loaded, first=timeline.first, plain=timeline.plain)
-        return loaded
+        if timeline is None:
+            return _loaded(name, source, given, most)
+        # The timeline's own are read there, and are messages.
+        own = 0 < len(given) <= MOST_MESSAGES
+        loaded = Loaded(name, source, messages=tuple(given)) if own else None
+        loaded = loaded or _loaded(name, source, given, most)
+        return replace(loaded, first=timeline.first, plain=timeline.plain)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):

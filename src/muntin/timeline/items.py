@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_size, check_text, copy_json, shown
-from muntin.core.message import Message, Role
+from muntin.core.message import Message, Role, characters_of
 from muntin.core.parts import Part
 from muntin.core.usage import SessionUsage, Usage
 from muntin.errors import InvalidInput, InvalidType, error_fact, error_text
@@ -186,6 +186,43 @@ class Item:
     def content(self) -> str | tuple[Part, ...] | Any:
         """The content of the message, or the payload."""
         return self.message.content if self.message is not None else self.payload
+
+
+def is_plain(item: Item) -> bool:
+    """Say whether `own_item` copies all of an item that anybody can change."""
+    for each in item.meta.values():  # such as what an answer cost
+        values = each.values() if isinstance(each, dict) else (each,)
+        if any(isinstance(value, dict | list) for value in values):
+            return False
+    if item.message is not None:
+        return characters_of(item.message) is not None
+    return item.payload is None or item.payload == {}  # a run: most have no label
+
+
+def own_item(item: Item) -> Item:
+    """Return a plain item whose values are the reader's to change."""
+    meta = item.meta
+    if meta:
+        meta = {key: dict(each) if each.__class__ is dict else each for key, each in meta.items()}
+    return Item(
+        item.position,
+        item.kind,
+        item.turn,
+        item.message,
+        None if item.payload is None else {},
+        run=item.run,
+        time=item.time,
+        visibility=item.visibility,
+        transient=item.transient,
+        meta=meta or {},
+        tokens=dict(item.tokens),
+    )
+
+
+def unshared(item: Item) -> Item:
+    """Return an item that a store shares as the reader's own; one that is not plain is never
+    shared."""
+    return own_item(item) if is_plain(item) else item
 
 
 @dataclass(frozen=True, slots=True)

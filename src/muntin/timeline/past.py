@@ -17,12 +17,13 @@ from muntin.core.planning.shapes import LEAST
 from muntin.errors import InvalidInput
 from muntin.threads import aside, in_thread
 from muntin.timeline.history import History
-from muntin.timeline.items import Item
+from muntin.timeline.items import Item, unshared
 from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import Scope, in_window, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
+from muntin.timeline.store.protocols import read_shared
 
 T = TypeVar("T")
 
@@ -223,7 +224,8 @@ class TimelineMessages(Sequence[Message]):
         counter, called = self._session.counter, Bag[str]()
         total = 0
         for message in messages:
-            called.update(call.id for call in message.tool_calls)
+            if message.tool_calls:
+                called.update([call.id for call in message.tool_calls])
             if message.tool_call_id is None:
                 total += counter.message(message)
             elif called[message.tool_call_id]:
@@ -244,7 +246,8 @@ class TimelineMessages(Sequence[Message]):
     def _read(self, after: int, newer: Read | None = None) -> Read:
         """Read what stands behind a position; `newer` is what of it is known already."""
         session = self._session
-        read = session.opened().read
+        store = session.opened()
+        read = read_shared(store) or store.read
         if newer is None or self._projection is not None:  # of which whole runs were read
             newer = Read((), after, (), 0)
         known = newer.items
@@ -265,8 +268,11 @@ class TimelineMessages(Sequence[Message]):
         """Return the messages of items, without what was only meant for a turn that is over."""
         key = self._since, self._projection, self._entries
         if key not in read.shown:
+            items = read.items
+            if self._projection is not None:  # others may have the same
+                items = [unshared(item) for item in items]
             read.shown[key] = project(
-                lasting(read.items, read.last),
+                lasting(items, read.last),
                 since=self._since,
                 projection=self._projection,
                 live=read.live if self._entries else (),

@@ -6,15 +6,17 @@ item by item, and several of one turn act as one.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from muntin.core.checks import compact_json, replace_surrogates, shown
 from muntin.core.counting.counter import Counter
+from muntin.core.counting.memo import FormMemo
 from muntin.core.forms import messages_from
-from muntin.core.message import Message, at_position, system, user
+from muntin.core.message import Message, at_position, characters_of, system, user
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
@@ -44,36 +46,63 @@ def project(
     messages tell which item they show.
     """
     messages: list[Message] = []
-    plain = None if counter is None else counter.text_key
-    for item, at in in_turns([item for item in top_level(items) if item.position > since]):
-        place = _Place(at, None if session is None else (session, item.position), counter, plain)
-        given = None if projection is None else projection(item)
+    placing = _Placing(session, counter)
+    heads, parts = _grouped(items)
+    for item, at in in_turns([item for item in heads if item.position > since]):
+        children = parts.get(item.position, item.items)
+        given = None
+        if projection is not None:
+            given = projection(_with_items(item, children) if children else item)
         if given is None:
-            messages += _default(item, live, place)
+            messages += _default(item, children, live, placing, at)
         else:
-            messages += [place.put(each, {}) for each in _checked(given, item)]
+            shows = None if session is None else (session, item.position)
+            messages += [at_position(each, at, None, shows) for each in _checked(given, item)]
     return messages
 
 
-class _Place(NamedTuple):
-    """Where the messages of one item stand; `plain` is the key of the counts of texts."""
+class _Placing:
+    """Puts messages in their places, for one session and one counter."""
 
-    position: float
-    item: tuple[str, int] | None
-    counter: Counter | None
-    plain: str | None
+    __slots__ = ("_counter", "_key", "_session", "overhead")
 
-    def put(
-        self, message: Message, tokens: Mapping[str, int], position: int | None = None
-    ) -> Message:
-        """Place a message; `position` is that of its own item, where it is part of a run."""
-        counter, item, key = self.counter, self.item, self.plain
-        if key not in tokens:  # most messages are texts
-            key = counter.key(message) if counter is not None and tokens else None
+    def __init__(self, session: str | None, counter: Counter | None) -> None:
+        self._session = session
+        self._counter = counter
+        self._key = None if counter is None else counter.text_key  # most messages are texts
+        self.overhead = 0 if counter is None else counter.overhead
+
+    def key(self, message: Message) -> str | None:
+        """Return under which key an item remembers what a message was counted as."""
+        return None if self._counter is None else self._counter.key(message)
+
+    def put(self, message: Message, tokens: Mapping[str, int], at: float, shows: Item) -> Message:
+        """Place a message that shows an item, `at` where that is shown.
+
+        One that stood there before is the same again: what was made of it is found again too.
+        """
+        key = self._key
+        if key not in tokens:
+            key = self.key(message) if tokens else None
         known = (key, tokens[key]) if key is not None and key in tokens else None
-        if item is not None and position is not None:
-            item = item[0], position
-        return at_position(message, self.position, known, item)
+        if self._session is None:
+            return at_position(message, at, known)
+        item = self._session, shows.position
+        found = _placed.get(item)
+        if found is not None and found[0] is message and found[1] == at and found[2] == known:
+            return cast("Message", found[3])
+        placed = at_position(message, at, known, item)
+        # Of a payload a new message is made each time.
+        size = None if shows.message is None else characters_of(message)
+        if size is not None:
+            _placed.put(item, (message, at, known, placed), size)
+        return placed
+
+
+# Messages by the items they show, of so many characters in all.
+_placed = FormMemo(16_000_000)
+# Answers with the reasoning that led to them, by the messages they were made of.
+_joined = FormMemo(4_000_000)
 
 
 class Projections:
@@ -138,6 +167,15 @@ def top_level(items: Iterable[Item]) -> list[Item]:
 
     A run inside of a run is part of the outer one.
     """
+    heads, parts = _grouped(items)
+    return [
+        _with_items(item, parts[item.position]) if item.position in parts else item
+        for item in heads
+    ]
+
+
+def _grouped(items: Iterable[Item]) -> tuple[list[Item], Mapping[int, Sequence[Item]]]:
+    """Return the items that are not part of a run, and what the runs have, by their positions."""
     found: dict[int, Item] = {}
     children: dict[int, list[Item]] = {}
     outer: dict[int, int] = {}
@@ -155,9 +193,9 @@ def top_level(items: Iterable[Item]) -> list[Item]:
         children.setdefault(run, []).append(item)
     for run, parts in children.items():
         # A run that began before the first item read is known only by its items.
-        known = found.get(run) or Item(run, "run", parts[0].turn)
-        found[run] = _with_items(known, parts)
-    return [found[position] for position in sorted(found)]
+        if run not in found:
+            found[run] = Item(run, "run", parts[0].turn)
+    return [found[position] for position in sorted(found)], children
 
 
 def in_turns(items: Sequence[Item]) -> list[tuple[Item, float]]:
@@ -202,40 +240,53 @@ def _with_items(run: Item, items: Sequence[Item]) -> Item:
     )
 
 
-def _default(item: Item, live: Collection[int], place: _Place) -> list[Message]:
-    children = item.items if item.kind == "run" else (item,)
+def _default(
+    item: Item, children: Sequence[Item], live: Collection[int], placing: _Placing, at: float
+) -> list[Message]:
     messages: list[Message] = []
     thoughts: list[Item] = []
-    for child in children:
+    for child in children if item.kind == "run" else (item,):
         if child.kind == "reasoning" and item.kind == "run":
             thoughts.append(child)
             continue
         for message in default_messages(child, live):
-            if message.role == "assistant":
-                messages.append(_told([*thoughts, child], place))
+            if thoughts and message.role == "assistant":
+                messages.append(_told([*thoughts, child], placing, at))
                 thoughts = []
             else:
-                messages.append(place.put(message, child.tokens, child.position))
+                messages.append(placing.put(message, child.tokens, at, child))
     if thoughts:
-        messages.append(_told(thoughts, place))
+        messages.append(_told(thoughts, placing, at))
     return messages
 
 
-def _told(items: Sequence[Item], place: _Place) -> Message:
+def _told(items: Sequence[Item], placing: _Placing, at: float) -> Message:
     """Return an answer with the reasoning that led to it in front, as it goes back to the model."""
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:
-        return place.put(last, items[-1].tokens, items[-1].position)
+        return placing.put(last, items[-1].tokens, at, items[-1])
+    told = _joint(thoughts, last)
+    tokens: dict[str, int] = {}
+    key = placing.key(told)
+    if key is not None and all(key in item.tokens for item in items):
+        # One message now, so the overhead is counted once.
+        spared = placing.overhead * (len(items) - 1)
+        tokens = {key: sum(item.tokens[key] for item in items) - spared}
+    return placing.put(told, tokens, at, items[0])
+
+
+def _joint(thoughts: Sequence[Message], last: Message) -> Message:
+    """Return an answer with its reasoning as one message, the same each time."""
+    key = (id(last), *map(id, thoughts))
+    found = _joined.get(key)
+    if found is not None and all(map(operator.is_, found[1:], (last, *thoughts))):
+        return cast("Message", found[0])
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
     told = replace(last, content=content)
-    tokens: dict[str, int] = {}
-    counter = place.counter
-    key = counter.key(told) if counter is not None else None
-    if counter is not None and key is not None and all(key in item.tokens for item in items):
-        # One message now, so the overhead is counted once.
-        spared = counter.overhead * (len(items) - 1)
-        tokens = {key: sum(item.tokens[key] for item in items) - spared}
-    return place.put(told, tokens, items[0].position)
+    size = characters_of(told)
+    if size is not None:
+        _joined.put(key, (told, last, *thoughts), size)
+    return told
 
 
 def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:

@@ -11,7 +11,6 @@ from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.stored import write_plan
 from muntin.core.planning.window import Window
-from muntin.core.report import in_ranges
 from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Beside, Record
 from muntin.timeline.session import Session
@@ -32,7 +31,7 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
     """Return the report of a window and its plan, to be kept as one of so many."""
     contents: dict[str, str] = {}
     planned = compact_json(write_plan(plan_of(window), contents))
-    report = compact_json(in_ranges(window.report).to_dict())
+    report = compact_json(window.kept_report.to_dict())
     record = Record(turn, step, datetime.now(UTC), report, planned)
     return Beside(record, contents, contents.keys(), keep)
 

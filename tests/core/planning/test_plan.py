@@ -221,9 +221,9 @@ def test_a_report_is_made_once_and_only_when_it_is_asked_for(
     made: list[object] = []
     tell = explain.tell_slots
 
-    def telling(plans: Sequence[SlotPlan]) -> tuple[SlotReport, ...]:
+    def telling(plans: Sequence[SlotPlan], *, kept: bool) -> tuple[SlotReport, ...]:
         made.append(plans)
-        return tell(plans)
+        return tell(plans, kept=kept)
 
     monkeypatch.setattr("muntin.core.planning.plan.tell_slots", telling)
     window = declared().render()

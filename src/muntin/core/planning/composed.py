@@ -14,7 +14,7 @@ from muntin.core.message import Message, as_message
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slot import Slot
 from muntin.core.profile import Caching
-from muntin.core.report import NotCarried, Report, Reported, Status
+from muntin.core.report import NotCarried, Report, Reported, Status, in_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Fate:
 class Explained(Protocol):
     """What can say how a window came about: its plan."""
 
-    def report(self) -> Report:
-        """Tell where every token went."""
+    def report(self, *, kept: bool = False) -> Report:
+        """Tell where every token went; with `kept` as it is kept."""
 
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message."""
@@ -66,8 +66,8 @@ class _Told:
     told: Report
     caching: Caching | None = None
 
-    def report(self) -> Report:
-        return self.told
+    def report(self, *, kept: bool = False) -> Report:
+        return in_ranges(self.told) if kept else self.told
 
     def fates(self) -> tuple[Fate, ...]:
         return ()
@@ -103,7 +103,15 @@ class Composed:
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most windows are sent, and no report is read.
-        report = self.explained.report()
+        return self._entered(self.explained.report())
+
+    @property
+    def kept_report(self) -> Report:
+        """The report as it is kept: of many decisions, neighbours that shared one fate are one."""
+        return self._entered(self.explained.report(kept=True))
+
+    def _entered(self, report: Report) -> Report:
+        """Return a report with what was said of the window since it was planned."""
         if self._ledger:
             report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
         if self._reported and report.prefix is not None:

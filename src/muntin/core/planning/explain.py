@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from muntin.core.planning.books import OVER_CAP
@@ -17,7 +18,7 @@ from muntin.core.planning.past import item_of
 from muntin.core.planning.read import Unit
 from muntin.core.planning.slot import Slot
 from muntin.core.planning.verdict import SlotPlan, Verdict
-from muntin.core.report import Decision, SlotReport, Status
+from muntin.core.report import SHORT, SlotReport, Status, Telling, ranges
 
 # What is said of messages that are in the window.
 _STAYS = ("kept", "trimmed", "short", "stubbed")
@@ -74,10 +75,15 @@ def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
         first = end + 1
 
 
-def tell_slots(plans: Sequence[SlotPlan]) -> tuple[SlotReport, ...]:
-    """Tell what became of every slot and of every unit of it."""
+def tell_slots(plans: Sequence[SlotPlan], *, kept: bool = False) -> tuple[SlotReport, ...]:
+    """Tell what became of every slot and of every unit of it.
+
+    With `kept` as it is kept: of many decisions, neighbours that shared one fate are one.
+    """
     ranks, before = _ranks(plans), _taken_first(plans)
-    return tuple([_tell_slot(plan, ranks, before[plan.turn]) for plan in plans])
+    told = [_decisions(plan, ranks, before[plan.turn]) for plan in plans]
+    joined = kept and sum(map(len, told)) > SHORT
+    return tuple([_tell_slot(*each, joined) for each in zip(plans, told, strict=True)])
 
 
 # A unit by the index of its slot and of its first message; None stands for what was not read.
@@ -132,11 +138,10 @@ def _taken_first(plans: Sequence[SlotPlan]) -> dict[int, Before]:
     return found
 
 
-def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> SlotReport:
+def _tell_slot(plan: SlotPlan, decisions: Sequence[Telling], joined: bool) -> SlotReport:
     slot, reading = plan.slot, plan.reading
-    decisions = _decisions(plan, ranks, before)
     status, reason = _outcome(plan, decisions)
-    kept = sum(each.count for each in decisions if each.status in _STAYS)
+    kept = sum([each.count for each in decisions if each.status in _STAYS])
     return SlotReport(
         name=slot.name,
         index=slot.index,
@@ -147,12 +152,12 @@ def _tell_slot(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> Slot
         tier=slot.tier,
         floor=plan.limits.floor,
         cap=plan.limits.cap,
-        tokens_asked=sum(decision.tokens_asked for decision in decisions),
+        tokens_asked=sum([decision.tokens_asked for decision in decisions]),
         tokens_kept=plan.tokens,
         asked_is_estimate=bool(reading.beyond),
         messages_asked=reading.size,
         messages_kept=kept,
-        decisions=decisions,
+        decisions=tuple(ranges(decisions) if joined else [each.told() for each in decisions]),
     )
 
 
@@ -193,7 +198,7 @@ def _cut_results(plan: SlotPlan, unit: Unit, verdict: Verdict) -> Iterable[str]:
             yield f"{name}: {was:,} tokens" + (f", cut to {now:,}" if now < was else "")
 
 
-def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str | None]:
+def _outcome(plan: SlotPlan, decisions: Sequence[Telling]) -> tuple[Status, str | None]:
     """Sum up a slot: its status, and the reason of the last thing that was cut."""
     if plan.slot.excluded is not None:
         return "excluded", plan.slot.excluded
@@ -210,31 +215,36 @@ def _outcome(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str
     return ("trimmed" if kept else "dropped"), reason
 
 
-def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> tuple[Decision, ...]:
+def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> list[Telling]:
     reading, index = plan.reading, plan.slot.index
     decisions = []
     if plan.step is not None and plan.told is not None:  # no message of the slot
         told = plan.told.tokens
-        decisions.append(Decision(0, 0, "kept", "summary", told, told))
+        decisions.append(Telling(0, 0, "kept", "summary", told, told))
+    stays, verdicts = _over_cap(plan), plan.verdicts
     for unit in reading.units:
         first, count = unit.indices[0], len(unit.indices)
+        verdict = verdicts.get(first)
+        if verdict is None and unit.form is None:  # as most are
+            decisions.append(Telling(first, count, "kept", stays, unit.tokens, unit.tokens))
+            continue
         asked = unit.tokens if unit.form is None else unit.form.tokens
-        verdict = plan.verdicts.get(first)
         if verdict is None:
-            decisions.append(Decision(first, count, *_shown(plan, unit), asked, unit.tokens))
+            decisions.append(Telling(first, count, *_shown(plan, unit), asked, unit.tokens))
             continue
         more = max(0, verdict.fits_with)  # below 0 where a marker came after it
         if verdict.reason == "over_budget":
             more = max(before.needed(more), plan.short)
         status, reason, kept = verdict.status, verdict.reason, verdict.tokens
         rank = ranks[index, first]
-        decisions.append(Decision(first, count, status, reason, asked, kept, rank, more or None))
+        decisions.append(Telling(first, count, status, reason, asked, kept, rank, more or None))
     for first, reason, tokens in reading.left_out:
         gone: Status = "empty" if reason == "empty" else "dropped"
-        decisions.append(Decision(first, 1, gone, reason, 0 if reason == "empty" else tokens))
+        decisions.append(Telling(first, 1, gone, reason, 0 if reason == "empty" else tokens))
     if reading.beyond:
         decisions.append(_beyond(plan, ranks.get((index, None)), before))
-    return tuple(sorted(decisions, key=lambda decision: decision.first))
+    decisions.sort(key=attrgetter("first"))
+    return decisions
 
 
 def _estimate(plan: SlotPlan) -> int:
@@ -249,7 +259,7 @@ def _estimate(plan: SlotPlan) -> int:
     return -(-tokens * reading.beyond // counted) if counted else 0
 
 
-def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:
+def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Telling:
     """The messages too old to fit, never looked at: their size is the average of those read."""
     reading, estimate = plan.reading, _estimate(plan)
     read = [unit for unit in reading.units if not unit.system] or reading.units
@@ -258,7 +268,7 @@ def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Decision:
     verdicts = [plan.verdicts.get(unit.indices[0]) for unit in read]
     nearest = max((0 if each is None else each.fits_with for each in verdicts), default=0)
     stepped = reading.start is not None  # no more tokens would bring them back
-    return Decision(
+    return Telling(
         first=next(index for index in reading.unread if index not in taken),
         count=reading.beyond,
         status="dropped",

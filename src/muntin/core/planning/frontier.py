@@ -15,7 +15,8 @@ from typing import Any
 from muntin.core.checks import check_size, compact_json, replace_surrogates, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message, role_of
+from muntin.core.counting.memo import once_for_each
+from muntin.core.message import Message, characters_of, role_of
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import VOLATILE, Recap, Slot
 from muntin.core.schemas import USER_BREAKPOINTS, Schemas
@@ -234,8 +235,7 @@ class LazyFrontier:
                 break
             digests.append(name)
         self._known = (), ()
-        texts = [_hashed_text(message) for message in self.messages[len(digests) :]]
-        return (*digests, *[hashed(text, _BYTES) for text in texts])
+        return (*digests, *map(digest, self.messages[len(digests) :]))
 
     @cached_property
     def tools(self) -> str:
@@ -362,9 +362,14 @@ def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+@once_for_each(characters_of)
 def text_chunks(message: Message) -> str:
     """Return digests of the pieces of a text, from its beginning; what is shorter has none."""
+    return _text_chunks(message)
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _text_chunks(message: Message) -> str:
     text = message.text
     if len(text) < CHUNK or message.content.__class__ is not str:
         return ""
@@ -381,6 +386,7 @@ def shared_chunks(new: str, old: str) -> int:
     return next((n for n in range(most) if new[n * size :][:size] != old[n * size :][:size]), most)
 
 
+@once_for_each(characters_of)
 def digest(message: Message) -> str:
     """Return what tells the bytes of a message from others', less position and breakpoints."""
     return hashed(_hashed_text(message), _BYTES)

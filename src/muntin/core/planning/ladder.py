@@ -111,6 +111,31 @@ def rungs_of(
     return rungs
 
 
+def groups_of(reading: Reading) -> list[tuple[Unit, Rung]]:
+    """Return the calls of a slot with their results, those without parts in other slots: what
+    can become smaller where nothing leaves."""
+    units = [unit for unit in reading.units if not unit.mates]
+    numbers = [n for n, unit in enumerate(units) if len(unit.messages) > 1 and is_group(unit)]
+    if not numbers:
+        return []
+    roles = [unit.messages[0].role for unit in units]
+    asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
+    newest = newest_group(reading._replace(units=tuple(units)))
+    size = len(reading.slot.messages)
+    groups = []
+    for number in numbers:
+        unit = units[number]
+        end = units[number + 1].indices[0] if number + 1 < len(units) else size
+        rung = Rung(unit.indices[0], end, unit.tokens, is_group=True)
+        rung.fixed = unit.system or reading.slot.is_input
+        rung.in_run = number > asked
+        rung.stays = unit is newest
+        rung.shape = reading.shape
+        rung.messages = unit.messages if unit.form is None else unit.form.messages
+        groups.append((unit, rung))
+    return groups
+
+
 def _tell_questions(rungs: Sequence[Rung], users: Sequence[bool]) -> None:
     """Tell the units of each turn what asked for it, up to its last calls."""
     begins = [

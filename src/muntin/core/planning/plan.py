@@ -77,9 +77,9 @@ class Plan:
 
         return decide(replace(self.declared, budget=as_budget(budget)))
 
-    def report(self) -> Report:
-        """Tell where every token went, and why something is missing."""
-        return self._report
+    def report(self, *, kept: bool = False) -> Report:
+        """Tell where every token went, and why something is missing; with `kept` as it is kept."""
+        return self._told(kept=True) if kept else self._report
 
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message, slot by slot."""
@@ -139,8 +139,11 @@ class Plan:
 
     @cached_property
     def _report(self) -> Report:
+        return self._told(kept=False)
+
+    def _told(self, *, kept: bool) -> Report:
         return Report(
-            slots=tell_slots(self.slots),
+            slots=tell_slots(self.slots, kept=kept),
             tokens=self.tokens,
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
@@ -151,9 +154,10 @@ class Plan:
             lead_tokens=self.lead,
             answer_tokens=self.answer,
             tokenizer=self.declared.counter.name,
-            prefix=self._prefix(),
+            prefix=self._prefix,
         )
 
+    @cached_property
     def _prefix(self) -> Prefix | None:
         caching, before = self.caching, self.declared.before
         if caching is None and before is None and not any(each.step for each in self.slots):

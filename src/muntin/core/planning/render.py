@@ -56,6 +56,8 @@ def _runs(plans: Sequence[SlotPlan]) -> list[tuple[list[Message], Slot, int | No
             members = [each for each in plans if each.slot.group == group]
             if group.join is not None:
                 runs += _join(group, group.join, members)
+            elif len(members) == 1:
+                runs.append((plan.kept(), plan.slot, plan.slot.index))
             else:
                 runs += [([message], slot, slot.index) for message, slot in _interleave(members)]
     return runs

@@ -6,7 +6,7 @@ Owns what becomes of groups of calls and results when a slot must be smaller; th
 from __future__ import annotations
 
 from muntin.core.planning.books import Books
-from muntin.core.planning.ladder import lower, newest_group, rungs_of
+from muntin.core.planning.ladder import groups_of, lower, newest_group
 from muntin.core.planning.limits import allocate
 from muntin.core.planning.read import Reading
 from muntin.core.planning.shapes import LEAST, NO_LEVELS
@@ -21,11 +21,11 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
     if slot.ladder is None or shape is None or size <= target:
         return
     over = size - target if over is None else over
-    units = [unit for unit in reading.units if not unit.mates]
-    rungs = rungs_of([reading._replace(units=tuple(units))], [0])
+    groups = groups_of(reading)
+    rungs = [rung for _, rung in groups]
     levels, _ = lower(rungs, NO_LEVELS, slot.ladder, size, target, target)
-    for unit, rung in zip(units, rungs, strict=True):
-        level = levels.of(rung.first) if rung.is_group else "full"
+    for unit, rung in groups:
+        level = levels.of(rung.first)
         if level == "full" or rung.fixed or books.is_dropped(unit):
             continue
         was = unit.messages if unit.form is None else unit.form.messages

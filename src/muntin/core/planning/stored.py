@@ -15,7 +15,8 @@ from typing import Any
 from muntin.core.budget import Budget
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
-from muntin.core.message import Message, as_message, counted
+from muntin.core.counting.memo import once_for_each
+from muntin.core.message import Message, as_message, characters_of, counted
 from muntin.core.planning import decide as deciding
 from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.markers import read_marker, write_marker
@@ -144,9 +145,14 @@ def _least(slot: Slot, message: Message) -> int:
     return min(size, _LINE) if shortened else size
 
 
-@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+@once_for_each(characters_of)
 def _content(message: Message) -> tuple[str, str]:
     """Return a message as JSON, and the name under which it is kept."""
+    return _written(message)
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _written(message: Message) -> tuple[str, str]:
     text = compact_json(message.to_dict())
     return digest(text, 12), text
 

@@ -305,10 +305,10 @@ class _Trim(NamedTuple):
     def given(self, status: Status) -> list[tuple[tuple[int, ...], tuple[Message, ...]]]:
         """Return the units of which that became, with what is left of them."""
         verdicts = self.books.verdicts(self.reading)
-        found = [(unit, verdicts.get(unit.indices[0])) for unit in self.reading.units if verdicts]
-        return [
-            (unit.indices, each.messages) for unit, each in found if each and each.status == status
-        ]
+        found = {first: each for first, each in verdicts.items() if each.status == status}
+        units = self.reading.units if found else ()
+        firsts = [unit.indices for unit in units if unit.indices[0] in found]
+        return [(indices, found[indices[0]].messages) for indices in firsts]
 
 
 def _victims(reading: Reading) -> Iterator[Unit]:

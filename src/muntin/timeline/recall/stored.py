@@ -7,6 +7,7 @@ history is: what a projection, a visibility or a failed turn hides there is hidd
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +23,7 @@ from muntin.timeline.recall.ranking import Hit, Question, rank, understand
 from muntin.timeline.recall.related import table
 from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
 from muntin.timeline.recall.vectors import blend
+from muntin.timeline.store.protocols import read_shared
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
@@ -156,8 +158,9 @@ def _loader(
         wanted = sorted(positions[number] for number in numbers)
         for near in _NEARBY[-1:] if scope.projection else _NEARBY:
             cut = []
-            for first, end in _ranges(wanted, near):
-                items = _read(session, scope, first, end, last)
+            ranges = _ranges(wanted, near)
+            read = _read_all(session, scope, ranges, last)
+            for (first, end), items in zip(ranges, read, strict=True):
                 shown = _shown(session, scope, items)
                 for position in wanted:
                     if first <= position < end:
@@ -200,6 +203,21 @@ def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
             first = found.pop()[0]
         found.append((first, end))
     return found
+
+
+def _read_all(
+    session: Session, scope: Scope, ranges: Sequence[tuple[int, int]], last: int
+) -> list[list[Item]]:
+    """Read ranges, at once where the store can; nobody is given the items but a projection."""
+    read = None if scope.projection else read_shared(session.store)
+    if read is None:
+        return [_read(session, scope, first, end, last) for first, end in ranges]
+    settled = last + 1 if scope.completed else None
+    places = [place for first, end in ranges for place in range(first, end)]
+    found = read(session.id, view="history", settled=settled, places=places)
+    items = lasting(found, last)
+    at = [item.position for item in items]
+    return [items[bisect_left(at, first) : bisect_left(at, end)] for first, end in ranges]
 
 
 def _read(session: Session, scope: Scope, first: int, end: int, last: int) -> list[Item]:

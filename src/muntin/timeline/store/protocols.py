@@ -127,6 +127,21 @@ class Timelines(Protocol):
         """Remove a session with all that belongs to it; an unknown one is no error."""
 
 
+class ReadShared(Protocol):
+    """Does what `read` does, for readers who change nothing: others may be given the same items,
+    those that are `is_plain`. With `places` only the items at these positions are read."""
+
+    def __call__(
+        self, session: str, *, places: Sequence[int] | None = None, **limits: Any
+    ) -> list[Item]:
+        """Return items by position, the oldest first."""
+
+
+def read_shared(store: Timelines) -> ReadShared | None:
+    """Return how a store reads that remembers what it read; None of one that does not."""
+    return getattr(store, "read_shared", None)
+
+
 class Leases(Protocol):
     """Who works on which turn: one owner at a time, for as long as its lease is renewed.
 

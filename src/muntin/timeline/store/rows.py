@@ -13,6 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from muntin.core.checks import check_text, copy_json, has_surrogates, shown
+from muntin.core.counting.memo import FormMemo
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.timeline.entries import is_attribute
@@ -26,6 +27,8 @@ from muntin.timeline.items import (
     Turn,
     Visibility,
     check_id,
+    is_plain,
+    own_item,
 )
 
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -146,69 +149,58 @@ def taken(store: str, session: str) -> InvalidInput:
     return InvalidInput(f"{store} already has a session {session!r}; give this one another id")
 
 
-def to_items(rows: Iterable[Sequence[Any]], store: str) -> list[Item]:
-    """Read rows; one that cannot be read is damaged."""
+def to_items(rows: Sequence[Sequence[Any]], store: str, *, shared: bool = False) -> list[Item]:
+    """Read rows; one that cannot be read is damaged.
+
+    A window is mostly what the window before was, and a turn looks at its own items several times:
+    what a row says is remembered. It is found again by the whole row, so that it does not matter
+    who changed the row meanwhile. With `shared` others may be given the same items.
+    """
     items: list[Item] = []
+    remember = shared or len(rows) <= _FEW  # who reads a whole timeline does not come back
     for row in rows:
+        known: Item | None = _read.get(row)
+        if known is not None:
+            items.append(known if shared else own_item(known))
+            continue
         try:
-            items.append(_to_item(row))
+            item = _to_item(row)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(
                 f"{store}: the item at position {row[0]} cannot be read: {error}; the store is "
                 "damaged, bring back a copy"
             ) from error
+        items.append(item)
+        if remember and len(row[-1]) <= _LONG and is_plain(item):
+            _read.put(row, item if shared else own_item(item), len(row[-1]))
     return items
+
+
+# Items by their rows, of so many characters in all; none of more than this.
+_read = FormMemo(16_000_000)
+_LONG = 65_536
+_FEW = 32
 
 
 def _to_item(row: Sequence[Any]) -> Item:
     """Read a row: position, turn, kind, run, client, history, transient, time, tokens, data."""
     position, turn, kind, run, client, history, transient, time, tokens, data = row
-    message = _known(data) if len(data) <= _SHORT else None
-    payload: Any = None
-    meta: Mapping[str, Any] = {}
-    if data == _NO_LABEL:
-        payload = {}
-    elif message is None:
-        message, payload, meta = _content(data)
+    content = json.loads(data)
+    message = content.get("message")
     return Item(
         position,
         kind,
         turn,
-        message,
-        payload,
+        None if message is None else Message.from_dict(message),
+        content.get("payload"),
         # One that begins behind itself is none: an older Muntin imported it.
         run=run if run is None or 0 < run < position else None,
         time=from_microseconds(time),
         visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
         transient=bool(transient),
-        meta=meta,
+        meta=content.get("meta") or {},
         tokens=dict(_counts(tokens)),
     )
-
-
-def _content(data: str) -> tuple[Message | None, Any, Mapping[str, Any]]:
-    """Read the content of an item: its message or payload, and what else is known of it."""
-    content = json.loads(data)
-    message = content.get("message")
-    read = None if message is None else Message.from_dict(message)
-    return read, content.get("payload"), content.get("meta") or {}
-
-
-# A window is mostly what the window before was: messages of ordinary length are read once.
-_SHORT = 4_096
-# And so it is with runs, most of which have no label.
-_NO_LABEL = '{"payload":{}}'
-
-
-@lru_cache(maxsize=4_096)
-def _known(data: str) -> Message | None:
-    """Read an item that is only a message which nobody can change; None if there is more to it."""
-    message, _, meta = _content(data)
-    if message is None or meta or message.extra or not isinstance(message.content, str | None):
-        return None
-    if message.attachments or any(call.extra for call in message.tool_calls):
-        return None
-    return message
 
 
 @lru_cache(maxsize=4_096)

@@ -34,7 +34,8 @@ class Appending:
     def write(self, tx: Transaction, begun: Begun | None = None) -> tuple[int, list[Item]]:
         """Write all of it, and return the number of the session and the items."""
         drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
-        opened, weight = opens.count("turn"), sum(draft.weight for draft in drafts)
+        opened = opens.count("turn") + opens.count("queue")
+        weight = sum([draft.weight for draft in drafts])
         ((sid, head, counted, total),) = tx.all(
             sql.EXTEND,
             name=self._session,
@@ -77,22 +78,27 @@ class Appending:
             if item.turn > newest:
                 begun.setdefault(item.turn, item.position)
         if self._claim is not None:
-            claimed = claim_values(self._claim)
             for number in {item.turn for item in items if item.turn <= newest}:
-                if not tx.all(sql.HOLD, sid=sid, turn=number, **claimed):
-                    raise TurnLost(self._session, number)
-        for number, status in changes.items():
-            if number <= newest:
-                tx.run(self._ending(status), sid=sid, turn=number, state=status)
+                self._hold(tx, sid, number, changes.get(number), self._claim)
+        else:
+            for number in [number for number in changes if number <= newest]:
+                status = changes[number]
+                ending = sql.OPEN_FREE_TURN if status in UNSETTLED else sql.END_FREE_TURN
+                tx.run(ending, sid=sid, turn=number, state=status)
         if begun:
             rows = [self._begun(sid, number, changes[number], at) for number, at in begun.items()]
             tx.many(sql.INSERT_TURNS, rows)
 
-    def _ending(self, status: Status) -> str:
-        """Return the statement that sets the status of a turn that is there."""
-        if self._claim is not None:
-            return sql.END_TURN
-        return sql.OPEN_FREE_TURN if status in UNSETTLED else sql.END_FREE_TURN
+    def _hold(
+        self, tx: Transaction, sid: int, number: int, status: Status | None, claim: Claim
+    ) -> None:
+        """Renew the lease of a turn, or end the turn; `TurnLost` if it is another's."""
+        statement, claimed = sql.HOLD, claim_values(claim)
+        if status is not None:
+            statement = sql.END_OWN
+            claimed["state"] = status
+        if not tx.all(statement, sid=sid, turn=number, **claimed):
+            raise TurnLost(self._session, number)
 
     def _begun(self, sid: int, number: int, status: Status, at: int) -> tuple[Any, ...]:
         """Return the row of a turn that it begins."""

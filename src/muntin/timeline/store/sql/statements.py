@@ -90,6 +90,7 @@ def read(view: View, given: frozenset[str]) -> str:
         "first_turn": f"{turn} >= :first_turn",
         "last_turn": f"{turn} <= :last_turn",
         "settled": "(t.status != 'failed' OR i.turn >= :settled)",
+        "places": "position IN (SELECT CAST(value AS BIGINT) FROM json_each(:places))",
     }
     wanted = [f"i.session = {_SID}"]
     wanted += [clause for name, clause in limits.items() if name in given]
@@ -112,15 +113,18 @@ INSERT INTO muntin_turns (session, number, status, first, owner, attempt, until)
 VALUES (?, ?, ?, ?, ?, ?, muntin_now() + ?)"""
 ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
 TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
-# With the time, by which their leases are.
+# With the time, by which their leases are. By their numbers, or SQLite would rather read all turns
+# of the session in their order.
 UNSETTLED = f"""
-SELECT {_COLUMNS}, muntin_now() FROM muntin_turns
-WHERE session = {_SID} AND {_UNSETTLED} ORDER BY number"""
+SELECT {_COLUMNS}, muntin_now() FROM muntin_turns WHERE session = {_SID} AND number IN (
+    SELECT number FROM muntin_turns WHERE session = {_SID} AND {_UNSETTLED})
+ORDER BY number"""
 ANY_UNSETTLED = f"SELECT number FROM muntin_turns WHERE session = :sid AND {_UNSETTLED} LIMIT 1"
 NOW = "SELECT muntin_now()"
+# With a column of the table, or SQLite would rather read the index of all turns.
 WAITING = f"""
 SELECT name FROM muntin_sessions
-WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED}) AND name > :last
+WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED} AND first > 0) AND name > :last
 ORDER BY name LIMIT :newest"""
 BACKLOG = f"SELECT status, count(*) FROM muntin_turns WHERE {_UNSETTLED} GROUP BY status"
 OLDEST = f"""
@@ -159,11 +163,12 @@ HAND_BACK = f"""
 UPDATE muntin_turns
 SET owner = NULL, until = NULL, returned = returned + 1, after = muntin_now() + :pause
 WHERE session = {_SID} AND {_MINE} AND status = 'open' AND resumable RETURNING number"""
-END_TURN = """
-UPDATE muntin_turns SET status = :state, owner = NULL, until = NULL, after = NULL
-WHERE session = :sid AND number = :turn"""
+_ENDED = "SET status = :state, owner = NULL, until = NULL, after = NULL"
+END_OWN = f"UPDATE muntin_turns {_ENDED} WHERE session = :sid AND {_MINE} RETURNING number"
 # Not for others to end where someone works on it.
-END_FREE_TURN = f"{END_TURN} AND (owner IS NULL OR status != 'open')"
+END_FREE_TURN = f"""
+UPDATE muntin_turns {_ENDED}
+WHERE session = :sid AND number = :turn AND (owner IS NULL OR status != 'open')"""
 # And what is settled is not opened again.
 OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 
@@ -186,10 +191,13 @@ ON CONFLICT (session, turn, step) DO UPDATE SET
 REPORTS = f"""
 SELECT turn, step, time, report, plan FROM muntin_reports
 WHERE session = {_SID} AND turn >= :first AND turn <= :last ORDER BY turn, step"""
-# The newest but n.
-NTH_REPORT = """
+# The newest, and the newest but n.
+_NTH = """
 SELECT turn, step, time FROM muntin_reports WHERE session = :sid
-ORDER BY turn DESC, step DESC LIMIT 1 OFFSET :n"""
+ORDER BY turn DESC, step DESC LIMIT 1 OFFSET"""
+TWO_REPORTS = f"""
+SELECT 0, turn, step, time FROM ({_NTH} 0) AS newest
+UNION ALL SELECT 1, turn, step, time FROM ({_NTH} :n) AS older"""
 # Compared as one value, which an index finds; with OR, all names of the session are read.
 _UP_TO = "WHERE session = :sid AND (turn, step) <= (:turn, :step)"
 DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"

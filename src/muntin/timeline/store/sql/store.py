@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from muntin.core.checks import check_size
 from muntin.errors import Overtaken, StoreError
@@ -97,6 +97,8 @@ class SqlStore(SqlLeases):
         settled: int | None = None,
         newest: int | None = None,
         oldest: int | None = None,
+        places: Sequence[int] | None = None,
+        shared: bool = False,
     ) -> list[Item]:
         given = {
             "after": after or None,
@@ -107,10 +109,19 @@ class SqlStore(SqlLeases):
             "newest": newest,
             "oldest": oldest,
         }
-        values = {name: min(value, _MOST) for name, value in given.items() if value is not None}
+        values: dict[str, Any] = {
+            name: min(value, _MOST) for name, value in given.items() if value is not None
+        }
+        if places is not None:
+            values["places"] = to_ascii_json(list(places))
         rows = self.ask(sql.read(view, frozenset(values)), session, **values)
-        items = to_items(rows, self.name)
+        items = to_items(rows, self.name, shared=shared)
         return items[::-1] if newest is not None else sorted(items, key=attrgetter("position"))
+
+    def read_shared(
+        self, session: str, *, places: Sequence[int] | None = None, **limits: Any
+    ) -> list[Item]:
+        return self.read(session, **limits, places=places, shared=True)
 
     def reach(self, session: str, weight: int) -> Item | None:
         check(session)
@@ -234,18 +245,23 @@ class SqlStore(SqlLeases):
         self, tx: Transaction, session: str, sid: int, beside: Beside, record: Record
     ) -> None:
         last, named = self._named.pop(session, (None, frozenset()))
+        newest, oldest = _kept_reports(tx, sid, beside.keep)
         # Most of a window was in the one before: what its report names is kept as long as it.
-        newest = tx.all(sql.NTH_REPORT, sid=sid, n=0) if named else []
-        known = named if newest and last == (sid, *newest[0]) else ()
+        known = named if newest is not None and last == (sid, *newest) else ()
         new = {key: data for key, data in beside.contents.items() if key not in known}
         _put_contents(tx, sid, "report", record.turn, new)
         at = {"sid": sid, "turn": record.turn, "step": record.step}
         time = to_microseconds(record.time)
         texts = {"report": record.report, "plan": record.plan}
         tx.run(sql.PUT_REPORT, **at, time=time, **texts, size=sum(map(byte_size, texts.values())))
-        tx.run(sql.DROP_OWN_NAMES, **at)
+        if newest is not None and newest[:2] >= (record.turn, record.step):  # it may be there
+            tx.run(sql.DROP_OWN_NAMES, **at)
+            _, oldest = _kept_reports(tx, sid, beside.keep + 1)
+        elif not beside.keep:
+            oldest = (record.turn, record.step, time)
         tx.run(sql.INSERT_NAMES, **at, names=to_ascii_json(sorted(set(beside.names))))
-        _forget_reports(tx, sid, beside.keep)
+        if oldest is not None:
+            _forget_reports(tx, sid, beside.keep, *oldest[:2])
         # If this is undone, no report of that time is there, and nothing is taken for known.
         self._named[session] = ((*at.values(), time), frozenset(beside.names))
         if len(self._named) > _REMEMBERED:
@@ -294,17 +310,29 @@ def _put_contents(
     tx: Transaction, sid: int, kind: ContentKind, turn: int, contents: Mapping[str, str]
 ) -> None:
     rows = [(sid, kind, key, turn, data, byte_size(data)) for key, data in contents.items()]
-    tx.many(sql.INSERT_CONTENTS, rows)
+    if rows:
+        tx.many(sql.INSERT_CONTENTS, rows)
 
 
-def _forget_reports(tx: Transaction, sid: int, keep: int) -> None:
-    for turn, step, _ in tx.all(sql.NTH_REPORT, sid=sid, n=keep):
-        for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
-            tx.run(statement, sid=sid, turn=turn, step=step)
-        # Now and then, because finding out what is no longer named reads all names. A turn may
-        # have thousands of steps.
-        if (turn + step) % max(1, keep // 10) == 0:
-            tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
+# When a report was made: its turn, its step, the time.
+_Made: TypeAlias = tuple[int, int, int]
+
+
+def _kept_reports(tx: Transaction, sid: int, keep: int) -> tuple[_Made | None, _Made | None]:
+    """Return the newest report, and the newest that goes when another is put."""
+    rows = tx.all(sql.TWO_REPORTS, sid=sid, n=max(0, keep - 1))
+    found = {n: (turn, step, time) for n, turn, step, time in rows}
+    return found.get(0), found.get(1)
+
+
+def _forget_reports(tx: Transaction, sid: int, keep: int, turn: int, step: int) -> None:
+    """Forget the reports up to one, with what only they named."""
+    for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
+        tx.run(statement, sid=sid, turn=turn, step=step)
+    # Now and then, because finding out what is no longer named reads all names. A turn may have
+    # thousands of steps.
+    if (turn + step) % max(1, keep // 10) == 0:
+        tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)
 
 
 def _append_one(tx: Transaction, session: str, draft: Draft, begun: Begun | None) -> None:
