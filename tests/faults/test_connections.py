@@ -106,7 +106,7 @@ def test_a_call_does_not_hear_of_connections_that_are_dropped_all_the_time(
             proxy.spans = ()
 
     asyncio.run(work())
-    assert proxy.dropped > 2 * ROUNDS
+    assert proxy.dropped > ROUNDS // 2  # each call sends some dozen times: on average twice a call
     check(server.url(database), session, asked)
 
 
