@@ -89,7 +89,7 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_FAULTS_WAITING=100_000,
         ),
         "engines": suite(
-            "both engines, 50 kills each, restarts, pauses; 3 000 timers with 20 kills",
+            "each engine, 50 kills, restarts, pauses; 3 000 timers with 20 kills",
             kills,
             MUNTIN_FAULTS=1,
         ),
@@ -110,14 +110,14 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_EXTRAS="all",
         ),
         "frameworks": Part(
-            "the newest release of ten frameworks", ("-m", "tools.integrations", "--fresh")
+            "the newest release of each framework", ("-m", "tools.integrations", "--fresh")
         ),
         "pages": Part(
             "each framework's page, where only what it says is installed",
             ("-m", "tools.pages", "--fresh"),
         ),
         "wire": suite(
-            f"requests and answers of four providers, {examples // 2:,} random ones a property",
+            f"requests and answers of each provider, {examples // 2:,} random ones a property",
             "tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py",
             2,
             MUNTIN_WIRE_EXAMPLES=examples // 2,

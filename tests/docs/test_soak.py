@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tools.soak import BEGIN, END, ROOT, parts, summed, table, written
+import re
+
+from tools.soak import BEGIN, END, PAGE, ROOT, parts, summed, table, written
 
 
 def test_every_part_runs_what_is_there() -> None:
@@ -34,3 +36,10 @@ def test_a_table_replaces_the_one_before() -> None:
     made = table({"loop": row})
     assert "| `loop` | many kills | **failed**: 3 passed | 1:01 | 2026-11-16 |" in made
     assert written(f"a {BEGIN} old {END} b", "new") == f"a {BEGIN}\nnew\n{END} b"
+
+
+def test_the_page_has_a_row_of_every_part_and_none_failed() -> None:
+    _, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    told, _, _ = rest.partition(END)
+    assert re.findall(r"^\| `(\w+)` \|", told, re.MULTILINE) == list(parts(20_000))
+    assert "**failed**" not in told
