@@ -394,13 +394,13 @@ class Asked:
         found = self.found(messages)
         ours = {each.item for each in self.since if each.item is not None}
         later = {_key(each) for each in self.since}
-        kept = [each for n, each in enumerate(messages) if n not in found and not later]
-        for number, each in enumerate(messages if later else ()):
+        kept: list[MessageLike] = []
+        for number, each in enumerate(messages):
             item = each.item if isinstance(each, Message) else None
             repeats = bool(found) and number > min(found) and item is None
             if number in found or (item is not None and item in ours):
                 continue
-            if repeats and _key(as_message(each)) in later:
+            if repeats and later and _key(as_message(each)) in later:
                 continue
             kept.append(each)
         shown = [messages[number] for number in sorted(found)]
@@ -412,11 +412,10 @@ class Asked:
         A message of the timeline is known by its item. A copy without one, such as a dict that
         somebody made of it, is a user's message in the same words behind the last answer.
         """
-        mine = {(self.session, position) for position in self.positions}
         found = {
             number
             for number, each in enumerate(messages)
-            if (each.__class__ is Message or isinstance(each, Message)) and each.item in mine
+            if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
         }
         later = {_key(each) for each in self.since}
         said: set[Any] | None = None

@@ -91,10 +91,7 @@ class Slots:
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
             )
         self.previous = previous
-        if not isinstance(results, Results | None) or not isinstance(ladder, Ladder | None):
-            results, ladder = as_shapes("Slots", results, ladder)
-        self.results = results
-        self.ladder = ladder
+        self.results, self.ladder = as_shapes("Slots", results, ladder)
         self.recovery = recovery
         self.recap = recap
         self._slots: list[Slot] = []
