@@ -1,10 +1,10 @@
 """The long tests: more examples, more kills, every framework. What came out is a table.
 
-    python -m tools.soak [NAME ...] [--examples N] [--write]
+    python -m tools.soak [NAME ...] [--examples N] [--jobs N] [--write]
 
-Runs each part in a process of its own, and goes on when one fails. What a part printed is in
-`.env-soak/NAME.log`; the newest result of each part is kept beside it. `--write` puts the table of
-them into docs/reliability.md.
+Runs each part in a process of its own, two at once, and goes on when one fails. What a part printed
+is in `.env-soak/NAME.log`; the newest result of each part is kept beside it. `--write` puts the
+table of them into docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".env-soak"
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak -->", "<!-- end of soak -->"
-EXAMPLES = 20_000
+EXAMPLES = 2_000
 _SUMMARY = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped|error)[^\n]*) in [\d.]+s", re.MULTILINE)
 
 
@@ -145,6 +146,7 @@ def parts(examples: int) -> dict[str, Part]:
 
 def run(name: str, part: Part) -> dict[str, object]:
     """Run a part, and return what is to be told of it."""
+    print(f"{name}: {part.what} ...", flush=True)
     began, settings = monotonic(), {key: str(value) for key, value in part.settings.items()}
     log = FOLDER / f"{name}.log"
     with log.open("w", encoding="utf-8") as output:
@@ -209,6 +211,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", metavar="NAME", help="parts to run, else all")
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="random windows a property")
+    parser.add_argument("--jobs", type=int, default=2, help="parts that run at once")
     parser.add_argument("--write", action="store_true", help="write the table into the docs")
     options = parser.parse_args()
     known = parts(options.examples)
@@ -218,13 +221,14 @@ def main() -> int:
     kept = FOLDER / "results.json"
     results = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     failed = False
-    for name in options.names or known:
-        print(f"{name}: {known[name].what} ...", flush=True)
-        results[name] = run(name, known[name])
-        print(f"  {results[name]['came']} after {results[name]['seconds']} s", flush=True)
-        failed = failed or not results[name]["ok"]
-        ordered = {each: results[each] for each in known if each in results}
-        kept.write_text(json.dumps(ordered, indent=2) + "\n", "utf-8")
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        named = {pool.submit(run, each, known[each]): each for each in options.names or known}
+        for done in as_completed(named):
+            name, result = named[done], done.result()
+            print(f"{name}: {result['came']} after {result['seconds']} s", flush=True)
+            failed = failed or not result["ok"]
+            results[name] = result
+            kept.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
     made = table({each: results[each] for each in known if each in results})
     print(f"\n{made}")
     if options.write:

@@ -115,6 +115,20 @@ def test_a_priority_that_is_dropped_costs_no_system_text_its_protection() -> Non
     assert texts(compose(8, *adds)) == ["bbbbbb", "f", "?"]
 
 
+def test_what_is_dropped_does_not_decide_which_of_two_others_stays() -> None:
+    # While "eager" stands, "whole" has no place; without "whole", "talk" drops "eager" itself.
+    adds = [
+        slot("eager", "a" * 21, priority=1),
+        slot("rules", "b" * 10, required=True),
+        slot("talk", [user("c"), system("ddd"), user("e" * 40)], priority=1),
+        slot("whole", "f" * 20, trim_behavior="slot", min_tokens=1),
+        slot("input", Input("?")),
+    ]
+    expected = ["b" * 10, "ddd", "f" * 20, "?"]
+    assert texts(compose(54, *adds[1:])) == expected
+    assert texts(compose(54, *adds)) == expected
+
+
 @many
 @given(plain_slots(floors=True, question=60), st.integers(1, 200), st.data())
 def test_the_window_is_the_one_without_what_was_dropped(

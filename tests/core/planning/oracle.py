@@ -3,13 +3,15 @@
 It shares no code with the planner. Slots take room from the one that goes last to the one that
 goes first. Each becomes the largest of all its legal states with which the window still fits, if
 those before it stay as they are and those after it get only what they need. Where a slot or a group
-that was dropped had cost others something, the same slots without it are judged instead.
+that was dropped had cost others something, the same slots without it are judged instead. If a slot
+that stood while this was seen is dropped in the end, all is judged without that slot first, unless
+one of those that stayed would go then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 from typing import Any
@@ -25,6 +27,7 @@ from tests.core.planning.oracle_slots import (
     all_states,
     amount,
     apply_caps,
+    arrange,
     legal,
     may_die,
     places,
@@ -58,7 +61,7 @@ def judge(
     """
     goal = budget
     while True:
-        verdict, size = _judge(slots, slots, budget, goal, overhead, frozenset())
+        verdict, size = _judge(slots, budget, goal, overhead)
         lead = overhead + LEAD if user_first and _needs_lead(verdict.messages) else 0
         if not lead or size > goal or size + lead <= budget:
             nothing = budget == 0 and any(place.messages for place in places(slots, overhead))
@@ -71,15 +74,40 @@ def _needs_lead(messages: Sequence[Message]) -> bool:
     return bool(roles) and roles[0] != "user"
 
 
-def _judge(
+@dataclass(frozen=True)
+class Found:
+    """A verdict, its size, the slots that stand, and those that stood when others were left out."""
+
+    verdict: Verdict
+    size: int
+    standing: frozenset[int]
+    stood: frozenset[int]
+    left_out: frozenset[int]
+
+
+def _judge(slots: Sequence[Given], budget: int, goal: int, overhead: int) -> tuple[Verdict, int]:
+    """Return what the rules demand of a window that is to fit `goal`, and its size."""
+    slots = arrange(slots)
+    found = _attempt(slots, slots, budget, goal, overhead, frozenset(), frozenset())
+    while vain := found.stood - found.standing - found.left_out:
+        slots = [replace(s, content=None) if n in vain else s for n, s in enumerate(slots)]
+        other = _attempt(slots, slots, budget, goal, overhead, frozenset(), frozenset())
+        if not found.standing <= other.standing:
+            break
+        found = other
+    return found.verdict, found.size
+
+
+def _attempt(
     whole: Sequence[Given],
     slots: Sequence[Given],
     budget: int,
     goal: int,
     overhead: int,
     dead: frozenset[object],
-) -> tuple[Verdict, int]:
-    """Return what the rules demand of a window that is to fit `goal`, and its size.
+    stood: frozenset[int],
+) -> Found:
+    """Judge slots, and again without what was dropped in vain.
 
     `slots` are those of `whole` that are not known to be dropped in vain.
     """
@@ -96,22 +124,25 @@ def _judge(
         apply_caps(window)
     order = sorted((n for n in numbers), key=lambda n: (window[n].priority, n))
     taken, died = _take(window, order, goal, overhead)
+    standing = frozenset(n for n in taken if any(kept is not None for kept in taken[n]))
     if died:
-        return _judge(whole, slots, budget, goal, overhead, dead | died)
+        return _attempt(whole, slots, budget, goal, overhead, dead | died, stood | standing)
     gone = _gone(window, order, taken)
     for n in gone:  # a floor was kept for it
         capped_away = all(kept is None for kept in window[n].capped)
         if window[n].floor and not fallback and not capped_away:
             left = [replace(s, content=None) if s is window[n].given else s for s in slots]
-            return _judge(whole, left, budget, goal, overhead, dead)
+            return _attempt(whole, left, budget, goal, overhead, dead, stood | standing)
     kept = [place for n, place in enumerate(window) if n not in gone]
     if priorities_in_vain(places(whole, overhead), kept):
         left = [replace(s, content=None) if s.priority else s for s in whole]
-        return _judge(left, left, budget, goal, overhead, frozenset())
+        return _attempt(left, left, budget, goal, overhead, frozenset(), standing)
     if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
         taken |= {n: window[n].capped for n in numbers if window[n].given.is_input}
     size = _size(window, taken, overhead)
-    return Verdict(texts(window, [taken[n] for n in numbers]), size > budget, fallback), size
+    verdict = Verdict(texts(window, [taken[n] for n in numbers]), size > budget, fallback)
+    left_out = frozenset(n for n, s in enumerate(slots) if s.content is None)
+    return Found(verdict, size, standing, stood, left_out)
 
 
 def _take(

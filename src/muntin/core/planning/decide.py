@@ -34,6 +34,9 @@ their protection, room under a history. Then all is decided again without it: th
 that the same slots without it would give. So it is with a tool group that one slot has kept and
 another, later, could not. Each time something more is left out, so this ends.
 
+What was learnt may have been learnt from a slot that stood then, and is dropped itself in the end.
+Such a slot is left out first, and all is decided again. Each time one more is, so this ends too.
+
 Three slots can stand in a circle, where a floor is that of a text which only goes whole: each would
 stay if one of the others were not there, and no window is the one without each slot that it has
 dropped. Then the one that goes last stays.
@@ -103,22 +106,34 @@ def _decide(declared: Declaration) -> Plan:
         slots, before.starts if before else (), counter.message
     )
 
-    def balance(steps: Mapping[int, SteppedSlot], goal: int) -> Books:
-        lessons = None
+    def attempt(
+        steps: Mapping[int, SteppedSlot], goal: int, known: Lessons | None
+    ) -> tuple[Books, Lessons | None]:
         while True:
-            gone = lessons.slots if lessons else ()
-            books = Books(read_all(slots, steps, ground, counter, room, goal, gone), lessons)
+            gone = known.slots if known else ()
+            books = Books(read_all(slots, steps, ground, counter, room, goal, gone), known)
             for rule in RULES:
                 rule(books)
             if books.stepped:
                 steps = books.steps
                 continue
-            learnt = learn(books, lessons or Lessons())
+            learnt = learn(books, known or Lessons())
             if learnt is None:
-                if lessons is not None:
-                    in_order(books)  # what was left out went in some order too
-                return books
-            lessons = learnt
+                return books, known
+            known = learnt
+
+    def balance(steps: Mapping[int, SteppedSlot], goal: int) -> Books:
+        books, known = attempt(steps, goal, None)
+        start = Lessons()
+        while known is not None and (vain := _taught_in_vain(books, known)):
+            start = _without(books, vain, start)
+            others, known = attempt(steps, goal, start)
+            if not _standing(books) <= _standing(others):
+                break  # a circle
+            books = others
+        if known is not None:
+            in_order(books)  # what was left out went in some order too
+        return books
 
     books = balance(steps, room)
     lead = 0
@@ -226,7 +241,7 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
     if torn:
         found = {each.key: books.verdict(each) for each in torn}
         units = {key: verdict for key, verdict in found.items() if verdict is not None}
-        return replace(known, units={**known.units, **units})
+        return replace(known, units={**known.units, **units}, stood=known.stood | _standing(books))
     if books.total > books.goal:
         stuck = {each.slot.index for each in books.readings if _is_stuck(books, each)}
         if stuck:
@@ -249,7 +264,25 @@ def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons
         for index, last in slots.items()
         if last.reason != OVER_CAP
     }
-    return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
+    return replace(
+        known,
+        slots={**known.slots, **slots},
+        short={**known.short, **short},
+        stood=known.stood | _standing(books),
+    )
+
+
+def _standing(books: Books) -> frozenset[int]:
+    """Return the slots of which something stands in the window."""
+    return frozenset(
+        each.slot.index for each in books.readings if each.units and not books.is_empty(each)
+    )
+
+
+def _taught_in_vain(books: Books, known: Lessons) -> Sequence[Reading]:
+    """Return the slots that stood when a lesson was learnt, and were then dropped themselves."""
+    vain = known.stood - _standing(books) - set(known.slots)
+    return [each for each in books.readings if each.slot.index in vain]
 
 
 def _is_stuck(books: Books, reading: Reading) -> bool:
