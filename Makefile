@@ -9,7 +9,7 @@ SMALL := $(VENV)/.small
 PEERS := .env-bench
 SITE := site
 # How many random windows each property draws in `make soak`.
-EXAMPLES ?= 2000
+EXAMPLES ?= 500
 # Hundreds of tests start a process of its own: what one compiled, the next need not compile again.
 export PYTHONDONTWRITEBYTECODE :=
 # Those that are found; name others by their path: make pythons PYTHONS="/opt/3.14/bin/python3"

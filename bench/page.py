@@ -142,10 +142,13 @@ def pages(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]]) 
     told = {"measured": about(results), "summary": summary(every)}
     found = {"images/bench-peers.svg": plot.peers(every)}
     parts = [_HEAD.format(**told)]
-    grown = [*measured.get("scale", ()), *filter(_grows, measured.get("recall", ()))]
+    sized = measured.get("scale", ())
+    grown = [*filter(_grows, sized), *filter(_grows, measured.get("recall", ()))]
     if grown:
         found["images/bench-growth.svg"] = plot.growth(grown)
         parts += [_GROWTH, growths(grown) + "\n"]
+    if others := [figure for figure in sized if not _grows(figure)]:
+        parts.append(markdown(HEAD, map(row, others), 2) + "\n")
     notes = results.get("notes", {})
     found["benchmarks-all.md"] = "\n".join(
         [*parts, *sections(measured, notes, results.get("dates"))]

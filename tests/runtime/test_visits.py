@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from muntin import App, assistant
+from muntin import App, Session, assistant, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.sql.database import Database, Transaction
 from tests.doors import DURABLE
@@ -171,3 +171,45 @@ def test_a_turn_with_one_answer_runs_no_more_statements(door, lasting_url, monke
     run(work())
     assert seen[-1] <= STATEMENTS[door] + LOOK.get(door, 0), "\n".join(ran)
     assert seen[-1] > 10
+
+
+class Steps:
+    """Counts what SQLite does, in steps of its own machine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        connect = sqlite3.connect
+
+        def watched(*given: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*given, **options)
+            connection.set_progress_handler(self.tick, 20)
+            return connection
+
+        for module in (sqlite3, sqlite3.dbapi2):
+            monkeypatch.setattr(module, "connect", watched)
+
+    def tick(self) -> int:
+        self.count += 1
+        return 0
+
+
+@pytest.mark.parametrize("door", DURABLE)
+def test_what_sqlite_does_for_a_turn_does_not_grow_with_the_timeline(door, tmp_path, monkeypatch):
+    model, steps = ScriptedModel(lambda window: "Hi."), Steps(monkeypatch)
+    text = "It is a fine day. " * 4
+
+    async def ask(url: str, turns: int) -> int:
+        # The index of recall is made by each process anew.
+        async with App(url, model=model, budget=6_000, recall=False) as app:
+            await DURABLE[door](app, model, "the first question", [])
+            for known in app.store.sessions():
+                said = [each for _ in range(turns) for each in (user(text), assistant(text))]
+                Session(known.id, store=app.store).append(*said)
+        for _ in range(2):  # the first has more to write
+            async with App(url, model=model, budget=6_000, recall=False) as app:
+                steps.count = 0
+                await DURABLE[door](app, model, "one more question", [])
+        return steps.count
+
+    few, many = (run(ask(f"sqlite:///{tmp_path / str(n)}.db", n)) for n in (300, 3_000))
+    assert 20 < many < 1.4 * few + 20

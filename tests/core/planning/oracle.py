@@ -126,7 +126,7 @@ def _attempt(
     taken, died = _take(window, order, goal, overhead)
     standing = frozenset(n for n in taken if any(kept is not None for kept in taken[n]))
     if died:
-        return _attempt(whole, slots, budget, goal, overhead, dead | died, stood | standing)
+        return _attempt(whole, slots, budget, goal, overhead, dead | died, stood)
     gone = _gone(window, order, taken)
     for n in gone:  # a floor was kept for it
         capped_away = all(kept is None for kept in window[n].capped)
@@ -136,7 +136,7 @@ def _attempt(
     kept = [place for n, place in enumerate(window) if n not in gone]
     if priorities_in_vain(places(whole, overhead), kept):
         left = [replace(s, content=None) if s.priority else s for s in whole]
-        return _attempt(left, left, budget, goal, overhead, frozenset(), standing)
+        return _attempt(left, left, budget, goal, overhead, frozenset(), frozenset())
     if _size(window, taken, overhead) > goal:  # rule 8: the input stays whole
         taken |= {n: window[n].capped for n in numbers if window[n].given.is_input}
     size = _size(window, taken, overhead)
@@ -184,8 +184,9 @@ def _take(
         else:
             best = min(found, key=lambda each: (amount(each[0]), -len(each[1])))
         _, died, then = best
-        if any(then[m] != taken[m] for m in taken):
-            return taken, died  # others had made room for a group that has no place
+        torn = [g for g in died if _without(window, taken, frozenset({g})) != taken]
+        if torn:
+            return taken, frozenset(torn)  # others had made room for groups that have no place
         for m in waiting:
             window[m].capped = _less(window[m], window[m].capped, died)
         dead |= died

@@ -30,7 +30,8 @@ class Lessons:
     """What earlier attempts at a window have shown: slots and groups of several slots that have no
     place in it and are left out from the start, and inputs that cannot be cut. With `short` tokens
     more, and its own, everything would have had its place. `calm` says that slots with a priority
-    are among those left out, all of them. `stood` are the slots that stood in those attempts."""
+    are among those left out, all of them. `stood` are the slots that stood when one was left out.
+    """
 
     slots: Mapping[int, Verdict] = field(default_factory=dict)
     short: Mapping[int, int] = field(default_factory=dict)

@@ -86,6 +86,8 @@ from muntin.core.planning.verdict import Verdict
 from muntin.core.profile import OMITTED
 from muntin.errors import NeedsConversation
 
+_NOTHING = Lessons()
+
 
 def decide(declared: Declaration) -> Plan:
     """Decide what goes into the window."""
@@ -107,31 +109,32 @@ def _decide(declared: Declaration) -> Plan:
     )
 
     def attempt(
-        steps: Mapping[int, SteppedSlot], goal: int, known: Lessons | None
-    ) -> tuple[Books, Lessons | None]:
+        steps: Mapping[int, SteppedSlot], goal: int, start: Lessons
+    ) -> tuple[Books, Lessons]:
+        known = start
         while True:
-            gone = known.slots if known else ()
-            books = Books(read_all(slots, steps, ground, counter, room, goal, gone), known)
+            intake = read_all(slots, steps, ground, counter, room, goal, known.slots)
+            books = Books(intake, None if known is _NOTHING else known)
             for rule in RULES:
                 rule(books)
             if books.stepped:
                 steps = books.steps
                 continue
-            learnt = learn(books, known or Lessons())
+            learnt = learn(books, known, start)
             if learnt is None:
                 return books, known
             known = learnt
 
     def balance(steps: Mapping[int, SteppedSlot], goal: int) -> Books:
-        books, known = attempt(steps, goal, None)
-        start = Lessons()
-        while known is not None and (vain := _taught_in_vain(books, known)):
+        start = _NOTHING
+        books, known = attempt(steps, goal, start)
+        while vain := _taught_in_vain(books, known):
             start = _without(books, vain, start)
             others, known = attempt(steps, goal, start)
             if not _standing(books) <= _standing(others):
                 break  # a circle
             books = others
-        if known is not None:
+        if known is not _NOTHING:
             in_order(books)  # what was left out went in some order too
         return books
 
@@ -235,13 +238,14 @@ RULES: tuple[Callable[[Books], None], ...] = (
 )
 
 
-def learn(books: Books, known: Lessons) -> Lessons | None:
-    """Return what this attempt has shown, if the window is to be decided again knowing it."""
+def learn(books: Books, known: Lessons, start: Lessons) -> Lessons | None:
+    """Return what this attempt has shown, if the window is to be decided again knowing it; `start`
+    is what was known before the first attempt."""
     torn = [each for unit in books.torn if books.is_dropped(unit) for each in books.family(unit)]
     if torn:
         found = {each.key: books.verdict(each) for each in torn}
         units = {key: verdict for key, verdict in found.items() if verdict is not None}
-        return replace(known, units={**known.units, **units}, stood=known.stood | _standing(books))
+        return replace(known, units={**known.units, **units})
     if books.total > books.goal:
         stuck = {each.slot.index for each in books.readings if _is_stuck(books, each)}
         if stuck:
@@ -249,10 +253,10 @@ def learn(books: Books, known: Lessons) -> Lessons | None:
     gone = [each for each in books.readings if books.is_empty(each)]
     costly = _kept_room(books, [each for each in gone if each.slot.index not in known.slots])
     if costly:
-        return _without(books, costly, known)
+        return replace(_without(books, costly, known), stood=known.stood | _standing(books))
     eager = () if known.calm else _priorities_in_vain(books, gone)
     # The system messages are protected again: what had no place before may have one now.
-    return _without(books, eager, Lessons(calm=True)) if eager else None
+    return _without(books, eager, replace(start, calm=True)) if eager else None
 
 
 def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons:
@@ -264,12 +268,7 @@ def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons
         for index, last in slots.items()
         if last.reason != OVER_CAP
     }
-    return replace(
-        known,
-        slots={**known.slots, **slots},
-        short={**known.short, **short},
-        stood=known.stood | _standing(books),
-    )
+    return replace(known, slots={**known.slots, **slots}, short={**known.short, **short})
 
 
 def _standing(books: Books) -> frozenset[int]:
@@ -281,7 +280,7 @@ def _standing(books: Books) -> frozenset[int]:
 
 def _taught_in_vain(books: Books, known: Lessons) -> Sequence[Reading]:
     """Return the slots that stood when a lesson was learnt, and were then dropped themselves."""
-    vain = known.stood - _standing(books) - set(known.slots)
+    vain = known.stood and known.stood - _standing(books) - set(known.slots)
     return [each for each in books.readings if each.slot.index in vain]
 
 

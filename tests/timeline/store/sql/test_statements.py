@@ -19,6 +19,8 @@ VALUES = {"session": "s", "sid": 1, "turn": 1, "last": "", "newest": 1, "n": 5, 
         sql.WAITING,
         sql.BACKLOG,
         sql.ONE_TURN,
+        sql.turns(state=True, newest=False),
+        sql.turns(state=True, newest=True),
     ],
 )
 def test_only_turns_are_read_that_are_asked_for(statement, tmp_path):

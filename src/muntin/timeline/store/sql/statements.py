@@ -176,9 +176,12 @@ OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 @cache
 def turns(*, state: bool, newest: bool) -> str:
     """Return the statement that reads the turns of a session, the newest first."""
-    wanted = " AND status = :state" if state else ""
     most = " LIMIT :newest" if newest else ""
-    return f"{_TURN} WHERE session = {_SID}{wanted} ORDER BY number DESC{most}"
+    chosen = f"session = {_SID}"
+    if state:  # found in an index; else SQLite would look at all turns of the session
+        found = f"SELECT number FROM muntin_turns WHERE {chosen} AND status = :state"
+        chosen += f" AND number IN ({found} ORDER BY number DESC{most})"
+    return f"{_TURN} WHERE {chosen} ORDER BY number DESC{most}"
 
 
 # Reports, their contents, frontiers.
