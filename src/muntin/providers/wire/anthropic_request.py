@@ -292,7 +292,8 @@ class _Encoder(Encoder):
         if message.name is not None or message.extra:
             self.miss_name(index, message)
             self._own_mark(index, message, blocks)
-        plain = isinstance(content, str) and not any(_MARK in block for block in blocks)
+        marked = message.extra or any([call.extra for call in message.tool_calls])
+        plain = isinstance(content, str) and not marked
         self._add(index, "assistant", blocks, plain=plain)
         for at, block in results:
             self._add(at, "user", [block], plain=_MARK not in block)

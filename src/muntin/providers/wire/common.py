@@ -186,6 +186,8 @@ def ends(
     `trail` are the pieces that can be marked, in wire order, with the index of their message. A
     breakpoint at a message that has none is set at the last one that is sent before it.
     """
+    if room <= 0 or not window.breakpoints:
+        return []
     sent = enumerate(as_sent(window.messages))
     order = {piece.place: rank for rank, piece in sent if piece.place is not None}
     found: dict[int, Breakpoint] = {}
@@ -198,7 +200,7 @@ def ends(
         if places:
             found[places[-1]] = point
     chosen = [(trail[place][1], found[place]) for place in sorted(found)]
-    return chosen[-room:] if room > 0 else []
+    return chosen[-room:]
 
 
 def function_of(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:

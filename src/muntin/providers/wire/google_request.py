@@ -251,18 +251,25 @@ class _Encoder(Encoder):
             parts = self._parts(index, result, "user")
             text = "\n".join(part["text"] for part in parts if "text" in part)
             media = [part for part in parts if "text" not in part]
-        extra = (result.extra if result is not None else None) or {}
+        response = {**_id(call, call_id), "name": name, "response": {"output": text or ""}}
+        part: dict[str, Any] = {"function_response": response}
         if result is not None:
             self.miss_name(index, result, call)
+            if result.extra:
+                part.update(self._told(index, result.extra, response, text or ""))
+        return [part, *media]
+
+    def _told(
+        self, index: int, extra: Mapping[str, Any], response: dict[str, Any], text: str
+    ) -> dict[str, Any]:
+        """Put into a response what its result has besides a text; return what stands beside it."""
         self.ledger.miss_fields(index, extra, ("is_error", "function_response", SIGNATURE, *FIELDS))
-        key = "error" if extra.get("is_error") is True else "output"
-        told: Any = {key: text or ""}
+        if extra.get("is_error") is True:
+            response["response"] = {"error": text}
         if extra.get("as_json"):  # unless it was cut, the text is the response itself
-            told = _object(text or "") or told
-        response = {**_id(call, call_id), "name": name, "response": told}
+            response["response"] = _object(text) or response["response"]
         response.update(deepcopy(extra.get("function_response") or {}))
-        beside = self._signed(index, {k: extra[k] for k in (SIGNATURE, *FIELDS) if k in extra})
-        return [{"function_response": response, **beside}, *media]
+        return self._signed(index, {k: extra[k] for k in (SIGNATURE, *FIELDS) if k in extra})
 
     def _tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         declared: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ class ToolNames:
     it. Names depend on the declared tools alone, so they do not change in a conversation.
     """
 
-    __slots__ = ("_back", "_rule", "_sent")
+    __slots__ = ("_back", "_others", "_rule", "_sent")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class ToolNames:
             else:
                 declared += [name for name in names_in(tool) if name not in declared]
         self._sent = {name: name for name in own}
+        self._others: dict[str, str] = {}
         self._back: dict[str, str] = {name: name for name in own}
         # Accepted names are sent as they are, whatever stands before them.
         for name in sorted(declared, key=lambda name: rule.fitted(name) != name):
@@ -51,11 +52,12 @@ class ToolNames:
 
     def __call__(self, name: str) -> str:
         """Return the name under which a tool is declared or called."""
-        sent = self._sent.get(name)
+        sent = self._sent.get(name) or self._others.get(name)
         if sent is None:  # a tool that is not declared any more
             sent = self._rule.fitted(name)
             if sent != name and sent in self._back:
-                return self._free(name)
+                sent = self._free(name)
+            self._others[name] = sent
         return sent
 
     def back(self, sent: str) -> str:
