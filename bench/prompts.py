@@ -111,9 +111,11 @@ def planning(rounds: int) -> Iterator[Figure]:
     first = len(spy.asked)
     what = f"a prompt of {CONTEXTS} contexts, {DROPPED} dropped"
     with asyncio.Runner() as runner:
+        loop = runner.get_loop()
 
         def resolve() -> object:
-            return runner.run(bot.resolve(tokenizer=spy, token_budget=budget))
+            # Not `runner.run`, which writes out its task each time, and so the prompt.
+            return loop.run_until_complete(bot.resolve(tokenizer=spy, token_budget=budget))
 
         resolve()
         again = len(spy.asked) - first

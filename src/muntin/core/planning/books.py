@@ -192,9 +192,12 @@ class Books:
         slot = reading.slot
         if slot.required or slot.is_input:
             return list(reading.units)
-        if not (self.calm or self.tied or slot.run or reading.start is not None):
+        if self.tied or self.newest:
+            return [unit for unit in reading.units if self.holds(reading, unit)]
+        if not (self.calm or reading.start is not None):
             return []
-        return [unit for unit in reading.units if self.holds(reading, unit)]
+        joined = slot.group is not None and slot.group.join is not None
+        return [] if joined else [unit for unit in reading.units if unit.system]
 
     def family(self, unit: Unit) -> tuple[Unit, ...]:
         """Return a unit with its parts in other slots."""

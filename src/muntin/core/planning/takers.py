@@ -148,8 +148,10 @@ class Joined:
         space = room + books.joined_room[group]
         whole = books.measure(group, later)
         if whole > space:
-            large = [each for each in free if self._is_too_large(books, each)]
-            others = [each for each in free if each not in large]
+            large: list[Reading] = []
+            others: list[Reading] = []
+            for each in free:
+                (large if self._is_too_large(books, each) else others).append(each)
             few = self._fewest(books, others, [*later, *large], space)
             cut = few.pop() if few and few[-1].slot.trim_behavior == "char" else None
             over = self._missing(free, whole - space)

@@ -292,7 +292,7 @@ class _Encoder(Encoder):
         if message.name is not None or message.extra:
             self.miss_name(index, message)
             self._own_mark(index, message, blocks)
-        marked = message.extra or any([call.extra for call in message.tool_calls])
+        marked = message.extra or any(call.extra for call in message.tool_calls)
         plain = isinstance(content, str) and not marked
         self._add(index, "assistant", blocks, plain=plain)
         for at, block in results:
