@@ -238,7 +238,7 @@ class Session:
 
     def messages(self, limit: Limit | None = None) -> list[Message]:
         """Return the messages of `items.history(limit)`, each with its position."""
-        items = self.items.history(limit)
+        items = self.items.shared(limit)
         return self.project(items, live=self.live(items))
 
     def timeline_messages(

@@ -5,7 +5,7 @@ Owns which turns a view shows and how far back it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,11 +16,13 @@ from muntin.timeline.items import UNSETTLED, Item
 from muntin.timeline.project import default_messages, lasting
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.store import View
+from muntin.timeline.store.protocols import read_shared
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
 Limit: TypeAlias = Turns | Tokens | int
+Reads: TypeAlias = Callable[..., list[Item]]
 
 DEFAULT_WINDOW = Turns(50)
 
@@ -38,19 +40,27 @@ class Items:
         A number counts turns. The limit narrows the session's window and never widens it.
         Failed turns are shown until a later one was completed.
         """
+        return self._history(limit, self._session.opened().read)
+
+    def shared(self, limit: Limit | None = None) -> list[Item]:
+        """Return what `history` does, for a reader who changes nothing of it."""
+        store = self._session.opened()
+        return self._history(limit, read_shared(store) or store.read)
+
+    def _history(self, limit: Limit | None, read: Reads) -> list[Item]:
         limits = [] if self.window is None else [self.window]
         if limit is not None:
             limits.append(check_limit(limit, "limit", counts=Turns))
         turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)
         tokens = min((each.count for each in limits if isinstance(each, Tokens)), default=None)
-        return self._turns("history", turns, tokens)[0]
+        return self._turns("history", turns, tokens, read)[0]
 
     def newest(self, turns: int) -> tuple[list[Item], bool]:
         """Return what `history(turns)` does, and whether `history()` has no more than that."""
         if isinstance(self.window, Tokens):
             return self.history(), True
         most = turns if self.window is None else min(turns, self.window.count)
-        items, is_whole = self._turns("history", most, None)
+        items, is_whole = self._turns("history", most, None, self._session.opened().read)
         return items, is_whole or (self.window is not None and self.window.count <= turns)
 
     def relevant(self, query: str, *, tokens: int, limit: int | None = None) -> Recalled:
@@ -80,7 +90,7 @@ class Items:
         if isinstance(limit, Turns | Tokens):
             turns = limit.count if isinstance(limit, Turns) else None
             tokens = limit.count if isinstance(limit, Tokens) else None
-            found, _ = self._turns(view, turns, tokens)
+            found, _ = self._turns(view, turns, tokens, self._session.opened().read)
             return [
                 item
                 for item in found
@@ -91,7 +101,9 @@ class Items:
         store, id = self._session.opened(), self._session.id
         return store.read(id, view=view, after=after, before=before, newest=limit)
 
-    def _turns(self, view: View, turns: int | None, tokens: int | None) -> tuple[list[Item], bool]:
+    def _turns(
+        self, view: View, turns: int | None, tokens: int | None, read: Reads
+    ) -> tuple[list[Item], bool]:
         """Return the newest whole turns within both limits, and all that is in flight; and
         whether there are known to be no other turns but for tokens."""
         store, id = self._session.opened(), self._session.id
@@ -107,27 +119,36 @@ class Items:
             for turn in store.turns(id, status=status)
             if turn.number <= last
         ]
-        flight = store.read(id, view=view, first_turn=last + 1)
+        flight = read(id, view=view, first_turn=last + 1)
         for number in early:
-            flight += store.read(id, view=view, first_turn=number, last_turn=number)
+            flight += read(id, view=view, first_turn=number, last_turn=number)
         if first > last:
             past = []
         elif tokens is None:
-            past = self._past(view, first, last, early)
+            past = self._past(view, first, last, early, read)
         else:
             weight = sum(self._weigh(flight).values())
-            past = self._by_tokens(view, tokens, first, last, early, weight)
+            past = self._by_tokens(view, tokens, first, last, early, weight, read)
         is_whole = turns is None or len(done) < turns
         return sorted(past + flight, key=attrgetter("position")), is_whole
 
-    def _past(self, view: View, first: int, last: int, early: Collection[int]) -> list[Item]:
+    def _past(
+        self, view: View, first: int, last: int, early: Collection[int], read: Reads
+    ) -> list[Item]:
         """Return the items of completed turns."""
-        store, id = self._session.store, self._session.id
-        found = store.read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
+        id = self._session.id
+        found = read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
         return [item for item in lasting(found, last) if item.turn not in early]
 
     def _by_tokens(
-        self, view: View, tokens: int, first: int, last: int, early: list[int], flight: int
+        self,
+        view: View,
+        tokens: int,
+        first: int,
+        last: int,
+        early: list[int],
+        flight: int,
+        read: Reads,
     ) -> list[Item]:
         """Return the newest completed turns of `tokens` together, and always the newest one.
 
@@ -137,7 +158,7 @@ class Items:
         while True:
             oldest = self._session.store.reach(self._session.id, reach)
             start = max(first, oldest.turn) if oldest else first
-            found = self._past(view, start, last, early)
+            found = self._past(view, start, last, early, read)
             kept = self._fit(found, tokens)
             if kept is not None:
                 return kept
