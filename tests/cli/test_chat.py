@@ -46,8 +46,8 @@ def test_answers_are_the_output_and_the_bars_are_not():
     with serving(HELLO) as server:
         ended = run(*to(server, "--system", "Be brief."), input="Hi\n\n  \nAgain\n")
     assert (ended.returncode, ended.stdout) == (0, "Hello, world\nHello, world\n")
-    assert "system 7   input 5   · free 127,985" in ended.stderr
-    assert re.search(r"^shi·+$", ended.stderr, re.MULTILINE)
+    assert "system 7   input 5   (answer) 3   · free 127,985" in ended.stderr
+    assert re.search(r"^shia·+$", ended.stderr, re.MULTILINE)
     assert ended.stderr.count("billed: 11 in, 3 out") == 2
     assert [roles(request) for request in server.received] == [
         ["system", "user"],
