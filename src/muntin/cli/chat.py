@@ -69,7 +69,9 @@ def chat(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", min=1, help="Else the model's window, or 128,000."),
+        typer.Option(
+            metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
+        ),
     ] = None,
     base_url: Annotated[
         str | None,

@@ -12,6 +12,8 @@ IN_FLAGS = (
         "Raise --budget, or shorten these.",
     ),
     ("attachment_tokens", "--attachment-tokens"),
+    ("no store is there; look at the address", "no store is there; name yours with --store"),
+    ("give this one another id", "give this one another id with --as"),
 )
 
 
