@@ -95,6 +95,7 @@ def test_import_list_show_export(here):
 
 def test_what_the_command_line_can_do_about_an_error_is_said_in_flags(here):
     assert "no store is there; name yours with --store" in fails("list")
+    assert "'.' is a folder; name a file in it, like chat.db" in fails("list", "--store", ".")
     said("import", str(SUPPORT))
     assert "give this one another id with --as" in fails("import", str(SUPPORT))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muntin import App, BudgetExceeded, InvalidInput
@@ -89,10 +91,12 @@ def test_it_is_text_and_a_strategy_adds_its_own():
         def on_context_build(self, ctx):
             ctx.slots.add("input", ctx.input)
 
+    wrong: Any = 7
+
     async def talk() -> None:
         async with App("memory:", model=ScriptedModel([])) as app:
             with pytest.raises(InvalidType, match="conversation: system_prompt"):
-                app.conversation("ada", system_prompt=7)
+                app.conversation("ada", system_prompt=wrong)
             with pytest.raises(InvalidInput, match="give no system_prompt"):
                 app.conversation("ada", strategy=Brief(), system_prompt=RULES)
 
