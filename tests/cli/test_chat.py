@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -229,6 +230,22 @@ def test_a_conversation_on_a_terminal(here):
         assert "goes on after 1 turn\n" in terminal.wait_for("\n> ")
         terminal.type("/quit\n")
         assert terminal.end() == 0
+
+
+def test_the_command_that_goes_on_can_be_run_as_it_is_printed(here):
+    options = ("--system", "Be very brief.", "--budget", "900")
+    with serving(HELLO) as server:
+        with on_terminal(*to(server, *options)) as terminal:
+            terminal.wait_for("\n> ")
+            terminal.type("Hi\n")
+            terminal.wait_for("\n> ")
+            terminal.type("/quit\n")
+            last = terminal.wait_for("look:")
+            assert terminal.end() == 0
+        (line,) = re.findall(r"go on:  \S*muntin (.*?)\r?\n", last)
+        ended = run(*shlex.split(line), input="Again\n")
+    assert (ended.returncode, ended.stdout) == (0, "Hello, world\n")
+    assert roles(server.received[-1]) == ["system", "user", "assistant", "user"]
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_conversation():
