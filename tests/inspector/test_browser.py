@@ -483,6 +483,7 @@ def test_an_empty_store_says_what_to_do(page):
         page.goto(running.address)
         page.wait_for_selector(".welcome")
         assert "muntin demo" in page.text_content(".welcome")
+        assert page.text_content("#turns-title") == "No windows yet"
 
 
 def test_the_saved_file_shows_the_window_and_nothing_in_it_runs(page, tmp_path, scheme):
