@@ -64,6 +64,14 @@ async def by_conversation(
     await app.conversation("c", model=model, tools=tools).send(text)
 
 
+async def by_instructed(
+    app: App, model: ScriptedModel, text: str, tools: Sequence[ToolLike] = ()
+) -> None:
+    """A conversation with a system prompt, and without a strategy."""
+    chat = app.conversation("c", system_prompt=SYSTEM, model=model, tools=tools)
+    await chat.send(text)
+
+
 class Rendering:
     """The strategy of the docs."""
 

@@ -112,6 +112,7 @@ SUBJECTS = {
     "runtime/test_recall_privacy.py": "recall",
     "runtime/test_stepped_doors.py": "reports recorded_run",
     "runtime/test_strategies.py": "conversation app",
+    "runtime/test_system_prompt.py": "conversation app",
     "runtime/test_use_context.py": "sources source_slots entity_agent",
     "runtime/test_remembered.py": "../timeline/store/rows ../timeline/project ../timeline/past",
     "runtime/test_visits.py": "active_turn recorded_run reports in_store",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -46,8 +47,8 @@ def test_answers_are_the_output_and_the_bars_are_not():
     with serving(HELLO) as server:
         ended = run(*to(server, "--system", "Be brief."), input="Hi\n\n  \nAgain\n")
     assert (ended.returncode, ended.stdout) == (0, "Hello, world\nHello, world\n")
-    assert "system 7   input 5   · free 127,985" in ended.stderr
-    assert re.search(r"^shi·+$", ended.stderr, re.MULTILINE)
+    assert "system 7   input 5   (answer) 3   · free 127,985" in ended.stderr
+    assert re.search(r"^shia·+$", ended.stderr, re.MULTILINE)
     assert ended.stderr.count("billed: 11 in, 3 out") == 2
     assert [roles(request) for request in server.received] == [
         ["system", "user"],
@@ -229,6 +230,22 @@ def test_a_conversation_on_a_terminal(here):
         assert "goes on after 1 turn\n" in terminal.wait_for("\n> ")
         terminal.type("/quit\n")
         assert terminal.end() == 0
+
+
+def test_the_command_that_goes_on_can_be_run_as_it_is_printed(here):
+    options = ("--system", "Be very brief.", "--budget", "900")
+    with serving(HELLO) as server:
+        with on_terminal(*to(server, *options)) as terminal:
+            terminal.wait_for("\n> ")
+            terminal.type("Hi\n")
+            terminal.wait_for("\n> ")
+            terminal.type("/quit\n")
+            last = terminal.wait_for("look:")
+            assert terminal.end() == 0
+        (line,) = re.findall(r"go on:  \S*muntin (.*?)\r?\n", last)
+        ended = run(*shlex.split(line), input="Again\n")
+    assert (ended.returncode, ended.stdout) == (0, "Hello, world\n")
+    assert roles(server.received[-1]) == ["system", "user", "assistant", "user"]
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_conversation():

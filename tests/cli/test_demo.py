@@ -32,7 +32,7 @@ def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):
     printed = said("demo", env=env)
     for words in ("of 2,500 tokens (", "over_budget", "stubbed", "style guide", '"role": "sys'):
         assert words in printed
-    assert re.search(r"^s+h+i+t+·+$", printed, re.MULTILINE)
+    assert re.search(r"^s+h+i+t+a+·+$", printed, re.MULTILINE)
     dropped = r"^  history +messages 0 to 38 +dropped +beyond_fit +about -"
     assert re.search(dropped, printed, re.MULTILINE)
     assert printed.endswith("\n  muntin inspect --store muntin-demo.db\n")
@@ -76,7 +76,7 @@ def test_it_writes_into_the_folder_it_is_given_and_makes_it(here):
     assert command[1:] == ["inspect", "--store", "my/folder 2/muntin-demo.db"]
     assert (here / "my" / "folder 2" / "muntin-demo.db").exists()
     (here / "file").touch()
-    assert "file: File exists" in fails("demo", "-o", "file")
+    assert fails("demo", "-o", "file") == "muntin: file: this is a file; name a folder\n"
 
 
 def test_a_file_that_is_no_store_is_left_alone(here):

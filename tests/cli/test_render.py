@@ -43,8 +43,8 @@ def test_it_shows_the_bar_the_messages_and_the_report(chat):
     result = run("render", chat, "--input", "message=Hi!", "--budget", "40")
     assert result.returncode == 0
     assert result.stdout == (
-        "sssssssssssssssssuuuuuuuuuuuuu" + "·" * 50 + "\n"
-        "system 8   user 6   · free 23\n"
+        f"{'s' * 16}{'u' * 12}{'a' * 6}{'·' * 46}\n"
+        "system 8   user 6   (answer) 3   · free 23\n"
         "\n"
         "--- system\n"
         "You help people.\n"
@@ -162,7 +162,9 @@ def test_a_prompt_without_user_has_one_message(tmp_path):
 
 
 def test_a_bad_file_is_exit_code_2_naming_file_and_line(chat, tmp_path):
-    assert fails("render", chat) == f"muntin: {chat}:7: input.message is undefined\n"
+    assert fails("render", chat) == (
+        f"muntin: {chat}:7: input.message is undefined; give it: --input message=…\n"
+    )
     bad = tmp_path / "bad.md"
     bad.write_text("<system>\n\n{{ x\n</system>")
     assert fails("render", str(bad)) == f"muntin: {bad}:3: expected '}}}}', found end of file\n"

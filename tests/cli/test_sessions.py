@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -15,9 +16,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from muntin import Session, assistant, user
+from muntin import App, Session, assistant, user
 from muntin.cli.terminal import safe
 from muntin.core.parts import Attachment, ToolCall
+from muntin.testing import ScriptedModel
 from muntin.timeline.files import export_session, import_sessions
 from muntin.timeline.items import Beside, Draft, Record, Visibility
 from muntin.timeline.store import open_store
@@ -89,6 +91,30 @@ def test_import_list_show_export(here):
     assert sorted(path.name for path in here.iterdir() if "muntin.db" not in path.name) == [
         "out.jsonl"
     ]
+
+
+def test_what_the_command_line_can_do_about_an_error_is_said_in_flags(here):
+    assert "no store is there; name yours with --store" in fails("list")
+    assert "'.' is a folder; name a file in it, like chat.db" in fails("list", "--store", ".")
+    said("import", str(SUPPORT))
+    assert "give this one another id with --as" in fails("import", str(SUPPORT))
+
+
+def test_a_run_without_a_payload_shows_none_and_a_neighbour_is_called_one(here):
+    async def talk() -> None:
+        async with App("sqlite:///muntin.db", model=ScriptedModel(["I see."] * 2)) as app:
+            chat = app.conversation("ada")
+            await chat.send("Emma is on the shelf.")
+            await chat.send("Something else.")
+
+    asyncio.run(talk())
+    assert [line for line in said("show", "ada").splitlines() if "run" in line] == [
+        "2  run         -",
+        "5  run         -",
+    ]
+    found = said("search", "ada", "Emma").splitlines()
+    assert any(line.endswith("  emma") for line in found)
+    assert any(line.endswith("  (next to a match)") for line in found)
 
 
 def test_json_tells_the_same(here):

@@ -78,6 +78,19 @@ def test_the_plot_is_written(trace, tmp_path):
     result = run(trace, *CLAUDE, "--plot", tmp_path / "out.html")
     assert result.exit_code == 0, result.stderr
     assert "<svg" in (tmp_path / "out.html").read_text()
+    assert result.stdout.endswith(f"\n\nWritten: {tmp_path / 'out.html'}\n")
+    result = run(trace, *CLAUDE, "--plot", tmp_path / "out.html", "--json")
+    json.loads(result.stdout)
+    result = run(trace, *CLAUDE, "--plot", tmp_path / "none" / "out.html")
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'none' / 'out.html'}: cannot be written: No such file" in result.stderr
+
+
+def test_an_empty_input_is_named_as_what_it_is(tmp_path):
+    (tmp_path / "empty.json").touch()
+    result = run(tmp_path / "empty.json", *CLAUDE)
+    assert result.stderr == f"muntin: {tmp_path / 'empty.json'}: the file is empty\n"
+    assert run("-", *CLAUDE).stderr == "muntin: <stdin>: the file is empty\n"
 
 
 def test_recorded_conversations_become_one(tmp_path):

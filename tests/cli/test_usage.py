@@ -180,7 +180,7 @@ def test_simulate_reads_the_standard_input_and_exports(here):
     assert shown("simulate", "s.jsonl", *options) == expected
     assert shown("simulate", "-", *options, input=lines) == expected
     told = fails("simulate", "-", *options, input=lines[:-20])
-    assert told.startswith("muntin: -:")
+    assert told.startswith("muntin: <stdin>:")
 
 
 def test_of_several_exported_sessions_the_first_has_the_instructions(here):

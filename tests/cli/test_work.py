@@ -70,10 +70,12 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
         (":app", "an app is named like"),
         ("nowhere:app", "there is no module 'nowhere' here"),
         ("support:other", "'support:other' is not an App, but 5"),
-        ("support:missing", "'support:missing' is not an App, but None"),
+        ("support:missing", "module 'support' has no 'missing'; did you mean support:app?"),
+        ("empty:app", "module 'empty' has no 'app': assign the App to a name there"),
     ],
 )
 def test_what_is_no_app_is_named(folder, name, told):
+    (folder / "empty.py").touch()
     ended = run("work", name, cwd=folder)
     assert ended.returncode == 2
     assert told in ended.stderr

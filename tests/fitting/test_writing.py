@@ -192,6 +192,13 @@ def test_a_result_that_is_added_has_the_form_of_its_call(caller: Any, expected: 
     assert written([caller], [Placed(REF, CALL), RESULT])[1] == expected
 
 
+def test_a_result_is_one_short_line_in_a_console() -> None:
+    fitted = fit([user("Tell me a long story. " * 500)], 8_000)
+    assert repr(fitted) == f"<FittedMessages kept=1 tokens={fitted.tokens}>"
+    assert repr(fitted.fitted) == f"<Fitted placed=1 tokens={fitted.tokens}>"
+    assert repr(fitted.window) == f"<Window messages=1 tokens={fitted.tokens}>"
+
+
 def test_a_line_that_is_added_has_the_form_of_the_list() -> None:
     line = Placed(None, user("gone"), "gone")
     chat = written([chat_call("a")], [line, Placed(REF, CALL)])

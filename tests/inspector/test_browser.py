@@ -69,6 +69,7 @@ def assert_shown(page: Any, report: Any) -> None:
         *slots,
         ("(joined)", report["joined_tokens"]),
         ("(lead)", report["lead_tokens"]),
+        ("(answer)", report["answer_tokens"]),
         ("free", max(0, report["budget"] - report["tokens"])),
     ]
     assert [tuple(pane) for pane in panes] == [pane for pane in expected if pane[1] > 0]
@@ -101,6 +102,21 @@ def test_sessions_lead_to_turns_and_turns_to_one_window(page, inspector):
     page.locator("#turns .turn[data-turn='32']").first.click()
     until(page, "document.querySelector('.facts').textContent.includes('turn 32')")
     assert_shown(page, kept_report(inspector, 32, 1))
+
+
+def test_the_table_adds_up_and_is_whole_on_a_screen_of_1280(page, inspector):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    look(page, inspector)
+    report = kept_report(inspector)
+    extras = page.eval_on_selector_all(
+        "tr[data-extra]",
+        "all => all.map(r => [r.dataset.extra, Number(r.cells[2].textContent.replace(',', ''))])",
+    )
+    slots = sum(slot["tokens_kept"] for slot in report["slots"])
+    assert ["(answer)", 3] in extras
+    assert slots + sum(tokens for _, tokens in extras) == report["tokens"]
+    wide = "e => e.scrollWidth - e.clientWidth"
+    assert page.locator(".table .scroll").evaluate(wide) == 0
 
 
 def test_the_window_shown_is_the_report_that_was_kept(page, inspector, scheme):
@@ -467,6 +483,7 @@ def test_an_empty_store_says_what_to_do(page):
         page.goto(running.address)
         page.wait_for_selector(".welcome")
         assert "muntin demo" in page.text_content(".welcome")
+        assert page.text_content("#turns-title") == "No windows yet"
 
 
 def test_the_saved_file_shows_the_window_and_nothing_in_it_runs(page, tmp_path, scheme):

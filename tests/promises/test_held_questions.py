@@ -27,7 +27,7 @@ STEPS, CALLS = 18, 1
 BUDGET = {"sources": 5_000, **dict.fromkeys(WIRED, 600)}
 LADDERS = {"ladder": Ladder(), "no ladder": None}
 # Doors that show what was done in turns before.
-PASTS = ("conversation", "timeline", "entity", "returned", "sources", "strategy")
+PASTS = ("conversation", "instructed", "timeline", "entity", "returned", "sources", "strategy")
 # Doors whose handler is registered once.
 ENTITIES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
 

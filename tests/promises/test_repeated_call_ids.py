@@ -23,6 +23,7 @@ from tests.runtime.conftest import run
 # The sessions that the doors write to.
 SESSIONS = {
     "conversation": "c",
+    "instructed": "c",
     "strategy": "c",
     "timeline": "c",
     "entity": "plain/1",

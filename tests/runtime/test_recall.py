@@ -206,7 +206,8 @@ async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(door, tmp_
     windows = await talk("a.db")
     monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: Recalled())
     others = await talk("b.db")
-    assert any(map(excerpts, windows)) == (door in ("conversation", "entity", "returned"))
+    recalling = ("conversation", "instructed", "entity", "returned")
+    assert any(map(excerpts, windows)) == (door in recalling)
     for wire in (anthropic, wire_chat):
         told, plain = ([encoded(each, wire) for each in made] for made in (windows, others))
         for n in range(1, len(told)):

@@ -493,7 +493,7 @@ def test_a_reader_does_not_hold_up_what_is_deleted(tmp_path):
 
 # The slot in which each door shows what a store has of the conversation.
 SHOWING = {"conversation": "timeline", "timeline": "timeline", "entity": "timeline"}
-SHOWING |= {"returned": "timeline", "sources": "talk"}
+SHOWING |= {"instructed": "timeline", "returned": "timeline", "sources": "talk"}
 
 
 @pytest.mark.parametrize("door", SHOWING)

@@ -28,6 +28,7 @@ from tests.words import call, look
 # with sources awaits its entry.
 VISITS = {
     "conversation": (3, 3),
+    "instructed": (3, 3),
     "strategy": (3, 3),
     "timeline": (3, 3),
     "generator": (4, 5),
@@ -42,6 +43,7 @@ VISITS = {
 # Statements of a turn with one model call, BEGIN and COMMIT left out, at most.
 STATEMENTS = {
     "conversation": 19,
+    "instructed": 20,
     "strategy": 25,
     "timeline": 25,
     "generator": 25,

@@ -22,6 +22,15 @@ def test_the_result_adds_up_and_is_plain_json():
     assert data["rules"]["lookback"] == 20
 
 
+def test_a_policy_that_sent_more_than_the_budget_is_named_under_the_table():
+    assert "over the budget" not in str(replayed(chat(20)))
+    result = replayed(chat(20), budget=100)
+    largest = max(step.tokens for step in result["exact"].steps)
+    assert str(result).splitlines()[6:] == [
+        f"exact: 20 of 20 requests are over the budget; the largest has {largest:,} tokens"
+    ]
+
+
 def test_the_table_has_a_line_for_each_policy():
     lines = str(replayed(chat(20))).splitlines()
     assert lines[0] == "20 requests, anthropic/claude-sonnet-4-5, budget 2,500"

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from muntin import Slots
 from muntin.view.bar import bar, widths
 from tests.view.sample import sample
 
@@ -11,6 +12,14 @@ from tests.view.sample import sample
 def test_the_bar_has_the_width_asked_for_and_a_legend_that_adds_up():
     line, legend = bar(sample(), width=60, colour=False).split("\n")
     assert len(line) == 60
+    assert sum(int(number) for number in re.findall(r"(\d+)(?:   |$)", legend)) == 100
+
+
+def test_the_frame_of_the_answer_is_in_the_legend_so_that_it_adds_up():
+    slots = Slots(100)
+    slots.add("input", "How far is it to the moon?")
+    legend = bar(slots.render(), width=60, colour=False).split("\n")[1]
+    assert "(answer) 3" in legend
     assert sum(int(number) for number in re.findall(r"(\d+)(?:   |$)", legend)) == 100
 
 

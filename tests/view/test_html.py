@@ -75,6 +75,15 @@ def test_the_saved_file_strikes_through_what_was_cut_and_says_why(tmp_path):
     assert "condition_false: none asked for" in page
 
 
+def test_the_saved_file_strikes_through_the_calls_of_a_message_that_was_dropped(tmp_path):
+    slots = Slots(60, tokenizer=len)
+    called = assistant(tool_calls=[ToolCall("c1", "look", '{"n": 1}')])
+    slots.add("history", [user("Where?"), called, tool("c1", "r" * 40), assistant("There.")])
+    slots.add("input", Input("i" * 20))
+    page = saved(slots.render(), tmp_path)
+    assert "<pre><del>→ look({&quot;n&quot;: 1})</del></pre>" in page
+
+
 def test_the_saved_file_names_tools_and_what_a_request_could_not_carry(tmp_path):
     slots = Slots(100_000, tokenizer=len, tools=[{"name": "look_up"}])
     slots.add("input", Input("see", (Attachment("1", "a.mp4", 1, "video"),)))

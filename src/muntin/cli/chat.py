@@ -7,7 +7,7 @@ is what the model said.
 import asyncio
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -69,7 +69,9 @@ def chat(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", min=1, help="Else the model's window, or 128,000."),
+        typer.Option(
+            metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
+        ),
     ] = None,
     base_url: Annotated[
         str | None,
@@ -111,7 +113,8 @@ def chat(
             _greet(talk.chat, model, app.store.name)
         failed = talk.run()
         if sys.stdin.isatty() and not as_json:
-            _leave(talk, app.store.name)
+            given = {"model": model, "system": system, "budget": budget, "summary": summary}
+            _leave(talk, app.store.name, {**given, "base-url": _without_password(base_url)})
     if failed:
         raise typer.Exit(1)
 
@@ -286,14 +289,19 @@ def _greet(chat: Conversation, model: str, store: str) -> None:
     note("/help lists what else can be typed; Ctrl-C stops an answer, Ctrl-D leaves")
 
 
-def _leave(talk: _Talk, store: str) -> None:
+def _leave(talk: _Talk, store: str, given: Mapping[str, str | int | None]) -> None:
+    """Print the commands that go on with the conversation and show it, ready to be run."""
     if not talk.turns or store.startswith("memory"):
         return
-    at = shlex.quote(store)
     print(file=sys.stderr)
-    muntin, session = this_command(), shlex.quote(talk.chat.session.id)
-    note(f"go on:  {muntin} chat --session {session} --store {at} …")
-    note(f"look:   {muntin} inspect --store {at}")
+    options = {**given, "session": talk.chat.session.id, "store": store}
+    said = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
+    note(f"go on:  {this_command()} chat {shlex.join(said)}")
+    note(f"look:   {this_command()} inspect --store {shlex.quote(store)}")
+
+
+def _without_password(url: str | None) -> str | None:
+    return None if url is None or "@" in url or "?" in url else url
 
 
 def _show(reply: Reply) -> None:

@@ -29,6 +29,7 @@ from muntin.cli.terminal import (
 from muntin.core.message import Message, as_message
 from muntin.core.planning.window import Window
 from muntin.core.report import Report
+from muntin.errors import InvalidInput
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
@@ -54,6 +55,8 @@ def demo(
     Shows where every token went. Writes muntin-demo.db, the sessions with their reports, and
     muntin-demo.html, the receipt of one window.
     """
+    if output.is_file():
+        raise InvalidInput(f"{output}: this is a file; name a folder")
     output.mkdir(parents=True, exist_ok=True)
     database, page = output / "muntin-demo.db", output / "muntin-demo.html"
     store = f"sqlite:///{database}"

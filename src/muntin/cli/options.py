@@ -24,10 +24,12 @@ def store_address(text: str | None) -> str | None:
     if text is None or _SCHEME.match(text):
         return text
     path = Path(text)
+    if text.strip() and path.is_dir():
+        raise typer.BadParameter(f"{shown(text)} is a folder; name a file in it, like chat.db")
     if text.strip() and (path.suffix or path.parent != Path() or path.exists()):
         return "sqlite:///" + text.replace("%", "%25").replace("?", "%3F")
     raise typer.BadParameter(
-        f"{shown(text)} is no store; name a file like chat.db, or postgresql://user@host/name"
+        f"{shown(text)} is not a store; name a file like chat.db, or postgresql://user@host/name"
     )
 
 
@@ -35,4 +37,4 @@ def check_url(text: str | None) -> str | None:
     """Return the address of a server; refuse what is none."""
     if text is None or re.match(r"https?://\S+$", text):
         return text
-    raise typer.BadParameter(f"{shown(text)} is no address like http://localhost:11434/v1")
+    raise typer.BadParameter(f"{shown(text)} is not an address like http://localhost:11434/v1")

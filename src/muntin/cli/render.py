@@ -1,6 +1,7 @@
 """`muntin render`: what a prompt file becomes."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,8 @@ from muntin.core.message import Input
 from muntin.core.model_name import ModelName
 from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
-from muntin.errors import InvalidInput
-from muntin.prompts.files import prompt_file
+from muntin.errors import InvalidInput, PromptFileError
+from muntin.prompts.files import PromptFile, Rendered, prompt_file
 from muntin.view.bar import bar
 
 
@@ -28,11 +29,13 @@ def render(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="JSON or text; repeatable.")
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The input, JSON.")
+        Path | None, typer.Option(metavar="FILE", help="The input, as a JSON object.")
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", min=1, help="Else the model's window, or 128,000."),
+        typer.Option(
+            metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
+        ),
     ] = None,
     provider: Annotated[
         str | None,
@@ -101,11 +104,21 @@ def _compose(
         budget=Budget.of(model, max_output_tokens=output) if budget is None else budget,
         tokenizer=tokenizer,
     ).slots()
-    rendered = file.render(values)
+    rendered = _rendered(file, values)
     slots.add("system", rendered.system, required=True)
     if rendered.user is not None:
         slots.add("user", Input(rendered.user))
     return slots.render()
+
+
+def _rendered(file: PromptFile, values: Mapping[str, Any]) -> Rendered:
+    try:
+        return file.render(values)
+    except PromptFileError as error:
+        missing = re.fullmatch(r"input\.(\w+) is undefined", error.reason)
+        if missing is None:
+            raise
+        raise InvalidInput(f"{error}; give it: --input {missing[1]}=…") from error
 
 
 def _model(provider: str | None, own: str | None) -> str | None:

@@ -101,7 +101,7 @@ def search(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many excerpts at most.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Find what a session has on a question, best first.
+    """Search what was said in a session, best matches first.
 
     QUERY is a question, words, or an identifier.
     """
@@ -113,7 +113,8 @@ def search(
             print_json({"id": id, "query": query, "found": [asdict(each) for each in found]})
             return
         for each in found:
-            console().print(f"{each.score:6.1f}  {safe(', '.join(each.words))}", style="dim")
+            words = ", ".join(each.words) or "(next to a match)"
+            console().print(f"{each.score:6.1f}  {safe(words)}", style="dim")
             for line in each.text.splitlines():
                 print(safe(unescape(line)))
         if not found:
@@ -128,7 +129,10 @@ def _unknown(store: Store, id: str) -> InvalidInput:
 def export(
     id: Annotated[str | None, typer.Argument(metavar="ID", hidden=True)] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else it is printed.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The file to write; else it is printed."
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every session, into one file.")] = False,
     store: At = DEFAULT_URL,
@@ -163,10 +167,10 @@ def import_(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Count with: estimate, o200k_base, a model."),
+        typer.Option(metavar="NAME", help="Count by estimate, o200k_base, a model."),
     ] = None,
     wake: Annotated[
-        bool, typer.Option("--wake", help="Let turns wait on that waited; else they are failed.")
+        bool, typer.Option("--wake", help="Keep waiting turns waiting; else they fail.")
     ] = False,
     store: At = DEFAULT_URL,
     as_json: AsJson = False,
@@ -191,14 +195,14 @@ def prune(
     ] = None,
     megabytes: Annotated[
         float | None,
-        typer.Option(metavar="MB", min=0, help="Forget the oldest reports until they have less."),
+        typer.Option(metavar="MB", min=0, help="Forget the oldest until all take less."),
     ] = None,
     store: At = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Forget old reports of all sessions.
 
-    And what imports left whose processes died. What was said stays.
+    Also removes what interrupted imports left behind. Messages are kept.
     """
     with _existing(store) as opened:
         if days is None and megabytes is None:
@@ -220,7 +224,7 @@ def prune(
 def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Free the disk space of what was deleted.
 
-    Nothing of it can be found afterwards. Others wait while all tables are written anew.
+    What was deleted cannot be recovered afterwards. Other processes wait until it is done.
     """
     with _existing(store) as opened:
         opened.vacuum()
@@ -350,6 +354,7 @@ def _show_session(
         columns = position.rjust(wide[0]), who.ljust(wide[1]), tokens.rjust(wide[2]), ""
         line = Styled("  ".join(columns), "dim")
         line.append(_text(item), "not dim")
+        line.rstrip()
         out.print(line, no_wrap=True, overflow="ellipsis")
 
 
@@ -378,7 +383,7 @@ def _text(item: Item) -> str:
     if item.transient:
         said.append("(for this turn only)")
     if item.message is None:
-        said.append(_payload(item))
+        said += [_payload(item)] if item.kind != "run" or item.payload else []
     else:
         content = item.message.content
         parts = (content,) if isinstance(content, str) else content or ()

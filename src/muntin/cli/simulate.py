@@ -17,7 +17,7 @@ from muntin.cli.terminal import failing, print_json, progress, say
 from muntin.core.message import Message, MessageLike
 from muntin.core.planning.slot import Stepped
 from muntin.errors import InvalidInput
-from muntin.simulator import simulate_trace
+from muntin.simulator import Simulation, simulate_trace
 from muntin.simulator.run import PolicyLike
 from muntin.timeline.lines import Lines
 
@@ -28,7 +28,9 @@ DEFAULT_POLICIES = ("exact", "stepped", "full")
 @failing()
 def simulate(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", hidden=True)],
-    budget: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="What a window may have.")],
+    budget: Annotated[
+        int, typer.Option(metavar="TOKENS", min=1, help="How many tokens a window may have.")
+    ],
     model: Annotated[
         str, typer.Option(metavar="NAME", help="anthropic/claude-sonnet-4-6, openai/gpt-5 …")
     ],
@@ -38,12 +40,14 @@ def simulate(
             metavar="NAME", help="exact, stepped, stepped=0.6, full, module:function; repeatable."
         ),
     ] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="A request a tool step.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Count every tool step as a request.")
+    ] = False,
     pause: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Between two requests.")
+        float, typer.Option(metavar="SECONDS", min=0, help="The time between two requests.")
     ] = 30.0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a picture: out.html.")
+        Path | None, typer.Option(metavar="FILE", help="Also write a picture, such as out.html.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -59,12 +63,22 @@ def simulate(
             messages, budget=budget, model=model, policies=policies, steps=steps, pause=pause
         )
     if plot is not None:
-        result.save(plot)
+        _draw(result, plot)
     if as_json:
         print_json(result.to_dict())
-    else:
-        for line in str(result).split("\n"):
-            say(line)
+        return
+    for line in str(result).split("\n"):
+        say(line)
+    if plot is not None:
+        say("")
+        say(f"Written: {plot}")
+
+
+def _draw(result: Simulation, path: Path) -> None:
+    try:
+        result.save(path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read_trace(path: Path) -> list[MessageLike]:
@@ -86,7 +100,8 @@ def read_trace(path: Path) -> list[MessageLike]:
                 found = _conversation(value)
                 messages += [m for m in found if not messages or not _is_system(m)]
     except InvalidInput as error:
-        raise InvalidInput(f"{path}:{read.number}: {error}") from error
+        name = "<stdin>" if str(path) == "-" else path
+        raise InvalidInput(f"{name}{read.place}: {error}") from error
     if is_header(values[0]):
         messages += _exported(path, values)
     return messages

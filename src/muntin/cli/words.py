@@ -2,7 +2,7 @@
 
 # What the library says to programs, and what a person at a terminal does instead.
 IN_FLAGS = (
-    (", or pass api_key=", ""),
+    (", or pass api_key= to as_model", ""),
     ("with a base_url", "with --base-url"),
     (", or a callable (text -> int)", ""),
     ("a trimming or a function", "'stepped=0.6' or 'module:function'"),
@@ -12,6 +12,8 @@ IN_FLAGS = (
         "Raise --budget, or shorten these.",
     ),
     ("attachment_tokens", "--attachment-tokens"),
+    ("no store is there; look at the address", "no store is there; name yours with --store"),
+    ("give this one another id", "give this one another id with --as"),
 )
 
 

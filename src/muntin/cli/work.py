@@ -25,14 +25,14 @@ def work(
     ] = 20,
     timeout: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.001, help="What wakes have to end when stopped."),
+        typer.Option(metavar="SECONDS", min=0.001, help="How long running wakes may take to end."),
     ] = CLOSE_SECONDS,
 ) -> None:
     """Handle what is sent to an app's entities.
 
-    Also what was left unfinished. MODULE:APP is where the App is, like support:app. Ctrl-C or
-    SIGTERM ends it: no wake is begun, those that run have some time, the rest is left to other
-    workers.
+    Also what was left unfinished. MODULE:APP is where the App is, like support:app; the module is
+    imported from this folder. Ctrl-C or SIGTERM ends it: no wake is begun, running ones have some
+    time, the rest is left to other workers.
     """
     with suppress(KeyboardInterrupt):
         asyncio.run(_work(_find(app), concurrency, timeout))
@@ -45,13 +45,18 @@ def _find(name: str) -> App:
         raise InvalidInput(f"an app is named like 'support:app', not {shown(name)}")
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(import_module(module), attribute, None)
+        held = vars(import_module(module))
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # of something that the module itself needs
         raise InvalidInput(f"there is no module {module!r} here: {error}") from error
+    if attribute not in held:
+        apps = [f"{module}:{key}" for key, value in held.items() if isinstance(value, App)]
+        meant = f"; did you mean {apps[0]}?" if apps else ": assign the App to a name there"
+        raise InvalidInput(f"module {module!r} has no {attribute!r}{meant}")
+    found = held[attribute]
     if not isinstance(found, App):
-        raise InvalidInput(f"{name!r} is not an App, but {found!r}")
+        raise InvalidInput(f"{name!r} is not an App, but {shown(found)}")
     return found
 
 

@@ -328,7 +328,8 @@ def prefix_words(prefix: Prefix) -> Iterable[str]:
     elif prefix.moved is not None:
         yield "shared with the request before: nothing that a cache could read"
     if prefix.expected:
-        yield f"the next is expected to share: {prefix.expected:,} tokens, prefix {prefix.hash}"
+        coming = f"{prefix.expected:,} tokens, prefix {prefix.hash}"
+        yield f"the next request is expected to share: {coming}"
     if prefix.reported is not None:
         yield reported_words(prefix.tokens, prefix.reported)
 

@@ -35,6 +35,9 @@ class FittedMessages:
     kept: list[Any]
     fitted: Fitted
 
+    def __repr__(self) -> str:
+        return f"<FittedMessages kept={len(self.kept)} tokens={self.tokens}>"
+
     @property
     def frontier(self) -> dict[str, Any]:
         """Plain JSON, to be given as `previous` with the next request."""

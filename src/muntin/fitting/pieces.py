@@ -77,6 +77,9 @@ class Fitted:
     fresh: str | None = None
     system_breakpoint: Breakpoint | None = None
 
+    def __repr__(self) -> str:
+        return f"<Fitted placed={len(self.placed)} tokens={self.window.tokens}>"
+
 
 class Pieces(Sequence[Piece]):
     """The pieces of a list of items, each read when it is first looked at.

@@ -205,7 +205,8 @@ class Client:
                     self._api.provider,
                     self._model,
                     None,
-                    f"no key: set {self._api.keys[0]} in the environment, or pass api_key=",
+                    f"no key: set {self._api.keys[0]} in the environment, "
+                    "or pass api_key= to as_model",
                 ) from None
             found = failure(error, self._api.provider, self._model, self._secrets())
             raise InvalidInput(

@@ -271,6 +271,7 @@ class App:
         self,
         id: str,
         *,
+        system_prompt: str | None = None,
         strategy: Any = None,
         model: str | Model | None = None,
         tools: Sequence[ToolLike] = (),
@@ -287,10 +288,11 @@ class App:
     ) -> Conversation:
         """Return the conversation with this id.
 
-        Without a strategy the window is the whole timeline, the newest kept. `timeout` is how
-        many seconds a hook of the strategy may take. `results`, `ladder`, `recovery`, `recall` and
-        `summary` are the app's if they are not given; False or None is off. With a strategy
-        nothing is recalled but by `ctx.history.relevant`.
+        Without a strategy the window is `system_prompt` and the whole timeline, the newest kept.
+        `timeout` is how many seconds a hook of the strategy may take. `results`, `ladder`,
+        `recovery`, `recall` and `summary` are the app's if they are not given; False or None is
+        off. A strategy composes the window itself: it adds its own system text, and nothing is
+        recalled but by `ctx.history.relevant`.
         """
         return Conversation(
             self,
@@ -303,6 +305,7 @@ class App:
             trimming=trimming,
             timeout=timeout,
             max_steps=max_steps,
+            system_prompt=system_prompt,
             rules=RunRules.of("conversation", results, ladder, recovery, recall),
             summary=summary,
         )

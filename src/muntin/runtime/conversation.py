@@ -18,9 +18,16 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import off_loop
 from muntin.composer import Asked, Composer, TurnSlots
 from muntin.core.budget import Budget
-from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
+from muntin.core.checks import (
+    check_count,
+    check_optional_text,
+    check_seconds,
+    check_text,
+    refuse_blank,
+    shown,
+)
 from muntin.core.forms import messages_from
-from muntin.core.message import Input, Message, user
+from muntin.core.message import Input, Message, system, user
 from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
@@ -59,6 +66,7 @@ class Conversation:
         trimming: Trimming | None,
         timeout: float,
         max_steps: int,
+        system_prompt: str | None = None,
         summary: SummaryLike = INHERIT,
         rules: RunRules = NO_RULES,
     ) -> None:
@@ -68,8 +76,14 @@ class Conversation:
                 f"{shown(strategy)}"
             )
         check_settings(settings, "conversation")
+        check_optional_text(system_prompt, "conversation: system_prompt")
         own = check_summary(summary, "conversation")
         if strategy is not None:
+            if system_prompt:
+                raise InvalidInput(
+                    "conversation: a strategy composes the window itself; let it add the system "
+                    "prompt to its slots, and give no system_prompt"
+                )
             if rules.recall not in (INHERIT, False):
                 raise InvalidInput(
                     "conversation: a strategy composes the window itself; let it add "
@@ -78,6 +92,7 @@ class Conversation:
             rules = replace(rules, recall=False)
         self._app = app
         self._strategy = strategy
+        self._system = system(system_prompt) if system_prompt else None
         self._model = app.answering(model, "conversation")
         self._tools = as_tools(tools, "conversation")
         self._settings = settings
@@ -192,6 +207,8 @@ class Conversation:
         window: Window | None = None
         if self._strategy is None:
             slots = composer.slots()
+            if self._system is not None:
+                slots.add("system", [self._system], tier="pinned", required=True)
             trimming = composer.history_trimming
             slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
             declared: Sequence[Slot] = slots.declared

@@ -156,7 +156,18 @@ class Simulation:
         ]
         rows = [list(_COLUMNS)]
         rows += [[cell(self, run) for cell in _COLUMNS.values()] for run in self.runs]
-        return "\n".join([", ".join(about), "", *text_table(rows, range(1, len(_COLUMNS)))])
+        table = text_table(rows, range(1, len(_COLUMNS)))
+        return "\n".join([", ".join(about), "", *table, *self._too_large()])
+
+    def _too_large(self) -> Iterator[str]:
+        """Say which policies sent more than the budget; `full` is asked to."""
+        for run in self.runs:
+            over = [step for step in run.steps if step.tokens > (self.budget or step.tokens)]
+            if over and run.policy != "full":
+                yield (
+                    f"{run.policy}: {len(over):,} of {len(run.steps):,} requests are over the "
+                    f"budget; the largest has {max(step.tokens for step in over):,} tokens"
+                )
 
     def save(self, path: str | Path) -> None:
         """Draw the simulation as a self-contained HTML file."""
@@ -194,17 +205,21 @@ _WIDTH, _HEIGHT = 720, 120
 _GROUPS = 360
 # Told apart without red and green: https://jfly.uni-koeln.de/color/
 _PARTS = {"read": "#56b4e9", "written": "#e69f00", "uncached": "#999999"}
-_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0e442", "#000000")
+_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0e442", "#888888")
 
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: {width}px; }}
+:root {{ color-scheme: light dark; }}
+body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 56rem;
+  padding: 0 1.2rem; }}
+h1 {{ font-size: 1.5rem; overflow-wrap: anywhere; }}
 h2 {{ font-size: 1rem; margin: 1.5rem 0 .2rem; }}
 pre {{ overflow-x: auto; }}
-svg {{ background: #fafafa; display: block; width: 100%; }}
+svg {{ background: #8881; display: block; width: 100%; }}
 .key {{ margin-right: 1rem; white-space: nowrap; }}
 .key i {{ display: inline-block; height: .7em; margin-right: .3em; width: .7em; }}
 </style>
@@ -226,7 +241,6 @@ def _page(simulation: Simulation) -> str:
     colours = {run.policy: _LINES[n % len(_LINES)] for n, run in enumerate(runs)}
     return _PAGE.format(
         title=escape(f"Prompt cache: {simulation.model or 'simulation'}"),
-        width=_WIDTH,
         table=escape(str(simulation)),
         parts=_key(_PARTS),
         charts="\n".join(_chart(run, highest) for run in runs),

@@ -139,7 +139,7 @@ def import_sessions(
     except BaseException as error:
         told = staged.remove()
         if isinstance(error, InvalidInput):
-            raise InvalidInput(f"{source}:{read.number}: {error}{told}") from error
+            raise InvalidInput(f"{source}{read.place}: {error}{told}") from error
         if told and isinstance(error, Exception):
             raise StoreError(f"{error}{told}") from error
         raise

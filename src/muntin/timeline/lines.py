@@ -83,6 +83,11 @@ class Lines:
         self.size = 0
         self.alone = False
 
+    @property
+    def place(self) -> str:
+        """Where the value is that was read last, to be put behind the name of the file."""
+        return f":{self.number}" if self.number else ""
+
     def __iter__(self) -> Iterator[Any]:
         begin: list[bytes] = []
         full: list[int] = []  # the numbers of the first two lines that are not blank

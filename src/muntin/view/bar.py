@@ -32,7 +32,7 @@ def panes(window: Composed) -> list[tuple[str, int, tuple[int, str]]]:
     ]
     found += [
         (f"({name})", getattr(report, f"{name}_tokens"), _FREE)
-        for name in ("tools", "joined", "lead")
+        for name in ("tools", "joined", "lead", "answer")
     ]
     found.append(("free", max(0, report.budget - report.tokens), _FREE))
     return [pane for pane in found if pane[1] > 0]

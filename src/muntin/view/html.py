@@ -178,7 +178,7 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
     out = ' class="out"' if line.place is None else ""
     texts = [f"<pre>{''.join(map(_piece, line.pieces))}</pre>"] if line.pieces else []
     for name, piece in line.calls:
-        texts.append(f"<pre>→ {escape(name)}({_piece(piece)})</pre>")
+        texts.append(f"<pre>{_struck(f'→ {escape(name)}({_text(piece)})', piece.cut)}</pre>")
     for kind, piece in line.notes:
         label = "" if piece.text.startswith("File: ") else f"{kind}: "
         texts.append(f"<pre>{label}{_piece(piece)}</pre>")
@@ -189,11 +189,19 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
 
 
 def _piece(piece: Piece) -> str:
+    return _struck(_text(piece), piece.cut)
+
+
+def _text(piece: Piece) -> str:
     text = escape(piece.text)
-    if piece.hidden:
-        note = f"<em>… {piece.hidden:,} more characters …</em>"
-        text = f"{note}{text}" if piece.end == "head" else f"{text}{note}"
-    return f"<del>{text}</del>" if piece.cut else text
+    if not piece.hidden:
+        return text
+    note = f"<em>… {piece.hidden:,} more characters …</em>"
+    return f"{note}{text}" if piece.end == "head" else f"{text}{note}"
+
+
+def _struck(html: str, cut: bool) -> str:
+    return f"<del>{html}</del>" if cut else html
 
 
 def _tools(window: Composed) -> str:

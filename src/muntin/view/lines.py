@@ -153,6 +153,7 @@ def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
         if cut:
             state = fate.status if fate is not None and fate.status in _CUT else "trimmed"
         reason = fate.reason if fate is not None and state != "kept" else None
+    gone = line.place is None
     origin = fate.slot.index if fate is not None else None
     if origin is None and line.place is not None:
         origin = window.origins[line.place]
@@ -163,7 +164,7 @@ def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
         state,
         reason,
         tuple(pieces),
-        tuple((call.name, clip(call.arguments, longest)) for call in message.tool_calls),
+        tuple((call.name, clip(call.arguments, longest, cut=gone)) for call in message.tool_calls),
         tuple(_notes(message, longest)),
         name=message.name and message.name[:longest],
         answers=message.tool_call_id and message.tool_call_id[:longest],

@@ -88,16 +88,18 @@ class Composed:
     tokens: int
     over_budget: bool
     input_cut: bool
-    origins: tuple[int | None, ...] = field(repr=False)
-    breakpoints: tuple[Breakpoint, ...] = field(repr=False)
-    explained: Explained = field(repr=False, compare=False)
-    lazy_frontier: LazyFrontier | Frontier = field(repr=False, compare=False)
+    origins: tuple[int | None, ...]
+    breakpoints: tuple[Breakpoint, ...]
+    explained: Explained = field(compare=False)
+    lazy_frontier: LazyFrontier | Frontier = field(compare=False)
     # What requests made of the window could not carry, by provider.
-    _ledger: dict[str, tuple[NotCarried, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _ledger: dict[str, tuple[NotCarried, ...]] = field(default_factory=dict, compare=False)
     # What the provider said of the request, once it has answered.
-    _reported: list[Reported] = field(default_factory=list, repr=False, compare=False)
+    _reported: list[Reported] = field(default_factory=list, compare=False)
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<{name} messages={len(self.messages)} tokens={self.tokens}>"
 
     @property
     def report(self) -> Report:

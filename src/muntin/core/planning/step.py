@@ -308,7 +308,7 @@ class Price(NamedTuple):
         return self.cost / max(1, self.seen)
 
     def __str__(self) -> str:
-        return f"about {self.cost:,.0f} tokens a request for {self.seen:,} in view"
+        return f"about {self.cost:,.0f} tokens a request, {self.seen:,} groups shown"
 
 
 def _way_down(

@@ -167,7 +167,8 @@ function problem(error) {
 
 function empty() {
   fill(bar);
-  fill(stage, h("div", { class: "welcome" }, h("h1", {}, "Nothing to see yet"), h("p", { class: "muted" }, "This store has no sessions. Let an App work in it, or run: muntin demo")));
+  $("turns-title").textContent = "No windows yet";
+  fill(stage, h("div", { class: "welcome" }, h("h1", {}, "Nothing to see yet"), h("p", { class: "muted" }, "This store has no sessions. They appear here as soon as an App uses the store. Or look at the store that muntin demo writes.")));
 }
 
 function drawTop() {

@@ -23,6 +23,7 @@ export function panes(report) {
   }
   found.push({ name: "(joined)", tokens: report.joined_tokens, slot: null });
   found.push({ name: "(lead)", tokens: report.lead_tokens, slot: null });
+  found.push({ name: "(answer)", tokens: report.answer_tokens, slot: null });
   found.push({ name: "free", tokens: Math.max(0, report.budget - report.tokens), slot: null });
   return found.filter((pane) => pane.tokens > 0);
 }

@@ -58,7 +58,7 @@ function stacked(windows, box) {
     };
     add("(tools)", each.tools_tokens);
     for (const slot of each.slots) add(slot.name, slot.tokens_kept);
-    add("(joined)", each.joined_tokens + each.lead_tokens);
+    add("(joined)", each.joined_tokens + each.lead_tokens + (each.answer_tokens ?? 0));
   });
   return [...paths].map(([name, d]) => h("path", { class: `fill ${name.replace("-", " ")}`, d }));
 }

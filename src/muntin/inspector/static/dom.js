@@ -67,7 +67,7 @@ export function say(text) {
 const colours = new Map();
 const FEW = 10;
 const PATTERNS = 4;
-const ours = new Set(["(tools)", "(joined)", "(lead)", "free"]);
+const ours = new Set(["(tools)", "(joined)", "(lead)", "(answer)", "free"]);
 
 export function colour(name) {
   if (name === null || name === undefined || ours.has(name)) return "plain";

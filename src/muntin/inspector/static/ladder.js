@@ -33,6 +33,7 @@ export function ladder(report) {
     h(
       "ul",
       { class: "legend" },
+      h("li", { class: "muted" }, "The past, the oldest first:"),
       summary ? h("li", { "data-level": "summary" }, h("i", { class: "dot summary" }), `a summary of ${num(summary.tokens_kept)} tokens in front`) : null,
       counts.map(([name, count]) => h("li", { "data-level": name }, h("i", { class: `dot ${name}` }), `${num(count)} ${level(name)}`)),
       recalled ? h("li", { "data-level": "recalled" }, h("i", { class: "dot recalled" }), `recalled: ${num(recalled.tokens_kept)} tokens`) : null,

@@ -202,7 +202,7 @@ export class WindowView {
 
   drawTable() {
     const { report } = this.now;
-    const extra = [["(tools)", report.tools_tokens], ["(joined)", report.joined_tokens], ["(lead)", report.lead_tokens]].filter(([, tokens]) => tokens);
+    const extra = [["(tools)", report.tools_tokens], ["(joined)", report.joined_tokens], ["(lead)", report.lead_tokens], ["(answer)", report.answer_tokens]].filter(([, tokens]) => tokens);
     fill(
       this.parts.table,
       h(
