@@ -19,13 +19,19 @@ class NameRule:
     limit: int
     refused: Pattern[str] | None = None
 
-    def fitted(self, name: str) -> str:
-        """Return the name if it is accepted; else the nearest one that is."""
+    def accepts(self, name: str) -> bool:
+        """Say whether a name is sent as it is."""
+        if not name or len(name) > self.limit:
+            return False
         # Letters, digits and underscores are accepted everywhere, a digit at the beginning aside.
         plain = self.refused is None or (name.isascii() and name.isidentifier())
-        if len(name) > self.limit:
-            return self.marked(name)
-        return name if plain else self._replaced(name)
+        return plain or self.refused is None or self.refused.search(name) is None
+
+    def fitted(self, name: str) -> str:
+        """Return the name if it is accepted; else the nearest one that is."""
+        if self.accepts(name):
+            return name
+        return self.marked(name) if len(name) > self.limit else self._replaced(name)
 
     def marked(self, name: str) -> str:
         """Return a form that two names do not share even if they begin alike or become alike."""

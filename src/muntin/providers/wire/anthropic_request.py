@@ -123,7 +123,10 @@ class _Encoder(Encoder):
             content = message.content
             plain = False
             if not answers and is_text(message):
-                blocks, plain = self._text(index, cast("str", content)), True
+                text, plain = cast("str", content), True
+                blocks = [{"type": "text", "text": text}] if text else []
+                if text.isspace():
+                    blocks = self._text(index, text)
             elif role == "assistant":
                 self._assistant(index, message, answers)
                 continue

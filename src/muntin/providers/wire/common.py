@@ -105,9 +105,7 @@ class Ids:
         """Return the id as it is, or the nearest one that is accepted and not yet taken."""
         accepted = self._known.get(given)
         if accepted is None:
-            accepted = self._rule.fitted(given)
-            if accepted != given:
-                accepted = self._rule.marked(given)
+            accepted = given if self._rule.accepts(given) else self._rule.marked(given)
             self._known[given] = accepted
         return self._apart(accepted)
 
