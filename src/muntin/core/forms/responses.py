@@ -45,9 +45,10 @@ ITEMS = frozenset(
     }
 )
 RESULTS = ("function_call_output", "custom_tool_call_output")
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# Calls, and where each has its arguments.
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 # What an answer consists of, messages aside: items that follow each other are one answer.
-OUTPUTS = frozenset({*ITEMS, *_CALLS, "reasoning", "message"})
+OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 
 
 def is_output(data: Mapping[str, Any]) -> bool:
@@ -65,8 +66,8 @@ def check(item: Mapping[str, Any]) -> None:
     """Refuse an item of an answer that lacks what it is read by."""
     kind = item["type"]
     needed = ["id"] if kind == "reasoning" else ["content"] if kind == "message" else []
-    if kind in _CALLS:
-        needed = ["call_id", "name", _CALLS[kind]]
+    if kind in CALLS:
+        needed = ["call_id", "name", CALLS[kind]]
     for key in needed:
         if item.get(key) is None:
             raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {shown(dict(item))}")
@@ -93,6 +94,12 @@ def result(item: Mapping[str, Any]) -> Message:
     return Message("tool", output, tool_call_id=call_id, extra=extra or None)
 
 
+def result_type(call: ToolCall) -> str:
+    """Return the type of the item that answers a call."""
+    custom = (call.extra or {}).get("type") == "custom"
+    return "custom_tool_call_output" if custom else "function_call_output"
+
+
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
     # Ids of items are worth keeping only beside the reasoning they must be sent with.
@@ -103,7 +110,7 @@ def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     for item in items:
         kind = item.get("type")
         start = len(parts)
-        if kind in _CALLS:
+        if kind in CALLS:
             calls.append(call(item, named))
             for index in placed:  # it stood between two calls
                 parts[index] = put_before(parts[index], calls[-1].id)
@@ -129,7 +136,7 @@ def call(item: Mapping[str, Any], named: bool) -> ToolCall:
         extra["item_id"] = item["id"]
     if item.get("namespace"):
         extra["namespace"] = item["namespace"]
-    body = item[_CALLS[item["type"]]]
+    body = item[CALLS[item["type"]]]
     return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
 
 

@@ -89,7 +89,7 @@ def _called(block: Block, call: ToolCall) -> dict[str, Any]:
     return {**block, "input": json.loads(call.arguments)}
 
 
-def _result(message: Message, _: str) -> dict[str, Any]:
+def _result(message: Message, _: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,

@@ -136,9 +136,8 @@ def _called(block: Block, call: ToolCall) -> dict[str, Any]:
     return {**block, key: {**given, "args": json.loads(call.arguments)}}
 
 
-def _result(message: Message, name: str) -> dict[str, Any]:
-    told = {"id": message.tool_call_id, "name": name, "response": {"output": message.text}}
-    return {"functionResponse": told}
+def _result(message: Message, call: ToolCall) -> dict[str, Any]:
+    return {"functionResponse": form.response(call, message.text)}
 
 
 _SPELLING = Spelling(

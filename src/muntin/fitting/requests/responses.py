@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from muntin.core.forms import responses as form
 from muntin.core.message import Message, Role
-from muntin.core.parts import as_plain
+from muntin.core.parts import ToolCall, as_plain
 from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 from muntin.fitting.requests.common import (
@@ -30,7 +30,6 @@ from muntin.fitting.requests.common import (
 )
 from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _TEXTS = ("input_text", "output_text", "text")
 # What a request says of what the API keeps for it: the rest of the conversation is there.
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
@@ -65,8 +64,10 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
     given = body["input"]
     items: list[Any] = []
     ends: list[int] = []
+    calls: dict[str, ToolCall] = {}
     for placed in fitted.placed:
-        items += _written([given] if isinstance(given, str) else given, placed)
+        calls |= {call.id: call for call in placed.message.tool_calls}
+        items += _written([given] if isinstance(given, str) else given, placed, calls)
         ends.append(len(items))
     options = {key: each for key, each in _mark(items, ends, fitted).items() if key not in body}
     sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
@@ -112,9 +113,9 @@ def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
 
 def _calls_of(items: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the calls of an answer, and the rest as a text."""
-    rest = [item for item in items if item["type"] not in _CALLS]
+    rest = [item for item in items if item["type"] not in form.CALLS]
     said = {"type": "message", "content": [{"type": "output_text", "text": as_text(rest)}]}
-    return [said, *(item for item in items if item["type"] in _CALLS)]
+    return [said, *(item for item in items if item["type"] in form.CALLS)]
 
 
 def _piece(item: Any, ref: Ref) -> Piece:
@@ -144,12 +145,13 @@ def _said(item: Any) -> Message:
     return Message.from_dict(form.as_input(as_plain(item)))
 
 
-def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
+def _written(items: Sequence[Any], placed: Placed, calls: Mapping[str, ToolCall]) -> list[Any]:
     message = placed.message
     if placed.ref is None:
-        if message.tool_call_id is not None:
-            kind = "function_call_output"
-            return [{"type": kind, "call_id": message.tool_call_id, "output": message.text}]
+        called = message.tool_call_id
+        if called is not None:
+            kind = form.result_type(calls[called])
+            return [{"type": kind, "call_id": called, "output": message.text}]
         return [{"role": message.role, "content": message.text}] if message.text else []
     kept = list(items[placed.ref.first : placed.ref.end])
     if placed.is_whole:
@@ -164,7 +166,7 @@ def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
 
 def _shorter(item: Any, placed: Placed) -> Any:
     """Return a call with the arguments it is shown with."""
-    key = _CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
+    key = form.CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
     arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
     return item if key is None or arguments is None else {**item, key: arguments}
 
