@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.core.forms import google, responses
 from muntin.core.message import Message
-from muntin.core.parts import Text, ToolCall
+from muntin.core.parts import Text, ToolCall, as_plain
 from muntin.fitting.pieces import Placed
 from muntin.fitting.reading import Ref, blocks_of, is_result, spans_of
 
@@ -163,7 +163,8 @@ def changed(item: Any, placed: Placed) -> Any:
 def _new_content(item: Any, placed: Placed) -> dict[str, Any]:
     blocks = blocks_of(item)
     if get(item, "output") is not None:
-        return {"output": placed.text}
+        data = as_plain(item)
+        return {"output": responses.shorter_output(data, placed.text)}
     if blocks is None or placed.message.role == "tool":
         return {"content": placed.text}
     key = "parts" if get(item, "parts") is not None else "content"

@@ -81,14 +81,17 @@ def _system(text: str) -> Message:
 def _pieces(items: Sequence[Any]) -> list[Piece]:
     """Read the items of a request: those of one answer are one message."""
     found: list[Piece] = []
-    first = 0
+    first, own = 0, form.own_answered(items)
     while first < len(items):
         end = first
         while end < len(items) and _is_output(items[end]):
             end += 1
         if end > first:
             part = list(items[first:end])
-            found.append(read_piece(_answer, part, Ref(first, end), "assistant", _calls_of))
+            said = read_piece(_answer, part, Ref(first, end), "assistant", _calls_of)
+            if own and said.message is not None:
+                said = said._replace(message=form.with_own_calls(said.message, own))
+            found.append(said)
             first = end
             continue
         found.append(_piece(items[first], Ref(first, first + 1)))
@@ -124,6 +127,9 @@ def _piece(item: Any, ref: Ref) -> Piece:
         if item.get("type") in form.RESULTS:
             key = key_of("responses", item)
             return read_piece(form.result, item, ref, "user", _as_output, key)
+        result = form.own_result(item)
+        if result is not None:
+            return Piece(result, ref)
         if item.get("role") != "user":  # what is not known was made by the model, or beside it
             role = "assistant"
     return read_piece(_said, item, ref, role, None, key_of("responses", item))
@@ -176,6 +182,8 @@ def _with_text(item: Any, placed: Placed) -> Any:
         return placed.text
     key = "output" if "output" in item else "content"
     content = item.get(key)
+    if item.get("type") not in form.RESULTS and key == "output":
+        return {**item, key: form.shorter_output(item, placed.text)}
     if not isinstance(content, list | tuple):
         return {**item, key: placed.text}
     parts = with_texts(content, placed, _text, lambda _: False, _part)
