@@ -117,7 +117,7 @@ def test_a_required_run_takes_the_room_of_its_newest_calls_once() -> None:
 def test_a_prompt_drops_no_context_that_fits_beside_its_run() -> None:
     contexts = [context(id=name, priority=60, system=name * 100) for name in "ab"]
     bot = prompt(use=contexts, system="S" * 50, prompt="Q" * 20)
-    model = ScriptedModel([ToolCall("1", "look", {}), "done"], budget=420)
+    model = ScriptedModel([ToolCall("1", "look", "{}"), "done"], budget=420)
     generate_sync(bot, model=model, tools=[look], tokenizer=len)
     window = model.windows[-1]
     assert window.report["context:b"].status == "kept"

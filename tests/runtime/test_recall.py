@@ -243,7 +243,7 @@ async def test_of_a_long_run_what_has_left_is_recalled_though_its_question_stays
         """Read a page."""
         return NEEDLE if page == 2 else f"Page {page}. {ANSWER}"
 
-    calls = [ToolCall(f"c{page}", "read", {"page": page}) for page in range(120)]
+    calls = [ToolCall(f"c{page}", "read", f'{{"page": {page}}}') for page in range(120)]
     scripted = ScriptedModel([*calls, "All is read.", "QX7731."], name=NAME, budget=4_000)
     async with App("memory:", model=scripted, trimming=trimming) as app:
         chat = app.conversation("c", tools=[read], max_steps=200)

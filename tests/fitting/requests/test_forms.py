@@ -159,6 +159,33 @@ def test_marks_are_set_behind_what_stays_and_the_users_own_are_counted():
     assert sent["system"] is system
 
 
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "description": WORDS}}}
+FORM = {"type": "json_schema", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "asks"),
+    [
+        ("chat", "messages", {"response_format": {"type": "json_schema", "json_schema": FORM}}),
+        ("responses", "input", {"text": {"format": FORM}}),
+        ("anthropic", "messages", {"output_config": {"format": FORM}}),
+        ("google", "contents", {"generationConfig": {"responseJsonSchema": SCHEMA}}),
+        ("google", "contents", {"config": {"response_schema": SCHEMA}}),
+    ],
+)
+def test_the_schema_of_the_answer_is_counted(name, key, asks):
+    said: list[Any] = asked(5)
+    if name == "google":
+        said = [{"role": "user", "parts": [{"text": each["content"]}]} for each in said]
+    plain = fitted(name, {key: said}, 1_000).fitted
+    formed = fitted(name, {key: said, **asks}, 1_000).fitted
+    assert plain is not None
+    assert formed is not None
+    assert plain.window.report.budget == 1_000
+    assert 830 <= formed.window.report.budget <= 870
+    assert formed.window.tokens <= 870
+
+
 def test_where_the_rest_is_kept_by_the_api_the_request_passes():
     body = {"input": asked(9), "previous_response_id": "resp_1"}
     outcome = fitted("responses", body)

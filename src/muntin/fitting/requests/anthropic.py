@@ -18,6 +18,7 @@ from muntin.fitting.requests.common import (
     Request,
     breakpoints,
     count_marks,
+    inside,
     last_marks,
     listed,
     named,
@@ -42,6 +43,7 @@ def read(body: Body) -> Request:
         tools=tools_of(body),
         model=named("anthropic", body.get("model")),
         user=text_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None,
+        output=inside(body, "output_config", "format", "schema"),
     )
 
 

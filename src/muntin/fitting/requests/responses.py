@@ -19,6 +19,7 @@ from muntin.fitting.requests.common import (
     as_text,
     breakpoints,
     count_marks,
+    inside,
     key_of,
     last_marks,
     listed,
@@ -56,6 +57,7 @@ def read(body: Body) -> Request:
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
         passes=None if kept is None else f"the rest of the conversation is at OpenAI ({kept!r})",
+        output=inside(body, "text", "format", "schema"),
     )
 
 
