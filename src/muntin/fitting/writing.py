@@ -6,7 +6,7 @@ An item that must change is copied in its own form: a dict, an SDK's object, a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -38,21 +38,26 @@ def written(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
             place += 1
         found += _items(items, ref, parts)
     added = any(each.ref is None and each.message.tool_call_id for each in placed)
-    return _answered_together(found, items) if added else found
+    return answered_together(found, items, _answers, _joined) if added else found
 
 
-def _answered_together(found: Sequence[Any], items: Sequence[Any]) -> list[Any]:
-    """Put the responses to the calls of one content of Google's into one content, as its API
-    demands; contents that stood beside each other are left so."""
+def answered_together(
+    found: Sequence[Any],
+    items: Sequence[Any],
+    answers: Callable[[Any], bool],
+    joined: Callable[[Any, Any], Any],
+) -> list[Any]:
+    """Put the results of the calls of one message into one message, for APIs that demand it;
+    items that stood beside each other are left so.
+
+    `answers` says whether an item holds results, `joined` makes one item of two.
+    """
     given = {id(item) for item in items}
     made: list[Any] = []
     for item in found:
-        last = made[-1] if made else None
-        if _answers(last) and _answers(item) and not {id(last), id(item)} <= given:
-            parts = [*get(last, "parts"), *get(item, "parts")]
-            # A dict may hold parts of either kind, an object of the SDK's only its own.
-            whole = last if isinstance(last, Mapping) else item
-            made[-1] = with_fields(whole, parts=parts)
+        new = made and not {id(made[-1]), id(item)} <= given
+        if new and answers(made[-1]) and answers(item):
+            made[-1] = joined(made[-1], item)
         else:
             made.append(item)
     return made
@@ -60,6 +65,12 @@ def _answered_together(found: Sequence[Any], items: Sequence[Any]) -> list[Any]:
 
 def _answers(item: Any) -> bool:
     return any(map(is_result, get(item, "parts") or ()))
+
+
+def _joined(one: Any, other: Any) -> Any:
+    # A dict may hold parts of either kind, an object of the SDK's only its own.
+    whole = one if isinstance(one, Mapping) else other
+    return with_fields(whole, parts=[*get(one, "parts"), *get(other, "parts")])
 
 
 def _is_of(ref: Ref | None, other: Ref) -> bool:
