@@ -187,7 +187,8 @@ def test_the_responses_to_calls_of_one_content_stand_in_one(missing):
     ]
     sent, _ = hooked(4_000, contents)
     assert len(sent) == 4
-    assert [part.function_response.id for part in sent[2].parts] == ["c0", "c1", "c2"]
+    parts: Any = sent[2].parts
+    assert [part.function_response.id for part in parts] == ["c0", "c1", "c2"]
 
 
 def test_what_cannot_be_read_is_carried_counted_and_named():
