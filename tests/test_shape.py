@@ -59,6 +59,7 @@ SUBJECTS = {
     "core/planning/test_work.py": "*",
     "core/planning/test_worked_cases.py": "decide givers trim render explain window composed",
     "fitting/requests/test_valid.py": "*",
+    "fitting/test_own_tools.py": "reading writing ../core/forms/responses",
     "fitting/test_properties.py": "*",
     "fitting/test_recorder.py": "../timeline/receipts",
     "gateway/test_node.py": "server",

@@ -115,6 +115,10 @@ NEW = Placed(REF, assistant(tool_calls=[ToolCall("a", "look", '{"n":2}')]), None
             {"type": "function_call", "call_id": "a", "name": "look", "arguments": '{"n":2}'},
         ),
         (
+            {"type": "custom_tool_call", "call_id": "a", "name": "look", "input": "long"},
+            {"type": "custom_tool_call", "call_id": "a", "name": "look", "input": '{"n":2}'},
+        ),
+        (
             AIMessage(content="", tool_calls=[Call(id="a", name="look", args={})]),
             AIMessage(content="", tool_calls=[Call(id="a", name="look", args={"n": 2})]),
         ),
@@ -180,10 +184,18 @@ RESULT = Placed(None, tool("a", "none"), "none")
             {"type": "function_call_output", "call_id": "a", "output": "none"},
         ),
         (
-            {"role": "model", "parts": [{"function_call": {"name": "look"}}]},
+            {"role": "model", "parts": [{"function_call": {"id": "a", "name": "look"}}]},
             {
                 "role": "user",
-                "parts": [{"function_response": {"name": "look", "response": {"output": "none"}}}],
+                "parts": [
+                    {
+                        "function_response": {
+                            "id": "a",
+                            "name": "look",
+                            "response": {"output": "none"},
+                        }
+                    }
+                ],
             },
         ),
     ],
@@ -205,3 +217,75 @@ def test_a_line_that_is_added_has_the_form_of_the_list() -> None:
     assert chat[0] == {"role": "user", "content": "gone"}
     google = written([{"role": "user", "parts": []}], [line, Placed(REF, user("x"))])
     assert google[0] == {"role": "user", "parts": [{"text": "gone"}]}
+
+
+THOUGHT = {"type": "reasoning", "id": "r", "summary": []}
+
+
+@pytest.mark.parametrize("kind", ["function_call", "custom_tool_call"])
+def test_a_result_that_is_added_is_an_item_also_where_reasoning_comes_first(kind: str) -> None:
+    key = {"function_call": "arguments", "custom_tool_call": "input"}[kind]
+    items = [
+        {"role": "user", "content": "Look."},
+        THOUGHT,
+        {"type": kind, "call_id": "a", "name": "look", key: "{}"},
+        {"role": "user", "content": "And?"},
+    ]
+    kept = fit(items, 1_000, model="openai/gpt-5", previous={}).kept
+    result = {"type": f"{kind}_output", "call_id": "a", "output": "(no result was recorded)"}
+    assert kept == [*items[:3], result, items[3]]
+
+
+def test_an_input_of_a_custom_tool_is_shortened_as_it_was_counted() -> None:
+    items: list[Any] = []
+    for number in range(12):
+        call = {"type": "custom_tool_call", "call_id": f"c{number}", "name": "patch"}
+        items += [
+            {"role": "user", "content": f"Question {number}"},
+            {**call, "input": words(300, number)},
+            {"type": "custom_tool_call_output", "call_id": f"c{number}", "output": "done"},
+        ]
+    items.append({"role": "user", "content": "Is it done?"})
+    fitted = fit(items, 2_000, model="openai/gpt-4o", previous={})
+    again = fit(fitted.kept, 1_000_000, model="openai/gpt-4o", previous={})
+    assert again.tokens == fitted.tokens <= 2_000
+    assert "left_out" in fitted.kept[1]["input"]
+
+
+def google_content(*names: str, responses: bool = False) -> dict[str, Any]:
+    if responses:
+        told = [{"id": name, "name": "look", "response": {"output": name}} for name in names]
+        return {"role": "user", "parts": [{"functionResponse": each} for each in told]}
+    calls = [{"id": name, "name": "look", "args": {}} for name in names]
+    return {"role": "model", "parts": [{"functionCall": each} for each in calls]}
+
+
+@pytest.mark.parametrize("missing", ["a", "b", "c"])
+def test_a_response_that_is_added_stands_in_the_content_of_the_others(missing: str) -> None:
+    answered = [name for name in "abc" if name != missing]
+    contents = [
+        {"role": "user", "parts": [{"text": "Look."}]},
+        google_content("a", "b", "c"),
+        google_content(*answered, responses=True),
+    ]
+    kept = fit(contents, 1_000, model="google/gemini-2.5-pro", previous={}).kept
+    assert [each["role"] for each in kept] == ["user", "model", "user"]
+    told = [part.get("functionResponse") or part["function_response"] for part in kept[2]["parts"]]
+    assert [each["id"] for each in told] == ["a", "b", "c"]
+
+
+def test_a_response_to_a_call_without_an_id_has_none() -> None:
+    call = {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]}
+    asked = {"role": "user", "parts": [{"text": "Look."}]}
+    kept = fit([asked, call, asked], 1_000, model="google/gemini-2.5-pro", previous={}).kept
+    told = {"name": "look", "response": {"output": "(no result was recorded)"}}
+    assert kept[2] == {"role": "user", "parts": [{"function_response": told}]}
+
+
+def test_calls_of_one_id_keep_their_own_arguments() -> None:
+    calls = [chat_call(name, "long")["tool_calls"][0] for name in ("x", "x", "y")]
+    read = [ToolCall(name, "look", f'"{name}"') for name in ("x", "y")]
+    new = {call.id: call.arguments for call in read}
+    item = {"role": "assistant", "content": None, "tool_calls": calls}
+    made = put(item, Placed(REF, assistant(tool_calls=read), None, new))
+    assert [call["function"]["arguments"] for call in made["tool_calls"]] == ['"x"', "long", '"y"']

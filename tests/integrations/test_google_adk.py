@@ -171,6 +171,26 @@ def test_a_call_that_nobody_answered_has_a_result_when_it_is_sent():
     assert part.function_response.id is None
 
 
+@pytest.mark.parametrize("missing", range(3))
+def test_the_responses_to_calls_of_one_content_stand_in_one(missing):
+    calls = [Part(function_call=FunctionCall(id=f"c{n}", name="look", args={})) for n in range(3)]
+    answered = [
+        Part(function_response=FunctionResponse(id=f"c{n}", name="look", response={"result": "a"}))
+        for n in range(3)
+        if n != missing
+    ]
+    contents = [
+        text("Where?"),
+        Content(role="model", parts=calls),
+        Content(role="user", parts=answered),
+        text("And?"),
+    ]
+    sent, _ = hooked(4_000, contents)
+    assert len(sent) == 4
+    parts: Any = sent[2].parts
+    assert [part.function_response.id for part in parts] == ["c0", "c1", "c2"]
+
+
 def test_what_cannot_be_read_is_carried_counted_and_named():
     odd = text("x" * 400, role="critic")
     sent, told = hooked(1_000, [text("Hi"), odd, text("So?")])

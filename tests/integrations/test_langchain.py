@@ -11,7 +11,14 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ModelRequest
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 
 from bench.frameworks.langchain import CONFIG, agent, tools
@@ -19,6 +26,7 @@ from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
 from muntin.integrations.langchain import MuntinMiddleware
+from muntin.integrations.messages import pieces_of, written
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -92,6 +100,24 @@ def test_a_shortened_result_keeps_all_but_its_text():
     assert len(made.content) < len(result.content)
     assert (made.artifact, made.id, made.name, made.tool_call_id) == ([1], "m3", "look", "c1")
     assert result.content == LONG * 10
+
+
+def test_long_arguments_that_are_no_json_are_sent_as_they_were_counted():
+    messages: list[Any] = []
+    for number in range(12):
+        cut_off = InvalidToolCall(
+            name="write", args=f'{{"text": "{LONG}', id=f"c{number}", error=None
+        )
+        messages += [
+            HumanMessage(f"Question {number}"),
+            AIMessage("", invalid_tool_calls=[cut_off]),
+            ToolMessage("These are no arguments.", tool_call_id=f"c{number}"),
+        ]
+    fitted = Fitter(2_000).fit(pieces_of([*messages, HumanMessage("And?")]))
+    sent = written([*messages, HumanMessage("And?")], fitted.placed)
+    again = Fitter(1_000_000).fit(pieces_of(sent))
+    assert again.window.tokens == fitted.window.tokens <= 2_000
+    assert "left_out" in sent[1].invalid_tool_calls[0]["args"]
 
 
 def test_what_cannot_be_read_is_carried_counted_and_named():

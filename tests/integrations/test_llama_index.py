@@ -132,6 +132,23 @@ def test_calls_that_only_openai_s_objects_tell_are_read():
     assert told[0].unread == ()
 
 
+def test_calls_beside_the_blocks_are_shortened_as_they_were_counted():
+    messages = []
+    for number in range(12):
+        function = {"name": "write", "arguments": f'{{"text": "{LONG}"}}'}
+        calls = [{"id": f"c{number}", "type": "function", "function": function}]
+        answers = {"tool_call_id": f"c{number}"}
+        messages += [
+            said(f"Question {number}"),
+            ChatMessage(None, role="assistant", additional_kwargs={"tool_calls": calls}),
+            ChatMessage("done", role="tool", additional_kwargs=answers),
+        ]
+    sent, told = remembered(2_000, [*messages, said("And?")])
+    _, again = remembered(1_000_000, sent)
+    assert again[0].window.tokens == told[0].window.tokens <= 2_000
+    assert "left out" in str(sent[1].additional_kwargs)
+
+
 def test_blocks_of_other_kinds_are_carried_and_counted():
     odd = ChatMessage(role="user", blocks=[ThinkingBlock(content="x" * 400)])
     sent, told = remembered(1_000, [said("Hi"), odd, said("So?")])

@@ -11,6 +11,8 @@ from pydantic_ai.messages import (
     BinaryContent,
     ModelRequest,
     ModelResponse,
+    RetryPromptPart,
+    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -25,8 +27,8 @@ from pydantic_ai.usage import UsageLimits
 
 from bench.frameworks.stage import Stage, lookers, played
 from muntin.errors import BudgetExceeded
-from muntin.fitting import Fitted
-from muntin.integrations.pydantic_ai import FRONTIER, MuntinContext
+from muntin.fitting import Fitted, Fitter
+from muntin.integrations.pydantic_ai import FRONTIER, MuntinContext, pieces_of
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -96,6 +98,30 @@ def test_messages_come_back_as_the_objects_they_were():
     ]
     sent = fitted(4_000, messages)
     assert all(one is other for one, other in zip(sent, messages, strict=True))
+
+
+def test_a_question_that_is_cut_keeps_its_image():
+    image = BinaryContent(PNG, media_type="image/png")
+    told = TextContent("And this?")
+    asked = UserPromptPart(["Look: " + LONG * 10, image, told])
+    (sent,) = fitted(2_500, [ModelRequest([asked])])[0].parts
+    assert "left out" in sent.content[0]
+    assert sent.content[1] is image
+    assert sent.content[2] == told
+
+
+@pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")
+def test_a_shortened_retry_is_sent_as_it_was_counted():
+    told: list[Fitted] = []
+    messages = [asks("Where?")]
+    for number in range(30):
+        retry = RetryPromptPart(LONG, tool_name="look", tool_call_id=f"c{number}")
+        messages.append(ModelResponse([ToolCallPart("look", {}, f"c{number}")]))
+        messages.append(ModelRequest([retry]))
+    sent = fitted(1_200, messages, told=told)
+    again = Fitter(1_000_000, results=None).fit(pieces_of(sent))
+    assert again.window.tokens == told[0].window.tokens
+    assert told[0].window.report["run"].status == "trimmed"
 
 
 def test_of_a_request_with_several_parts_only_those_that_fit_are_sent():

@@ -119,6 +119,22 @@ def test_results_of_one_message_are_shortened_one_by_one():
     assert results[0]["toolResult"]["content"] == [{"text": LONG * 10}]
 
 
+@pytest.mark.parametrize("missing", range(3))
+def test_the_results_of_calls_of_one_message_stand_in_one(missing):
+    uses = [{"toolUse": {"toolUseId": f"c{n}", "name": "look", "input": {}}} for n in range(3)]
+    results = [
+        {"toolResult": {"toolUseId": f"c{n}", "status": "success", "content": [{"text": "a"}]}}
+        for n in range(3)
+        if n != missing
+    ]
+    messages = [said("Where?"), {"role": "assistant", "content": uses}]
+    messages += [{"role": "user", "content": results}, said("Here.", "assistant"), said("And?")]
+    sent, _ = processed(4_000, context(messages))
+    assert [each["role"] for each in sent] == ["user", "assistant"] * 2 + ["user"]
+    ids = [block["toolResult"]["toolUseId"] for block in sent[2]["content"]]
+    assert ids == ["c0", "c1", "c2"]
+
+
 def test_what_cannot_be_read_is_carried_counted_and_named():
     odd = said("x" * 400, role="critic")
     sent, told = processed(1_000, context([said("Hi"), odd, said("So?")]))

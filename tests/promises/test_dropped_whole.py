@@ -8,7 +8,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muntin import Group, Input, Stepped, ToolCall, Window, assistant, system, tool, user
+from muntin import (
+    Group,
+    Input,
+    Message,
+    Stepped,
+    ToolCall,
+    Window,
+    assistant,
+    system,
+    tool,
+    user,
+)
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 
 
@@ -75,6 +86,52 @@ def test_a_stable_text_that_is_dropped_does_not_empty_a_history_that_steps() -> 
     without = compose(1_000, *[each for each in adds if each[0] != "doc"])
     assert compose(1_000, *adds).messages == without.messages
     assert len(without.messages) == 17
+
+
+def calls(*names: str) -> Message:
+    return assistant(None, tool_calls=[ToolCall(name, "f", "{}") for name in names])
+
+
+@pytest.mark.parametrize(
+    ("budget", "adds"),
+    [
+        # A call without a result needs room for the one that is sent in its place.
+        (
+            204,
+            [
+                slot("list", [assistant("a" * 34), user("b" * 26)]),
+                slot("system", "S" * 42, priority=3),
+                slot("gone", [user("c" * 140)], trim_behavior="slot"),
+                slot("calls", [calls("1")]),
+            ],
+        ),
+        # The newest calls of a run keep their room, though the run goes first.
+        (
+            209,
+            [
+                slot("input", Input("?" * 21)),
+                slot("list", [user("u" * 110)]),
+                slot("run", [calls("1"), calls("2"), tool("2", "t" * 29)], priority=-1),
+                slot("gone", [user("d" * 50)], priority=-1, run=False),
+            ],
+        ),
+        # Calls that were cut to a ceiling keep no room for what they had.
+        (
+            167,
+            [
+                slot("input", Input("?" * 42)),
+                slot("gone", "T" * 124),
+                slot("calls", [calls("1", "2"), tool("1", "y" * 24)], max_tokens=39),
+                slot("list", [user("a" * 15), assistant("b" * 10), user("c" * 51)]),
+            ],
+        ),
+    ],
+)
+def test_calls_keep_the_room_they_need_and_no_more(budget: int, adds: list[Add]) -> None:
+    window = compose(budget, *adds)
+    assert window.report["gone"].status == "dropped"
+    without = compose(budget, *[each for each in adds if each[0] != "gone"])
+    assert window.messages == without.messages
 
 
 def test_of_contexts_of_a_prompt_one_that_fits_with_nothing_goes_first() -> None:

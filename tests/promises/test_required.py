@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin import Input, ToolCall, assistant, system, tool, user
+from muntin import (
+    Input,
+    ToolCall,
+    assistant,
+    context,
+    generate_sync,
+    prompt,
+    system,
+    tool,
+    user,
+)
+from muntin.testing import ScriptedModel
 from tests.core.planning.scenes import Scene, scenes
 from tests.promises.composing import compose, many, slot, texts
 
@@ -83,6 +94,39 @@ def test_a_required_result_without_its_call_is_reported_as_orphaned() -> None:
     assert (report.status, report.reason) == ("dropped", "orphaned")
     window = compose(1_000, slot("results", [user("kept"), RESULT], required=True))
     assert texts(window) == ["kept"]
+
+
+def test_a_required_run_takes_the_room_of_its_newest_calls_once() -> None:
+    window = compose(
+        200,
+        slot("doc", "D" * 80, priority=1),
+        slot("input", Input("?" * 10)),
+        slot("run", [CALL, RESULT], required=True),
+    )
+    assert texts(window) == ["D" * 80, "?" * 10, "call", "r" * 50]
+    window = compose(
+        155,
+        slot("large", "L" * 80),
+        slot("doc", "D" * 80, priority=1),
+        slot("input", Input("?" * 10)),
+        slot("run", [CALL, RESULT], required=True),
+    )
+    assert texts(window) == ["D" * 80, "?" * 10, "call", "r" * 50]
+
+
+def test_a_prompt_drops_no_context_that_fits_beside_its_run() -> None:
+    contexts = [context(id=name, priority=60, system=name * 100) for name in "ab"]
+    bot = prompt(use=contexts, system="S" * 50, prompt="Q" * 20)
+    model = ScriptedModel([ToolCall("1", "look", "{}"), "done"], budget=420)
+    generate_sync(bot, model=model, tools=[look], tokenizer=len)
+    window = model.windows[-1]
+    assert window.report["context:b"].status == "kept"
+    assert window.tokens <= 420
+
+
+def look() -> str:
+    """Look."""
+    return "r" * 300
 
 
 @many

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field
 
 from muntin import (
     App,
@@ -144,6 +146,42 @@ def test_a_budget_that_is_none_is_refused(budget):
         generate_sync("go", model=model, budget=budget)
     with pytest.raises(InvalidInput, match=r"budget|Budget"):
         prompt(prompt="go").inspect_sync(budget=budget)
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str = Field(description="as the people there say " * 20)
+
+
+FORM = len(json.dumps(City.model_json_schema(), separators=(",", ":")))
+
+
+def test_the_schema_of_an_answer_is_part_of_the_request():
+    bot = prompt(use=[context(id="notes", system="n" * 300)], system="s" * 20, prompt="q" * 10)
+    for budget, status in ((FORM + 332, "kept"), (FORM + 331, "dropped")):
+        model = ScriptedModel(['{"name": "Bonn"}'], budget=budget)
+        reply = generate_sync(bot, model=model, output=City, tokenizer=len)
+        assert reply.window is not None
+        assert reply.window.report["context:notes"].status == status
+        assert reply.window.tokens + FORM <= budget
+    with pytest.raises(BudgetExceeded) as caught:
+        generate_sync("q" * 10, model=ScriptedModel([], budget=FORM), output=City, tokenizer=len)
+    assert (caught.value.needed, caught.value.available) == (10, 0)
+
+
+def test_the_schema_of_an_answer_counts_in_a_generator_too():
+    model = ScriptedModel(['{"name": "Bonn"}'], budget=FORM + 100)
+    notes = {"notes": "n" * 90}
+    made = generator(name="g", prompt="s", context=notes, user=lambda i: i, output=City)
+
+    async def run() -> None:
+        async with App("memory:", model=model, tokenizer=len) as app:
+            await made.run("q" * 10, app=app)
+
+    asyncio.run(run())
+    assert model.windows[0].report["context"].status == "dropped"
+    assert model.windows[0].tokens + FORM <= FORM + 100
 
 
 def test_the_stream_holds_the_same_budget():

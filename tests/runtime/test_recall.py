@@ -238,6 +238,29 @@ async def test_nothing_stands_in_a_window_twice(trimming):
 
 
 @awaited
+@pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
+async def test_of_a_long_run_what_has_left_is_recalled_though_its_question_stays(trimming):
+    def read(page: int) -> str:
+        """Read a page."""
+        return NEEDLE if page == 2 else f"Page {page}. {ANSWER}"
+
+    calls = [ToolCall(f"c{page}", "read", f'{{"page": {page}}}') for page in range(120)]
+    scripted = ScriptedModel([*calls, "All is read.", "QX7731."], name=NAME, budget=4_000)
+    async with App("memory:", model=scripted, trimming=trimming) as app:
+        chat = app.conversation("c", tools=[read], max_steps=200)
+        await chat.send("Read all pages, please.")
+        await chat.send(QUESTION)
+    window = scripted.windows[-1]
+    (recalled,) = [each.text for each in window.messages if each.text.startswith("<recalled")]
+    assert NEEDLE in recalled
+    shown = {each.item[1] for each in window.messages if each.item is not None}
+    lines = recalled.splitlines()[1:-1]
+    assert not shown & {int(line.split()[0]) for line in lines if line[0].isdigit()}
+    if isinstance(trimming, Stepped):
+        assert window.messages[0].text == "Read all pages, please."
+
+
+@awaited
 async def test_the_excerpts_are_chosen_once_a_turn_and_stay_during_its_run():
     calls = [ToolCall(f"c{n}", "look", "{}") for n in range(3)]
 

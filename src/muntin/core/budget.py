@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muntin.core.checks import check_size, shown
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, UnknownModel
@@ -59,6 +59,10 @@ class Budget:
         return cls(
             window - output, max_output_tokens=max_output_tokens, reserved_tokens=reserved_tokens
         )
+
+    def keeping(self, tokens: int) -> Budget:
+        """Return the budget with so many tokens more kept free."""
+        return replace(self, reserved_tokens=self.reserved_tokens + tokens) if tokens else self
 
     @classmethod
     def of(

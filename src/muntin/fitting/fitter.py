@@ -87,18 +87,22 @@ class Fitter:
         previous: Mapping[str, Any] | Frontier | None = None,
         conversation: str | None = None,
         model: str | None = None,
+        output: Mapping[str, Any] | None = None,
     ) -> Fitted:
         """Return what of a list is sent.
 
         `system` are messages that stand before all others and are sent elsewhere: they are counted
-        and not placed. `previous` is the frontier of the request before this one. Without it the
-        conversation is found again by its name, or by its opening and what was in it, as long as
-        the process lives; an empty mapping begins anew.
+        and not placed. `output` is the schema that the answer is to have, which is sent too.
+        `previous` is the frontier of the request before this one. Without it the conversation is
+        found again by its name, or by its opening and what was in it, as long as the process
+        lives; an empty mapping begins anew.
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
         with telemetry.composing(model or self.model, conversation) as composed:
             composer = self._composer(model or self.model)
+            form = composer.counter.form(output)
+            composer = replace(composer, budget=composer.budget.keeping(form))
             fitted = self._fit(composer, pieces, tools, system, previous, conversation)
             composed.made(fitted.window)
         return fitted
@@ -160,9 +164,7 @@ class Fitter:
             made = self._composers.get(model)
             if made is None:
                 made = Composer.of(model, budget=self.budget, **self._options)
-                given = made.budget
-                kept = replace(given, reserved_tokens=given.reserved_tokens + self._margin)
-                made = replace(made, budget=kept)
+                made = replace(made, budget=made.budget.keeping(self._margin))
                 if len(self._composers) >= _MODELS:
                     self._composers.clear()
                 self._composers[model] = made

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from muntin.core.checks import compact_json
-from muntin.core.forms import joins_others, messages_from
+from muntin.core.forms import joins_others, messages_from, responses
 from muntin.core.message import ROLES, Message, Role, role_of
 from muntin.core.parts import Other, ToolCall, as_plain
 from muntin.errors import MuntinError
@@ -124,13 +124,15 @@ class _Reader:
         self._items = items
         self._groups = groups
         self._single = single
+        # The calls of OpenAI's own tools that the list answers; None until first asked for.
+        self._own: frozenset[str] | None = None
 
     def read(self, number: int, _: int) -> Sequence[Piece]:
         """Return the pieces of an item, or of items that are read together."""
         span = range(number, number + 1) if self._groups is None else self._groups[number]
         ref = Ref(span.start, span.stop)
         if len(span) > 1:
-            return _read([self._items[each] for each in span], ref)
+            return [self._answer(each) for each in _read([self._items[n] for n in span], ref)]
         item = self._items[span.start]
         if item.__class__ is dict and _answers_unnamed(item):
             item = {**item, "tool_call_id": self._call_id(span.start, item)}
@@ -141,7 +143,18 @@ class _Reader:
         found = _read([item], ref)
         # What could not be read is one piece, whatever is in it.
         missing = count - len(found)
+        if self._groups is not None:
+            found = [self._answer(each) for each in found]
         return [*found, *[Piece(Message("user"), ref)] * missing]
+
+    def _answer(self, piece: Piece) -> Piece:
+        """Return a piece with the calls of OpenAI's own tools, if it is an answer with some."""
+        message = piece.message
+        if message is None or message.role != "assistant":
+            return piece
+        if self._own is None:
+            self._own = responses.own_answered(self._items)
+        return piece._replace(message=responses.with_own_calls(message, self._own))
 
     def role(self, number: int) -> Role | None:
         """Return the role of an item, if it is known without reading it."""
@@ -183,6 +196,10 @@ def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
         if item.__class__ is dict:
             with suppress(MuntinError, KeyError, TypeError):
                 message = _plain(item)
+        if message is None:
+            with suppress(MuntinError, TypeError, AttributeError):
+                data = as_plain(item)
+                message = responses.own_result(data) if isinstance(data, Mapping) else None
         if message is not None:
             return [Piece(message, ref)]
     try:

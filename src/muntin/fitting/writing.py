@@ -6,15 +6,16 @@ An item that must change is copied in its own form: a dict, an SDK's object, a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from muntin.core.forms import google, responses
 from muntin.core.message import Message
-from muntin.core.parts import Text
+from muntin.core.parts import Text, ToolCall, as_plain
 from muntin.fitting.pieces import Placed
-from muntin.fitting.reading import Ref, blocks_of, spans_of
+from muntin.fitting.reading import Ref, blocks_of, is_result, spans_of
 
 Form: TypeAlias = Literal["chat", "responses", "anthropic", "google"]
 _TEXTS = ("text", "input_text", "output_text")
@@ -36,7 +37,40 @@ def written(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
             parts.append(placed[place])
             place += 1
         found += _items(items, ref, parts)
-    return found
+    added = any(each.ref is None and each.message.tool_call_id for each in placed)
+    return answered_together(found, items, _answers, _joined) if added else found
+
+
+def answered_together(
+    found: Sequence[Any],
+    items: Sequence[Any],
+    answers: Callable[[Any], bool],
+    joined: Callable[[Any, Any], Any],
+) -> list[Any]:
+    """Put the results of the calls of one message into one message, for APIs that demand it;
+    items that stood beside each other are left so.
+
+    `answers` says whether an item holds results, `joined` makes one item of two.
+    """
+    given = {id(item) for item in items}
+    made: list[Any] = []
+    for item in found:
+        new = made and not {id(made[-1]), id(item)} <= given
+        if new and answers(made[-1]) and answers(item):
+            made[-1] = joined(made[-1], item)
+        else:
+            made.append(item)
+    return made
+
+
+def _answers(item: Any) -> bool:
+    return any(map(is_result, get(item, "parts") or ()))
+
+
+def _joined(one: Any, other: Any) -> Any:
+    # A dict may hold parts of either kind, an object of the SDK's only its own.
+    whole = one if isinstance(one, Mapping) else other
+    return with_fields(whole, parts=[*get(one, "parts"), *get(other, "parts")])
 
 
 def _is_of(ref: Ref | None, other: Ref) -> bool:
@@ -50,7 +84,7 @@ def _items(items: Sequence[Any], ref: Ref, parts: Sequence[Placed]) -> Iterable[
         for number in range(ref.first, ref.end):
             item = items[number]
             told = answer.arguments.get(get(item, "call_id"))
-            key = "input" if get(item, "type") == "custom_tool_call" else "arguments"
+            key = responses.CALLS.get(get(item, "type"), "")
             yield item if told is None else with_fields(item, **{key: told})
         return
     item = items[ref.first]
@@ -140,7 +174,8 @@ def changed(item: Any, placed: Placed) -> Any:
 def _new_content(item: Any, placed: Placed) -> dict[str, Any]:
     blocks = blocks_of(item)
     if get(item, "output") is not None:
-        return {"output": placed.text}
+        data = as_plain(item)
+        return {"output": responses.shorter_output(data, placed.text)}
     if blocks is None or placed.message.role == "tool":
         return {"content": placed.text}
     key = "parts" if get(item, "parts") is not None else "content"
@@ -155,7 +190,7 @@ def _new_calls(item: Any, placed: Placed) -> dict[str, Any]:
     if given:
         new["tool_calls"] = [
             each if text is None else _with_arguments(each, text)
-            for each, text in zip(given, [*told, *[None] * len(given)], strict=False)
+            for each, text in zip(given, _in_place(given, told), strict=True)
         ]
     legacy = get(item, "function_call")
     if legacy is not None and told and told[0] is not None:
@@ -165,9 +200,20 @@ def _new_calls(item: Any, placed: Placed) -> dict[str, Any]:
         key = "parts" if get(item, "parts") is not None else "content"
         left = list(told)
         new[key] = [_call_block(block, left, placed.arguments) for block in blocks]
-    if get(item, "arguments") is not None and told and told[0] is not None:
-        new["arguments"] = told[0]
+    if get(item, "type") in responses.CALLS and told and told[0] is not None:
+        new[responses.CALLS[get(item, "type")]] = told[0]
     return new
+
+
+def _in_place(given: Sequence[Any], told: Sequence[str | None]) -> list[str | None]:
+    """Return the new arguments of each call; a call whose id was there before was not read."""
+    texts, seen = iter(told), set[Any]()
+    found: list[str | None] = []
+    for call in given:
+        name = get(call, "id") or get(call, "call_id")
+        found.append(None if name in seen else next(texts, None))
+        seen |= {name} if name else set()
+    return found
 
 
 def _call_block(block: Any, left: list[str | None], known: Mapping[str, str]) -> Any:
@@ -212,12 +258,16 @@ def _added(placed: Placed, items: Sequence[Any], others: Sequence[Placed]) -> An
         block = {"type": "tool_result", "tool_use_id": called, "content": text}
         return {"role": "user", "content": [block]}
     if form == "responses":
-        return {"type": "function_call_output", "call_id": called, "output": text}
+        kind = responses.result_type(_call(called, others))
+        return {"type": kind, "call_id": called, "output": text}
     if form == "google":
-        name = next(c.name for o in others for c in o.message.tool_calls if c.id == called)
-        told = {"name": name, "response": {"output": text}}
+        told = google.response(_call(called, others), text)
         return {"role": "user", "parts": [{"function_response": told}]}
     return {"role": "tool", "tool_call_id": called, "content": text}
+
+
+def _call(called: str, placed: Sequence[Placed]) -> ToolCall:
+    return next(call for each in placed for call in each.message.tool_calls if call.id == called)
 
 
 def _form(items: Sequence[Any], placed: Sequence[Placed], called: str | None) -> Form:
@@ -229,8 +279,8 @@ def _form(items: Sequence[Any], placed: Sequence[Placed], called: str | None) ->
             item = items[each.ref.first]
             if get(item, "parts") is not None:
                 return "google"
-            if get(item, "role") is None and get(item, "type") is not None:
-                return "responses" if get(item, "call_id") or called is None else "chat"
+            if each.ref.end - each.ref.first > 1 or get(item, "type") in responses.CALLS:
+                return "responses"
             blocks = blocks_of(item) or ()
             made = any(get(block, "type") == "tool_use" for block in blocks)
             return "anthropic" if made and get(item, "type") != "ai" else "chat"

@@ -20,6 +20,7 @@ from muntin.core.message import Message
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
+from muntin.fitting.writing import answered_together
 from muntin.integrations.shared import (
     Fits,
     Hook,
@@ -256,7 +257,12 @@ def written(contents: Sequence[Any], fitted: Fitted, as_text: bool) -> list[Any]
                 parts.append(part if each.text is None else result(part, each.text))
         return [content.model_copy(update={"parts": parts})]
 
-    return rejoined(contents, fitted.placed, _count, added=added, changed=changed)
+    sent = rejoined(contents, fitted.placed, _count, added=added, changed=changed)
+    return answered_together(sent, contents, lambda each: bool(_results(each)), _joined)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    return one.model_copy(update={"parts": [*one.parts, *other.parts]})
 
 
 def _changed(content: Any, placed: Placed) -> list[Any]:

@@ -19,6 +19,7 @@ from muntin.core.message import Message
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitter, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
+from muntin.fitting.writing import changed
 from muntin.integrations.shared import Hook, Watcher, call, model_name
 
 with needing("muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"):
@@ -266,7 +267,18 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
             block, text = TextBlock(text=text), None  # all texts are one now
         blocks.append(block)
     update: dict[str, Any] = {"blocks": blocks}
+    beside = message.additional_kwargs
     if placed.arguments and any(block.block_type == "tool_call" for block in blocks):
-        beside = message.additional_kwargs  # what it repeats of the calls is not theirs any more
+        # What is repeated beside the blocks is not what they say any more.
         update["additional_kwargs"] = {k: v for k, v in beside.items() if k != "tool_calls"}
+    elif placed.arguments:
+        update["additional_kwargs"] = {**beside, **_calls_beside(beside, placed)}
     return message.model_copy(update=update)
+
+
+def _calls_beside(beside: Mapping[str, Any], placed: Placed) -> dict[str, Any]:
+    """Return calls that stand beside the blocks, as older models have them, with their new
+    arguments."""
+    item = {key: beside[key] for key in ("tool_calls", "function_call") if beside.get(key)}
+    made: dict[str, Any] = changed(item, Placed(placed.ref, placed.message, None, placed.arguments))
+    return made

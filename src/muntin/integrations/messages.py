@@ -111,6 +111,11 @@ def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
         update["tool_calls"] = [
             {**each, "args": given.get(each["id"], each["args"])} for each in message.tool_calls
         ]
+        # Calls whose arguments are no JSON are sent too, as the texts they are.
+        update["invalid_tool_calls"] = [
+            {**each, "args": placed.arguments.get(each["id"], each["args"])}
+            for each in message.invalid_tool_calls
+        ]
         if isinstance(content, list):
             update["content"] = [_block(block, placed.arguments) for block in content]
     return message.model_copy(update=update)

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from muntin.core.message import Message
-from muntin.core.parts import Other
+from muntin.core.parts import Other, Text
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.fitting.reading import piece
@@ -233,9 +233,32 @@ def _added(message: Message, names: Mapping[str, str]) -> Any:
 def _changed_part(part: Any, placed: Placed) -> Any:
     if placed.is_whole:
         return part
+    text = placed.text or ""
     if isinstance(part, ToolReturnPart):  # the text is what the model reads, errors and all
-        return replace(part, content=placed.text, outcome="success")
-    return replace(part, content=placed.text)
+        return replace(part, content=text, outcome="success")
+    # A part that asks to try again would add its own words to a text that has them.
+    if placed.message.role == "tool":
+        return ToolReturnPart(part.tool_name, text, part.tool_call_id)
+    if hasattr(part, "model_response"):
+        return UserPromptPart(text)
+    return replace(part, content=_changed_content(part.content, placed))
+
+
+def _changed_content(content: Any, placed: Placed) -> Any:
+    """Return the content of a prompt with its new texts; pictures and files stay."""
+    shown = placed.message.content
+    if isinstance(content, str) or not isinstance(shown, tuple):
+        return placed.text
+    texts = iter([each.text for each in shown if isinstance(each, Text)])
+    found: list[Any] = []
+    for item in content:
+        if isinstance(item, str):
+            found.append(next(texts, ""))
+        elif isinstance(item, TextContent):
+            found.append(replace(item, content=next(texts, "")))
+        else:
+            found.append(item)
+    return found
 
 
 def _changed_answer(message: ModelResponse, placed: Placed) -> ModelResponse:

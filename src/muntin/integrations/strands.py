@@ -18,6 +18,7 @@ from muntin.core.message import Message
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
 from muntin.fitting.reading import piece
+from muntin.fitting.writing import answered_together
 from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
 
 with needing("muntin.integrations.strands needs: pip install 'muntin[strands]'"):
@@ -70,8 +71,7 @@ class MuntinPlugin(Hook, Plugin):
         fitted = await self.recorded(lambda: self.fitted(context, previous))
         state.set(FRONTIER, fitted.frontier)
         messages = context.messages
-        sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
-        return context.replace(messages=sent)
+        return context.replace(messages=written(messages, fitted))
 
     def fitted(self, context: Any, previous: Mapping[str, Any] | None) -> Fitted:
         """Return what of a request is sent."""
@@ -148,6 +148,16 @@ def _part(block: Any) -> dict[str, Any]:
 
 
 # Writing.
+
+
+def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+    """Return the messages that are sent."""
+    sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
+    return answered_together(sent, messages, lambda each: bool(_results(each)), _joined)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    return {**one, "content": [*one["content"], *other["content"]]}
 
 
 def _added(message: Message) -> Any:

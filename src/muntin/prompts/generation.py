@@ -116,13 +116,15 @@ class _Asked:
         wanted = chosen.output if self.output is None else self.output
         check_defined(wanted, "generate: output")
         named = ModelName.parse(asked.name)
+        composer = Composer.of(asked, budget=self.budget, tokenizer=self.tokenizer)
+        form = composer.counter.form(asking_for(wanted).get("output_schema"))
         with telemetry.told_later(chosen):  # by the run, which sends it
             made = await chosen.resolve(
                 self.input,
                 provider=named.provider,
                 model_id=named.model,
                 token_budget=self.token_budget,
-                budget=Composer.of(asked, budget=self.budget).budget,
+                budget=composer.budget.keeping(form),
                 tokenizer=self.tokenizer,
                 attachment_tokens=self.attachment_tokens,
                 settings=self.settings,

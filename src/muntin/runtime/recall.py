@@ -88,6 +88,7 @@ class Recalling:
                 return whole or slots.render()
             held = composer.with_recalled(slots, composer.filler(most), most).render()
             scope = _before(scope, self._first_shown(held))
+            scope = replace(scope, shown=self._asked_before(held))
             self._recalled = await self._find(query, most, scope, composer)
             return self._once(slots, composer, most)
         except Exception as error:  # recall costs only itself
@@ -100,10 +101,10 @@ class Recalling:
         for _ in range(_ROUNDS):
             assert self._recalled is not None
             window = composer.with_recalled(slots, self._recalled, most).render()
-            first = self._first_shown(window)
-            if all(position < first for position in self._recalled.positions):
+            first, asked = self._first_shown(window), self._asked_before(window)
+            if all(at < first and at not in asked for at in self._recalled.positions):
                 return window
-            self._recalled = without(self._recalled, first, composer.counter)
+            self._recalled = without(self._recalled, first, asked, composer.counter)
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
 
@@ -120,13 +121,23 @@ class Recalling:
 
     def _first_shown(self, window: Window) -> float:
         """Return the position from which on the window shows the past."""
+        begins = _begins(window)
+        return min((at for at in self._shown(window) if at >= begins), default=math.inf)
+
+    def _asked_before(self, window: Window) -> frozenset[int]:
+        """Return where what asked for the run stands in which the past begins: it is shown, though
+        what lies between has left."""
+        begins = _begins(window)
+        return frozenset(at for at in self._shown(window) if at < begins)
+
+    def _shown(self, window: Window) -> list[int]:
+        """Return the positions of what the window shows of the past."""
         id = self._session.id
-        shown = [
+        return [
             each.item[1]
             for each in window.messages
             if each.item is not None and each.item[0] == id and each.role != "system"
         ]
-        return min(shown, default=math.inf)
 
     async def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
         settings, embeddings = self._settings, self._turn.app.embeddings

@@ -97,6 +97,40 @@ def test_a_shortened_result_stands_in_its_own_block_of_each_form():
     assert sent[2]["parts"][0]["x"] == 1
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_of_parallel_results_those_that_are_too_long_are_shortened(place):
+    long = "data " * 2_000
+    texts = ["short"] * 3
+    texts[place] = long
+    ids = [f"t{number}" for number in range(3)]
+    uses = [{"type": "tool_use", "id": each, "name": "f", "input": {}} for each in ids]
+    results = [
+        {"type": "tool_result", "tool_use_id": name, "content": text}
+        for name, text in zip(ids, texts, strict=True)
+    ]
+    messages = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": uses},
+        {"role": "user", "content": results},
+    ]
+    sent = fitted("anthropic", {"messages": messages}).body["messages"][2]["content"]
+    assert ["left out" in each["content"] for each in sent] == [n == place for n in range(3)]
+
+    calls = [{"functionCall": {"id": each, "name": "f", "args": {}}} for each in ids]
+    told = [
+        {"functionResponse": {"id": name, "name": "f", "response": {"output": text}}}
+        for name, text in zip(ids, texts, strict=True)
+    ]
+    contents = [
+        {"role": "user", "parts": [{"text": "q"}]},
+        {"role": "model", "parts": calls},
+        {"role": "user", "parts": told},
+    ]
+    parts = fitted("google", {"contents": contents}).body["contents"][2]["parts"]
+    shown = [each["functionResponse"]["response"]["output"] for each in parts]
+    assert ["left out" in each for each in shown] == [n == place for n in range(3)]
+
+
 def test_the_user_begins_and_roles_alternate_where_messages_were_left_out():
     turns = asked(4)
     turns[0]["content"] = "first " * 400
@@ -123,6 +157,33 @@ def test_marks_are_set_behind_what_stays_and_the_users_own_are_counted():
     ]
     assert 1 <= len(marked) <= 2
     assert sent["system"] is system
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "description": WORDS}}}
+FORM = {"type": "json_schema", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "asks"),
+    [
+        ("chat", "messages", {"response_format": {"type": "json_schema", "json_schema": FORM}}),
+        ("responses", "input", {"text": {"format": FORM}}),
+        ("anthropic", "messages", {"output_config": {"format": FORM}}),
+        ("google", "contents", {"generationConfig": {"responseJsonSchema": SCHEMA}}),
+        ("google", "contents", {"config": {"response_schema": SCHEMA}}),
+    ],
+)
+def test_the_schema_of_the_answer_is_counted(name, key, asks):
+    said: list[Any] = asked(5)
+    if name == "google":
+        said = [{"role": "user", "parts": [{"text": each["content"]}]} for each in said]
+    plain = fitted(name, {key: said}, 1_000).fitted
+    formed = fitted(name, {key: said, **asks}, 1_000).fitted
+    assert plain is not None
+    assert formed is not None
+    assert plain.window.report.budget == 1_000
+    assert 830 <= formed.window.report.budget <= 870
+    assert formed.window.tokens <= 870
 
 
 def test_where_the_rest_is_kept_by_the_api_the_request_passes():

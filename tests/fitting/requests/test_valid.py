@@ -62,9 +62,17 @@ def checked(window: Window, provider: str) -> dict[str, Any]:
 def test_every_valid_request_is_valid_when_it_fits(provider, window, budget):
     body = checked(window, provider)
     try:
-        fitted(Fitter(budget, tokenizer="chars/4"), provider, body)
+        outcome = fitted(Fitter(budget, tokenizer="chars/4"), provider, body)
     except BudgetExceeded:
         assume(False)
+    assert counted(outcome.body, provider) <= budget
+
+
+def counted(body: Any, provider: str) -> int:
+    """Count a request as it is sent, by itself."""
+    again = fitted(Fitter(10_000_000, tokenizer="chars/4", results=None), provider, {**body})
+    assert again.fitted is not None
+    return again.fitted.window.tokens
 
 
 @many

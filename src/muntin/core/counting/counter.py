@@ -361,6 +361,10 @@ class Counter:
         self._tools = given, total
         return total
 
+    def form(self, schema: Mapping[str, Any] | None) -> int:
+        """Count the schema of an answer that is asked for, which is sent like a tool's."""
+        return 0 if schema is None else self.overhead + self.text(compact_json(schema))
+
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count what a request costs beside its messages: tools, and the frame of the answer."""
         return self.tools(tools) + self.answer

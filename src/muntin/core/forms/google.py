@@ -219,6 +219,12 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
     return Message("tool", text, tool_call_id=call_id, name=name, at=at, extra=extra or None)
 
 
+def response(call: ToolCall, text: str) -> dict[str, Any]:
+    """Return a text as the response to a call; with an id, if the call came with one."""
+    named = {} if call.extra and call.extra.get("made_id") else {"id": call.id}
+    return {**named, "name": call.name, "response": {"output": text}}
+
+
 def _ids(ids: Ids | None, what: str) -> Ids:
     if ids is None:
         raise NeedsConversation(

@@ -5,12 +5,14 @@ https://platform.openai.com/docs/api-reference/responses/create
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muntin.core.checks import shown
 from muntin.core.message import Message
 from muntin.core.parts import (
+    Image,
     Other,
     Part,
     Reasoning,
@@ -45,9 +47,15 @@ ITEMS = frozenset(
     }
 )
 RESULTS = ("function_call_output", "custom_tool_call_output")
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# Calls, and where each has its arguments.
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# Calls of OpenAI's own tools that the app runs, by the types of what the app answers.
+_OWN = {
+    f"{call}_output": call
+    for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
+}
 # What an answer consists of, messages aside: items that follow each other are one answer.
-OUTPUTS = frozenset({*ITEMS, *_CALLS, "reasoning", "message"})
+OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 
 
 def is_output(data: Mapping[str, Any]) -> bool:
@@ -65,8 +73,8 @@ def check(item: Mapping[str, Any]) -> None:
     """Refuse an item of an answer that lacks what it is read by."""
     kind = item["type"]
     needed = ["id"] if kind == "reasoning" else ["content"] if kind == "message" else []
-    if kind in _CALLS:
-        needed = ["call_id", "name", _CALLS[kind]]
+    if kind in CALLS:
+        needed = ["call_id", "name", CALLS[kind]]
     for key in needed:
         if item.get(key) is None:
             raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {shown(dict(item))}")
@@ -93,6 +101,60 @@ def result(item: Mapping[str, Any]) -> Message:
     return Message("tool", output, tool_call_id=call_id, extra=extra or None)
 
 
+def own_result(item: Mapping[str, Any]) -> Message | None:
+    """Read what an app answers to a call of one of OpenAI's own tools; None if it is no such item.
+
+    A screenshot cannot be written as text: it stays whole.
+    """
+    call_id, output = item.get("call_id"), item.get("output")
+    if item.get("type") not in _OWN or not isinstance(call_id, str):
+        return None
+    if isinstance(output, Mapping):
+        shot = Image(str(output.get("image_url") or ""))
+        return Message("tool", (shot, Other({"type": "unread", "value": ""})), tool_call_id=call_id)
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        streams = [each.get(key) for each in output for key in ("stdout", "stderr")]
+        output = "\n".join(each for each in streams if each)
+    return Message("tool", output, tool_call_id=call_id)
+
+
+def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
+    """Return the output of a result with another text, in the form that its type has."""
+    given = item.get("output")
+    if item.get("type") == "shell_call_output" and isinstance(given, Sequence) and given:
+        return [{**as_plain(given[-1]), "stdout": text, "stderr": ""}]
+    return text
+
+
+def with_own_calls(message: Message, answered: Collection[str]) -> Message:
+    """Return an answer with the calls of OpenAI's own tools that are answered by these ids, so that
+    both stay together."""
+    content = message.content if isinstance(message.content, tuple) else ()
+    held = [part.data for part in content if isinstance(part, Other)]
+    own = [
+        ToolCall(each["call_id"], each["type"], "")
+        for each in held
+        if each["type"] in _OWN.values() and each.get("call_id") in answered
+    ]
+    return replace(message, tool_calls=(*message.tool_calls, *own)) if own else message
+
+
+def own_answered(items: Iterable[Any]) -> frozenset[str]:
+    """Return the ids of the calls of OpenAI's own tools that these items answer."""
+    found = (as_plain(item) for item in items)
+    return frozenset(
+        item["call_id"]
+        for item in found
+        if isinstance(item, Mapping) and own_result(item) is not None
+    )
+
+
+def result_type(call: ToolCall) -> str:
+    """Return the type of the item that answers a call."""
+    custom = (call.extra or {}).get("type") == "custom"
+    return "custom_tool_call_output" if custom else "function_call_output"
+
+
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
     # Ids of items are worth keeping only beside the reasoning they must be sent with.
@@ -103,7 +165,7 @@ def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     for item in items:
         kind = item.get("type")
         start = len(parts)
-        if kind in _CALLS:
+        if kind in CALLS:
             calls.append(call(item, named))
             for index in placed:  # it stood between two calls
                 parts[index] = put_before(parts[index], calls[-1].id)
@@ -129,7 +191,7 @@ def call(item: Mapping[str, Any], named: bool) -> ToolCall:
         extra["item_id"] = item["id"]
     if item.get("namespace"):
         extra["namespace"] = item["namespace"]
-    body = item[_CALLS[item["type"]]]
+    body = item[CALLS[item["type"]]]
     return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
 
 

@@ -89,19 +89,26 @@ def _read_others(
     # A history takes its room before what is gone next turn, and has not been read yet.
     least = 0 if steps else goal - sum([allowed[place].floor for place in places])
     # How many of the slots still to be read may hold what nothing may drop, nobody knows how much.
-    unknown = sum([not slots[place].made for place in places]) if calm else 0
+    unknown = sum([_may_hold(slots[place], calm) for place in places])
     for place in places:
         slot, limits = slots[place], allowed[place]
         limit = _limit(slot, max(0, most, limits.floor), limits.cap)
         shape = shape_of(slot, counter, room)
         found[place] = each = read(slot, limit, counter, limits=limits, shape=shape)
-        unknown -= calm and not slot.made
+        unknown -= _may_hold(slot, calm)
         unknown += slot.required and bool(each.open or each.pending)
         least += 0 if steps else limits.floor
         if place != places[-1]:  # for the last one nobody asks
             most -= _certain(each, 0 if unknown else least)
-            least -= each.tokens
+            # A call without a result gets one when it is sent, unless another slot has it.
+            calls = sum([len(waiting) for waiting in each.pending.values()])
+            least -= each.tokens + (calls * counter.missing_result() if calls else 0)
     return found
+
+
+def _may_hold(slot: Slot, calm: bool) -> bool:
+    """Say whether a list may hold what nothing may drop: system texts, or the newest calls."""
+    return slot.run or slot.asks or (calm and not slot.made)
 
 
 def _safety(

@@ -43,7 +43,7 @@ def least_newest(books: Books, reading: Reading) -> int:
     most = LEAST + books.counter.overhead
     return sum(
         min(cost, most) if message.tool_call_id is not None else cost
-        for message, cost in zip(unit.messages, unit.costs, strict=True)
+        for message, cost in zip(*books.now(unit), strict=True)
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
-from muntin.core.parts import ToolCall
+from muntin.core.parts import Other, ToolCall
 from muntin.core.planning.cut import End, Keep, ends, longest
 from muntin.core.planning.limits import ratio_of
 from muntin.errors import InvalidInput, InvalidType
@@ -146,8 +146,9 @@ class Forms:
     loads: bool = False
 
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
-        """Return a result with at most `most` tokens of content, or as it is if it is no longer."""
-        if self.content_tokens(message) <= most:
+        """Return a result with at most `most` tokens of content, or as it is if it is no longer,
+        or has no text that could stand for it."""
+        if self.content_tokens(message) <= most or _is_unread(message):
             return message
         key = (message, most, keep, self.loads)
         known: Message | None = self.counter.forms.get(key)
@@ -188,7 +189,7 @@ class Forms:
         """Return a result as one line, or as it is if that is no shorter."""
         size = self.content_tokens(message)
         line = f"[{name}: {size:,} tokens, left out{self._how(message)}]"
-        if self.counter.text(line) >= size:
+        if self.counter.text(line) >= size or _is_unread(message):
             return message
         return replace(message, content=line, attachments=())
 
@@ -217,6 +218,12 @@ class Forms:
         if len(text) <= 2 * _VALUE:
             return value
         return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
+
+
+def _is_unread(message: Message) -> bool:
+    """Say whether a result holds what comes back as it is, or not at all."""
+    content = message.content if isinstance(message.content, tuple) else ()
+    return any(isinstance(part, Other) and part.data["type"] == "unread" for part in content)
 
 
 def _like(call: ToolCall, arguments: Any) -> str:

@@ -47,9 +47,11 @@ def least_of(books: Books, reading: Reading) -> int:
     slot = reading.slot
     if slot.is_input and not slot.required:
         return least_asked(books, reading)
+    if slot.required:
+        return sum([books.tokens(unit) for unit in reading.units])
     least = least_newest(books, reading) + least_question(books, reading)
     for unit in books.held(reading):
-        if unit.key in books.newest and not slot.required:
+        if unit.key in books.newest:
             continue
         least += books.tokens(unit)
         if slot.trim_behavior == "char" and not books.protects(reading, unit):

@@ -18,6 +18,7 @@ from muntin.fitting.requests.common import (
     Request,
     breakpoints,
     count_marks,
+    inside,
     last_marks,
     listed,
     named,
@@ -42,6 +43,7 @@ def read(body: Body) -> Request:
         tools=tools_of(body),
         model=named("anthropic", body.get("model")),
         user=text_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None,
+        output=inside(body, "output_config", "format", "schema"),
     )
 
 
@@ -89,7 +91,7 @@ def _called(block: Block, call: ToolCall) -> dict[str, Any]:
     return {**block, "input": json.loads(call.arguments)}
 
 
-def _result(message: Message, _: str) -> dict[str, Any]:
+def _result(message: Message, _: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,

@@ -19,6 +19,7 @@ from muntin.fitting.requests.common import (
     as_text,
     breakpoints,
     count_marks,
+    inside,
     key_of,
     last_marks,
     listed,
@@ -62,6 +63,7 @@ def read(body: Body) -> Request:
         tools=(*tools_of(body), *_functions(body)),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
+        output=inside(body, "response_format", "json_schema"),
     )
 
 

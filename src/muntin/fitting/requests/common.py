@@ -29,8 +29,9 @@ _UNREADABLE = (InvalidInput, KeyError, TypeError, AttributeError, ValueError, Re
 class Request:
     """A request as it is fitted: its messages as pieces, and what stands before them.
 
-    `model` is named like `openai/gpt-4o`. `user` is whom the request says it is for. `passes` says
-    why the request is to be sent as it is, if it is.
+    `model` is named like `openai/gpt-4o`. `user` is whom the request says it is for. `output` is
+    the form that its answer is to have. `passes` says why the request is to be sent as it is, if
+    it is.
     """
 
     pieces: Sequence[Piece]
@@ -39,6 +40,15 @@ class Request:
     model: str | None = None
     user: str | None = None
     passes: str | None = None
+    output: Mapping[str, Any] | None = None
+
+
+def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:
+    """Return what stands under keys, each inside of the one before; None if it is no mapping."""
+    found: Any = body
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) and found else None
 
 
 def listed(body: Body, key: str, what: str) -> Sequence[Any]:

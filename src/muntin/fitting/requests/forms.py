@@ -95,6 +95,7 @@ def fit_request(
         previous=previous,
         conversation=conversation,
         model=model or request.model,
+        output=request.output,
     )
     whole = is_whole(request.pieces, fitted)
     return Outcome(body if whole else form.write(body, fitted), request, fitted)

@@ -23,6 +23,7 @@ def read(body: Body) -> Request:
     contents = listed(body, "contents", "a request of Gemini's")
     beside = body.get("config")
     beside = beside if isinstance(beside, Mapping) else body
+    settings = _either(body, "generationConfig", "generation_config") or beside
     model = body.get("model")
     cached = _either(beside, "cachedContent", "cached_content")
     return Request(
@@ -31,6 +32,7 @@ def read(body: Body) -> Request:
         tools=tuple(_tools(beside)),
         model=named("google", model.removeprefix("models/") if isinstance(model, str) else None),
         passes="its beginning is cached at Google" if cached else None,
+        output=_form(settings),
     )
 
 
@@ -43,6 +45,14 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
 
 def _either(data: Mapping[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
+
+
+def _form(settings: Any) -> Mapping[str, Any] | None:
+    """Return the schema that the answer is to have."""
+    given = settings if isinstance(settings, Mapping) else {}
+    names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
+    found = as_plain(_either(given, *names))
+    return found if isinstance(found, Mapping) else None
 
 
 def _system(given: Any) -> tuple[Message, ...]:
@@ -136,9 +146,8 @@ def _called(block: Block, call: ToolCall) -> dict[str, Any]:
     return {**block, key: {**given, "args": json.loads(call.arguments)}}
 
 
-def _result(message: Message, name: str) -> dict[str, Any]:
-    told = {"id": message.tool_call_id, "name": name, "response": {"output": message.text}}
-    return {"functionResponse": told}
+def _result(message: Message, call: ToolCall) -> dict[str, Any]:
+    return {"functionResponse": form.response(call, message.text)}
 
 
 _SPELLING = Spelling(

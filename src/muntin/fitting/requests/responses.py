@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from muntin.core.forms import responses as form
 from muntin.core.message import Message, Role
-from muntin.core.parts import as_plain
+from muntin.core.parts import ToolCall, as_plain
 from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 from muntin.fitting.requests.common import (
@@ -19,6 +19,7 @@ from muntin.fitting.requests.common import (
     as_text,
     breakpoints,
     count_marks,
+    inside,
     key_of,
     last_marks,
     listed,
@@ -30,7 +31,6 @@ from muntin.fitting.requests.common import (
 )
 from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _TEXTS = ("input_text", "output_text", "text")
 # What a request says of what the API keeps for it: the rest of the conversation is there.
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
@@ -57,6 +57,7 @@ def read(body: Body) -> Request:
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
         passes=None if kept is None else f"the rest of the conversation is at OpenAI ({kept!r})",
+        output=inside(body, "text", "format", "schema"),
     )
 
 
@@ -65,8 +66,10 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
     given = body["input"]
     items: list[Any] = []
     ends: list[int] = []
+    calls: dict[str, ToolCall] = {}
     for placed in fitted.placed:
-        items += _written([given] if isinstance(given, str) else given, placed)
+        calls |= {call.id: call for call in placed.message.tool_calls}
+        items += _written([given] if isinstance(given, str) else given, placed, calls)
         ends.append(len(items))
     options = {key: each for key, each in _mark(items, ends, fitted).items() if key not in body}
     sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
@@ -80,14 +83,17 @@ def _system(text: str) -> Message:
 def _pieces(items: Sequence[Any]) -> list[Piece]:
     """Read the items of a request: those of one answer are one message."""
     found: list[Piece] = []
-    first = 0
+    first, own = 0, form.own_answered(items)
     while first < len(items):
         end = first
         while end < len(items) and _is_output(items[end]):
             end += 1
         if end > first:
             part = list(items[first:end])
-            found.append(read_piece(_answer, part, Ref(first, end), "assistant", _calls_of))
+            said = read_piece(_answer, part, Ref(first, end), "assistant", _calls_of)
+            if own and said.message is not None:
+                said = said._replace(message=form.with_own_calls(said.message, own))
+            found.append(said)
             first = end
             continue
         found.append(_piece(items[first], Ref(first, first + 1)))
@@ -112,9 +118,9 @@ def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
 
 def _calls_of(items: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the calls of an answer, and the rest as a text."""
-    rest = [item for item in items if item["type"] not in _CALLS]
+    rest = [item for item in items if item["type"] not in form.CALLS]
     said = {"type": "message", "content": [{"type": "output_text", "text": as_text(rest)}]}
-    return [said, *(item for item in items if item["type"] in _CALLS)]
+    return [said, *(item for item in items if item["type"] in form.CALLS)]
 
 
 def _piece(item: Any, ref: Ref) -> Piece:
@@ -123,6 +129,9 @@ def _piece(item: Any, ref: Ref) -> Piece:
         if item.get("type") in form.RESULTS:
             key = key_of("responses", item)
             return read_piece(form.result, item, ref, "user", _as_output, key)
+        result = form.own_result(item)
+        if result is not None:
+            return Piece(result, ref)
         if item.get("role") != "user":  # what is not known was made by the model, or beside it
             role = "assistant"
     return read_piece(_said, item, ref, role, None, key_of("responses", item))
@@ -144,12 +153,13 @@ def _said(item: Any) -> Message:
     return Message.from_dict(form.as_input(as_plain(item)))
 
 
-def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
+def _written(items: Sequence[Any], placed: Placed, calls: Mapping[str, ToolCall]) -> list[Any]:
     message = placed.message
     if placed.ref is None:
-        if message.tool_call_id is not None:
-            kind = "function_call_output"
-            return [{"type": kind, "call_id": message.tool_call_id, "output": message.text}]
+        called = message.tool_call_id
+        if called is not None:
+            kind = form.result_type(calls[called])
+            return [{"type": kind, "call_id": called, "output": message.text}]
         return [{"role": message.role, "content": message.text}] if message.text else []
     kept = list(items[placed.ref.first : placed.ref.end])
     if placed.is_whole:
@@ -164,7 +174,7 @@ def _written(items: Sequence[Any], placed: Placed) -> list[Any]:
 
 def _shorter(item: Any, placed: Placed) -> Any:
     """Return a call with the arguments it is shown with."""
-    key = _CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
+    key = form.CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
     arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
     return item if key is None or arguments is None else {**item, key: arguments}
 
@@ -174,6 +184,8 @@ def _with_text(item: Any, placed: Placed) -> Any:
         return placed.text
     key = "output" if "output" in item else "content"
     content = item.get(key)
+    if item.get("type") not in form.RESULTS and key == "output":
+        return {**item, key: form.shorter_output(item, placed.text)}
     if not isinstance(content, list | tuple):
         return {**item, key: placed.text}
     parts = with_texts(content, placed, _text, lambda _: False, _part)

@@ -37,7 +37,7 @@ class Spelling:
     With a `name`, messages mean the same wherever they stand. `key` is where a message has its
     blocks, `model` the role of what the model said. `text` is the text of a block that is text and
     nothing else, `said` makes such a block. `answered` gives a result another text, `called` a call
-    other arguments, `result` makes the result of a call of this tool. `made` says what of an answer
+    other arguments, `result` makes the result of a call. `made` says what of an answer
     stays whatever its text is.
     """
 
@@ -51,7 +51,7 @@ class Spelling:
     said: Callable[[str], dict[str, Any]]
     answered: Callable[[Block, str], dict[str, Any]]
     called: Callable[[Block, ToolCall], dict[str, Any]]
-    result: Callable[[Message, str], dict[str, Any]]
+    result: Callable[[Message, ToolCall], dict[str, Any]]
     read: Callable[[Mapping[str, Any]], Message]
 
     def blocks(self, message: Mapping[str, Any]) -> Sequence[Any]:
@@ -131,11 +131,11 @@ class Turn:
 def turns(messages: Sequence[Any], placed: Sequence[Placed], spelling: Spelling) -> list[Turn]:
     """Return what stays as messages that alternate wherever those of the request did."""
     made: list[Turn] = []
-    names: dict[str, str] = {}
+    calls: dict[str, ToolCall] = {}
     for place, each in enumerate(placed):
-        names |= {call.id: call.name for call in each.message.tool_calls}
+        calls |= {call.id: call for call in each.message.tool_calls}
         if each.ref is None:
-            turn = _added(each.message, names, spelling)
+            turn = _added(each.message, calls, spelling)
             last = None
         else:
             last = each.ref
@@ -146,10 +146,9 @@ def turns(messages: Sequence[Any], placed: Sequence[Placed], spelling: Spelling)
     return made
 
 
-def _added(message: Message, names: Mapping[str, str], spelling: Spelling) -> Turn:
+def _added(message: Message, calls: Mapping[str, ToolCall], spelling: Spelling) -> Turn:
     if message.tool_call_id is not None:
-        name = names.get(message.tool_call_id, "")
-        return Turn("user", None, [spelling.result(message, name)])
+        return Turn("user", None, [spelling.result(message, calls[message.tool_call_id])])
     role = spelling.model if message.role == "assistant" else "user"
     return Turn(role, None, [spelling.said(message.text)] if message.text.strip() else [])
 
@@ -161,7 +160,7 @@ def _kept(message: Any, placed: Placed, spelling: Spelling) -> Turn:
     role = str(message.get("role", "user"))
     blocks = list(spelling.blocks(message)[ref.first : ref.end])
     if placed.is_whole:
-        return Turn(role, ref.message, blocks, whole=ref.first == 0)
+        return Turn(role, ref.message, blocks, whole=True)
     return Turn(role, ref.message, reshaped(blocks, placed, spelling))
 
 
@@ -171,9 +170,11 @@ def _add(made: list[Turn], turn: Turn, ref: Ref | None, spelling: Spelling) -> N
     if not turn.blocks and not turn.whole:
         return
     if last is not None and ref is not None and last.source == ref.message:
-        last.whole = last.whole and len(last.blocks) == ref.first and not turn.ends
+        last.whole = last.whole and turn.whole and len(last.blocks) == ref.first
         last.blocks += turn.blocks
-    elif last is None or last.role != turn.role:
+        return
+    turn.whole = turn.whole and (ref is None or ref.first == 0)
+    if last is None or last.role != turn.role:
         if own and last is None and turn.source != 0:
             made.append(_omitted(spelling))
         made.append(turn)

@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import NameRule
-from muntin.core.forms.responses import ITEMS
+from muntin.core.forms.responses import ITEMS, result_type
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.planning.composed import Composed
@@ -290,9 +290,7 @@ class _Encoder(Encoder):
             output = self._content(index, result, "tool") or ""
             self.miss_name(index, result, call)
             self.ledger.miss_fields(index, result.extra or {})
-        custom = (call.extra or {}).get("type") == "custom"
-        kind = "custom_tool_call_output" if custom else "function_call_output"
-        return {"type": kind, "call_id": call_id, "output": output}
+        return {"type": result_type(call), "call_id": call_id, "output": output}
 
     def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
         if tool.get("type") == "custom":

@@ -372,6 +372,8 @@ def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
         caching=file is None or file.config.get("caching") is not False,
         rules=rules,
     )
+    form = composer.counter.form(asking_for(made.output).get("output_schema"))
+    composer = replace(composer, budget=composer.budget.keeping(form))
     own = turn.summary if made.summary is None else made.summary
     return composer.summarising(own, turn.app.summary, made.what)
 

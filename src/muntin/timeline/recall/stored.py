@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -47,12 +47,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of a session may be recalled: positions behind `after` and before `before`, as the
-    projection shows them; `completed` leaves out failed turns, as the history of a generator does.
+    """What of a session may be recalled: positions behind `after` and before `before`, but for
+    those that are `shown`, as the projection shows them; `completed` leaves out failed turns, as
+    the history of a generator does.
     """
 
     after: int = 0
     before: int | None = None
+    shown: Collection[int] = field(default=frozenset(), kw_only=True)
     projection: Projection | None = None
     completed: bool = False
 
@@ -191,6 +193,8 @@ def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
 
 
 def _is_in(scope: Scope, position: int) -> bool:
+    if position in scope.shown:
+        return False
     return position > scope.after and (scope.before is None or position < scope.before)
 
 
