@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from muntin import InvalidInput, Slots, ToolCall, Window, assistant, user
+from muntin import BudgetExceeded, InvalidInput, Slots, ToolCall, Window, assistant, user
 from muntin.core.counting.counter import CharsPerToken
 from muntin.core.planning.stored import read_plan, write_plan
 from muntin.core.profile import Profile
@@ -87,13 +87,34 @@ def test_an_entitys_windows_leave_reports_too():
 
 
 def test_the_report_of_a_window_that_could_not_be_sent_is_kept():
-    from muntin import BudgetExceeded
-
     app = memory(model=ScriptedModel([]), budget=50)
     with pytest.raises(BudgetExceeded):
         run(talk(app, "hello", tools=[look]))
     (record,) = app.store.reports("c")
     assert json.loads(record.report)["over_budget"] is True
+
+
+@pytest.mark.parametrize("door", ["conversation", "instructed", "strategy", "timeline", "entity"])
+def test_a_window_that_could_not_be_sent_is_not_the_one_before_the_next(door, lasting_url):
+    model = ScriptedModel(lambda window: "ok", name="anthropic/claude-sonnet-4-6")
+
+    def kept(app: App) -> list[str | None]:
+        return [app.store.frontier(each.id, "window") for each in app.store.sessions()]
+
+    async def work() -> None:
+        async with App(lasting_url, model=model) as app:
+            await DURABLE[door](app, model, "first", [look])
+            before = kept(app)
+        assert any(before)
+        async with App(lasting_url, model=model, budget=60) as app:
+            with pytest.raises(BudgetExceeded):
+                await DURABLE[door](app, model, "second", [look])
+            assert kept(app) == before
+        async with App(lasting_url, model=model) as app:
+            await DURABLE[door](app, model, "third", [look])
+            assert kept(app) != before
+
+    run(work())
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5])

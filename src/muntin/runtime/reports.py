@@ -68,7 +68,8 @@ class Receipts:
         """Have the report of a window kept with the next append of its run; return its step."""
         plan = plan_of(window) if self._keep else window.explained
         self.step += 1
-        if isinstance(plan, Plan) and plan.is_followed:
+        # One that is over budget is never sent: the next follows the one before it.
+        if isinstance(plan, Plan) and plan.is_followed and not window.over_budget:
             self._newest[line] = window
         self._unwritten[self.step] = (window, line)
         return self.step
