@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 
+from muntin.gateway import recording
 from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
 from tests.gateway.running import Running, receipt, running
 
@@ -79,7 +80,8 @@ def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
         assert seen.wrong == []
 
 
-def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path):
+def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "_PATIENCE", 30)  # a busy disk stores later than it waits for
     url = f"sqlite:///{tmp_path}/gate.db"
     with traffic(BUDGET) as (server, seen):
         with running(server.url, BUDGET, url) as one, running(server.url, BUDGET, url) as two:
