@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -81,7 +82,14 @@ def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
 
 
 def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "_PATIENCE", 30)  # a busy disk stores later than it waits for
+    slowly = recording.in_thread
+
+    async def stored(record: Any) -> Any:  # a busy disk
+        await asyncio.sleep(0.1)
+        return await slowly(record)
+
+    monkeypatch.setattr(recording, "_PATIENCE", 30)
+    monkeypatch.setattr(recording, "in_thread", stored)
     url = f"sqlite:///{tmp_path}/gate.db"
     with traffic(BUDGET) as (server, seen):
         with running(server.url, BUDGET, url) as one, running(server.url, BUDGET, url) as two:

@@ -119,14 +119,20 @@ async def pass_back(
             "headers": [*headers, *more],
         }
     )
+    # A client that was told how long the answer is has all of it with its last byte.
+    left = int(response.headers.get("content-length") or -1)
     try:
         async for data in response.aiter_raw():
             feed(data)
+            left -= len(data)
+            if left == 0:
+                await end()
             await send({"type": "http.response.body", "body": data, "more_body": True})
     except httpx2.TransportError:
         # Not ended but left open: the server then cuts the client off, who must not take a part
         # for the whole.
         return False
-    await end()
+    if left != 0:
+        await end()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
     return True
