@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 
 from muntin.gateway import recording
+from muntin.threads import in_thread
 from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
 from tests.gateway.running import Running, receipt, running
 
@@ -82,11 +83,9 @@ def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
 
 
 def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path, monkeypatch):
-    slowly = recording.in_thread
-
     async def stored(record: Any) -> Any:  # a busy disk
         await asyncio.sleep(0.1)
-        return await slowly(record)
+        return await in_thread(record)
 
     monkeypatch.setattr(recording, "_PATIENCE", 30)
     monkeypatch.setattr(recording, "in_thread", stored)
