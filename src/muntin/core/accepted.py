@@ -24,8 +24,9 @@ class NameRule:
         if not name or len(name) > self.limit:
             return False
         # Letters, digits and underscores are accepted everywhere, a digit at the beginning aside.
-        plain = self.refused is None or (name.isascii() and name.isidentifier())
-        return plain or self.refused is None or self.refused.search(name) is None
+        if self.refused is None or (name.isascii() and name.isidentifier()):
+            return True
+        return self.refused.search(name) is None
 
     def fitted(self, name: str) -> str:
         """Return the name if it is accepted; else the nearest one that is."""

@@ -123,10 +123,7 @@ class _Encoder(Encoder):
             content = message.content
             plain = False
             if not answers and is_text(message):
-                text, plain = cast("str", content), True
-                blocks = [{"type": "text", "text": text}] if text else []
-                if text.isspace():
-                    blocks = self._text(index, text)
+                blocks, plain = self._text(index, cast("str", content)), True
             elif role == "assistant":
                 self._assistant(index, message, answers)
                 continue
