@@ -87,7 +87,7 @@ def function(first: int, second: Callable[[], int]) -> None: ...
     [
         (args, "parameter 'args': a tool cannot take *args or **kwargs"),
         (kwargs, "parameter 'kwargs': a tool cannot take *args or **kwargs"),
-        (bare, "parameter 'second' has no type annotation"),
+        (bare, "parameter 'second' has no type annotation; write its type, such as second: str"),
         (unknown, "parameter 'second': name 'Missing' is not defined"),
         (broken, "parameter 'second': division by zero"),
         (odd, "parameter 'second': Unable to generate"),

@@ -211,6 +211,9 @@ def test_wrong_usage_is_exit_code_2(here):
     assert "give the id of a session, or --all" in fails("export", "support-42", "--all")
     assert "there is no session 'x'; see `muntin sessions list`" in fails("show", "x")
     assert "there is no session 'x'" in fails("export", "x")
+    said("import", str(SUPPORT), "--store", "b.db")
+    wrong = fails("show", "x", "--store", "b.db")
+    assert "see `muntin sessions list --store sqlite:///b.db`" in wrong
     assert "none.json: cannot be read: No such file" in fails("import", "none.json")
     assert "folder: cannot be read: Is a directory" in fails("import", "folder")
     assert "folder: cannot be written" in fails("export", "support-42", "-o", "folder")

@@ -69,6 +69,7 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
         ("support", "an app is named like 'support:app', not 'support'"),
         (":app", "an app is named like"),
         ("nowhere:app", "there is no module 'nowhere' here"),
+        ("support.py:app", "name the module, not its file: support:app"),
         ("support:other", "'support:other' is not an App, but 5"),
         ("support:missing", "module 'support' has no 'missing'; did you mean support:app?"),
         ("empty:app", "module 'empty' has no 'app': assign the App to a name there"),

@@ -118,6 +118,14 @@ def test_the_command_line_says_it_too() -> None:
         assert "openai/gpt-4o" in " ".join((ended.stdout + ended.stderr).split())
 
 
+def test_a_colon_is_answered_with_a_slash() -> None:
+    for name, meant in (("openai:gpt-5", "openai/gpt-5"), ("google:my-own", "google/my-own")):
+        with pytest.raises(UnknownModel, match=f"names no provider; did you mean '{meant}'"):
+            as_model(name)
+    with pytest.raises(UnknownModel, match="write provider/model, or 'openai/llama3:8b'"):
+        as_model("llama3:8b")
+
+
 def test_a_name_of_no_family_says_what_to_write() -> None:
     with pytest.raises(
         UnknownModel, match=r"'llama3' names no provider; .*'openai/llama3' with a base_url"

@@ -244,6 +244,25 @@ def test_anything_else_is_refused_at_once(wrong):
         memory(model=ScriptedModel([])).conversation("c", strategy=wrong)
 
 
+class OfObjects:
+    def on_context_build(self, ctx: Ctx) -> Any:
+        return the_seeds_own(ctx)
+
+
+class OfTheClass:
+    @staticmethod
+    def on_context_build(ctx: Ctx) -> Any:
+        return the_seeds_own(ctx)
+
+
+def test_a_class_in_the_place_of_its_object_is_refused_and_told_what_to_write():
+    with pytest.raises(InvalidType, match=r"not its class: pass strategy=OfObjects\(\)"):
+        memory(model=ScriptedModel([])).conversation("c", strategy=OfObjects)
+    for fine in (OfObjects(), OfTheClass, OfTheClass()):
+        chat = memory(model=ScriptedModel(["hi"])).conversation("c", strategy=fine)
+        assert run(chat.send("hello")).text == "hi"
+
+
 # Failing.
 
 

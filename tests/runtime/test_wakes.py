@@ -73,7 +73,7 @@ def test_a_handler_that_is_not_async_is_refused():
 def test_an_entity_is_named_by_type_and_name(name):
     app = memory()
     noting(app)
-    with pytest.raises(InvalidInput, match="'horton/42'"):
+    with pytest.raises(InvalidInput, match="'order/7'"):
         run(app.send(name, "hi"))
 
 

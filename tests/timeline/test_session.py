@@ -1,10 +1,11 @@
 """Turns and windows: each sentence of the rule, with values to check by eye, on every store."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from muntin import InvalidInput, ToolCall, assistant, system, tool, user
+from muntin import App, InvalidInput, ToolCall, assistant, system, tool, user
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, Visibility
@@ -554,3 +555,12 @@ def test_what_is_hidden_is_in_no_window_and_stays_in_the_timeline() -> None:
     assert [message.text for message in session.messages()] == ["a", "b"]
     assert [message.text for message in session.timeline_messages()] == ["a", "b"]
     assert [item.position for item in session.store.read("s")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, Path("chat.db")])
+def test_what_is_no_store_is_refused_at_once(wrong):
+    for door in (lambda: App(wrong), lambda: Session("s", store=wrong)):
+        with pytest.raises(InvalidType, match="store must be a store or its address") as refused:
+            door()
+    name = "chat" if isinstance(wrong, Path) else "muntin"
+    assert f"an address is a str like 'sqlite:///{name}.db'" in str(refused.value)

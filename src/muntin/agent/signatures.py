@@ -171,7 +171,8 @@ def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
             raise _refusal(name, parameter, "a tool cannot take *args or **kwargs")
         if parameter.annotation is parameter.empty:
             raise InvalidInput(
-                f"tool {name!r}: parameter {parameter.name!r} has no type annotation"
+                f"tool {name!r}: parameter {parameter.name!r} has no type annotation; "
+                f"write its type, such as {parameter.name}: str"
             )
     return parameters
 

@@ -122,7 +122,10 @@ def search(
 
 
 def _unknown(store: Store, id: str) -> InvalidInput:
-    return InvalidInput(f"{store.name}: there is no session {id!r}; see `muntin sessions list`")
+    listing = "muntin sessions list"
+    if store.name != DEFAULT_URL:
+        listing += f" --store {store.name}"
+    return InvalidInput(f"{store.name}: there is no session {id!r}; see `{listing}`")
 
 
 @command.command()

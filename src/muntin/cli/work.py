@@ -43,6 +43,9 @@ def _find(name: str) -> App:
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise InvalidInput(f"an app is named like 'support:app', not {shown(name)}")
+    if module.endswith(".py"):
+        meant = module.removesuffix(".py").replace("/", ".")
+        raise InvalidInput(f"name the module, not its file: {meant}:{attribute}")
     sys.path.insert(0, os.getcwd())
     try:
         held = vars(import_module(module))

@@ -16,15 +16,15 @@ from datetime import timedelta
 from threading import Lock
 from typing import Any, TypeVar
 
-from muntin.core.checks import check_count, compact_json, shown
+from muntin.core.checks import check_count, compact_json
 from muntin.core.message import Message
 from muntin.core.planning.window import Window
-from muntin.errors import InvalidType, Overtaken
+from muntin.errors import Overtaken
 from muntin.fitting.frontiers import Talking, first_new
 from muntin.timeline.items import Beside, Item
 from muntin.timeline.receipts import AGE, BYTES, Bounds, plan_of, report_of, size_of
 from muntin.timeline.session import Session
-from muntin.timeline.store import Store, open_store
+from muntin.timeline.store import Store, as_store
 
 T = TypeVar("T")
 # Under these names a session keeps what the newest request left to the next, and how often it was
@@ -63,11 +63,7 @@ class Recorder:
         report_bytes: int | None = BYTES,
         report_age: timedelta | None = AGE,
     ) -> None:
-        if isinstance(store, str):
-            store = open_store(store, lazy=True)
-        if not hasattr(store, "append"):
-            raise InvalidType(f"store must be a store or its address, not {shown(store)}")
-        self.store: Store = store
+        self.store = as_store(store)
         self._keep = check_count(keep, "keep")
         self._bounds = Bounds(report_bytes, report_age)
         # The store decides between processes; threads of this one need not get in its way.

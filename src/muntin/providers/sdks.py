@@ -102,9 +102,13 @@ class Api:
 def find_api(name: str, api: str | None) -> tuple[Api, str]:
     """Return the API of `provider/model`, and the model's own name."""
     named = ModelName.parse(name)
-    meant = "" if named.suggestion is None else f"; did you mean {named.suggestion!r}?"
-    providers = ", ".join(sorted({each for each, _ in APIS}))
-    if named.provider is None and name not in {each for each, _ in APIS}:
+    known_providers = sorted({each for each, _ in APIS})
+    before, colon, after = name.partition(":")  # as LangChain and Pydantic AI write names
+    colon_meant = f"{before}/{after}" if colon and before in known_providers else None
+    suggestion = colon_meant or named.suggestion
+    meant = "" if suggestion is None else f"; did you mean {suggestion!r}?"
+    providers = ", ".join(known_providers)
+    if named.provider is None and name not in known_providers:
         meant = meant or f"; write provider/model, or 'openai/{name}' with a base_url."
         raise UnknownModel(
             f"the model name {name!r} names no provider{meant} Known are: {providers}"

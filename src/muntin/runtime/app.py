@@ -60,7 +60,7 @@ from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.receipts import AGE, BYTES, Bounds
 from muntin.timeline.session import Session
-from muntin.timeline.store import DEFAULT_URL, Store, open_store
+from muntin.timeline.store import DEFAULT_URL, Store, as_store
 from muntin.timeline.timers import Timer
 
 # How long `close` waits for wakes that run.
@@ -117,7 +117,7 @@ class App:
         self.keep_reports = check_size(keep_reports, "keep_reports")
         self.report_bounds = Bounds(report_bytes, report_age)
         self._owned = isinstance(store, str)
-        self.store = open_store(store, lazy=True) if isinstance(store, str) else store
+        self.store = as_store(store)
         self.queue = TurnQueue()
         self.summary: Summary | None = check_summary(summary, "App") or None
         self.summaries = Summaries()
@@ -330,7 +330,7 @@ class App:
         its first message on, each is woken `every` so often: "5m", or the five fields of cron.
         """
         if not isinstance(kind, str) or not kind or "/" in kind:
-            raise InvalidInput(f"a type of entities is a word like 'horton', not {shown(kind)}")
+            raise InvalidInput(f"a type of entities is a word like 'order', not {shown(kind)}")
         if self._wakes.knows(kind):
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
         if timeout is not None:

@@ -7,7 +7,7 @@ before anything else happens, and stays whatever the strategy does.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
@@ -74,6 +74,10 @@ class Conversation:
             raise InvalidType(
                 "a strategy is a module or object with on_context_build(ctx), not "
                 f"{shown(strategy)}"
+            )
+        if isinstance(strategy, type) and not _takes_ctx(strategy.on_context_build):
+            raise InvalidType(
+                f"a strategy is an object, not its class: pass strategy={strategy.__name__}()"
             )
         check_settings(settings, "conversation")
         check_optional_text(system_prompt, "conversation: system_prompt")
@@ -235,6 +239,17 @@ class Conversation:
             raise StrategyError(name, f"took longer than {error.seconds:g} s") from error
         except Exception as error:
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
+
+
+def _takes_ctx(hook: Callable[..., Any]) -> bool:
+    """Say whether a hook can be called with a context alone: it does not wait for `self`."""
+    try:
+        inspect.signature(hook).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # what is not written in Python may have no signature
+        return True
+    return True
 
 
 def _slots(composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:

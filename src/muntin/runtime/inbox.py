@@ -44,10 +44,10 @@ LOOK_SECONDS = 0.1
 def entity_type(id: str) -> str:
     """Return the type of an entity, written `type/name`."""
     if not isinstance(id, str):
-        raise InvalidType(f"an entity is named by a str like 'horton/42', not {shown(id)}")
+        raise InvalidType(f"an entity is named by a str like 'order/7', not {shown(id)}")
     kind, slash, name = id.partition("/")
     if not (kind and slash and name):
-        raise InvalidInput(f"an entity is named like 'horton/42', not {shown(id)}")
+        raise InvalidInput(f"an entity is named like 'order/7', not {shown(id)}")
     return kind
 
 
@@ -132,7 +132,10 @@ class Inbox:
         kind = entity_type(entity)
         if kind not in self._handlers:
             known = ", ".join(sorted(self._handlers)) or "none"
-            raise InvalidInput(f"no entities of type {kind!r} are registered; known: {known}")
+            raise InvalidInput(
+                f"no entities of type {kind!r} are registered; known: {known}. "
+                f"Register a handler with @app.entity({kind!r})"
+            )
         return self._handlers[kind]
 
     async def deliver(self, entity: str, draft: Draft) -> Item:

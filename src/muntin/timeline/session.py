@@ -48,7 +48,7 @@ from muntin.timeline.project import (
 )
 from muntin.timeline.recall.excerpts import Excerpt
 from muntin.timeline.renewing import Renewer
-from muntin.timeline.store import DEFAULT_URL, Store, open_store
+from muntin.timeline.store import DEFAULT_URL, Store, as_store
 from muntin.timeline.views import Items, Limit
 
 # What can be appended.
@@ -91,7 +91,7 @@ class Session:
         mend: bool = True,
     ) -> None:
         self.id = check_session_id(id)
-        self.store = open_store(store, lazy=True) if isinstance(store, str) else store
+        self.store = as_store(store)
         self.counter = counter or counter_for(None, tokenizer)
         self.items = Items(self, window)
         self._mends = mend

@@ -174,8 +174,9 @@ def test_the_report_says_which_way_was_taken_and_what_both_would_cost() -> None:
     many_more = compose(steps(*[100] * 12), 1_000, few, trimming=Stepped())
     detail = many_more.report["history"].detail or many_more.report["run"].detail
     assert detail is not None
-    assert detail.startswith("the ladder: about ")
-    assert "; dropping: about " in detail
+    assert detail.startswith("shortening keeps ")
+    assert " groups at about " in detail
+    assert "; dropping would keep " in detail
     assert few.report["history"].detail is None
 
 

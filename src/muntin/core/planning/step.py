@@ -308,7 +308,7 @@ class Price(NamedTuple):
         return self.cost / max(1, self.seen)
 
     def __str__(self) -> str:
-        return f"about {self.cost:,.0f} tokens a request, {self.seen:,} groups shown"
+        return f"{self.seen:,} groups at about {self.cost:,.0f} tokens a request"
 
 
 def _way_down(
@@ -340,8 +340,8 @@ def _way_down(
     down = min(cheap or ways, key=lambda way: ways[way].each)
     ladders = ways[down]
     if drops.each < ladders.each:
-        return dropped, f"dropping: {drops}; the ladder: {ladders}"
-    return down, f"the ladder: {ladders}; dropping: {drops}"
+        return dropped, f"dropping keeps {drops}; shortening would keep {ladders}"
+    return down, f"shortening keeps {ladders}; dropping would keep {drops}"
 
 
 def _price(

@@ -8,7 +8,16 @@ from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, View
 
-__all__ = ["DEFAULT_URL", "Archive", "Leases", "Store", "Timelines", "View", "open_store"]
+__all__ = [
+    "DEFAULT_URL",
+    "Archive",
+    "Leases",
+    "Store",
+    "Timelines",
+    "View",
+    "as_store",
+    "open_store",
+]
 
 DEFAULT_URL = "sqlite:///muntin.db"
 # What looks like the name of a file.
@@ -37,6 +46,18 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
     from muntin.timeline.store.sql import SqlStore
 
     return SqlStore(url, create=create, lazy=lazy)
+
+
+def as_store(store: Store | str) -> Store:
+    """Return a store as it is, or the one at an address, which is opened when it is first used."""
+    if isinstance(store, str):
+        return open_store(store, lazy=True)
+    if not hasattr(store, "append"):
+        raise InvalidType(
+            f"store must be a store or its address, not {shown(store)}; "
+            f"an address is a str like {_file(str(store))!r}"
+        )
+    return store
 
 
 def _file(name: str) -> str:

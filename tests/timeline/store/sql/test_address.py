@@ -64,9 +64,10 @@ def test_an_address_with_options_of_sqlite_is_given_to_it_whole():
     [
         ("sqlite:a.db", "'sqlite:a.db' is no address of a store"),
         ("postgresql://me:secret@h:p/n?password=secret", "'h:p/n' is no address of a store"),
-        ("sqlite:///", "names no file; use 'memory:'"),
-        ("sqlite://a.db", "names no file"),
-        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///", "names no file; write 'sqlite:///muntin.db'"),
+        ("sqlite://a.db", "names no file; write 'sqlite:///a.db' with three slashes"),
+        ("sqlite://b/a.db", "write 'sqlite:///b/a.db'"),
+        ("sqlite:///:memory:", "or 'memory:' for a store in memory"),
         ("sqlite:///a.db?mode=ro", "options need 'sqlite:///file:NAME?…&uri=true'"),
     ],
 )

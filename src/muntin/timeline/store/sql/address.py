@@ -60,7 +60,12 @@ def _sqlite(found: re.Match[str], query: dict[str, str]) -> Address:
     shown = _shown("sqlite", found)
     path = unquote(found["path"] or "")
     if not path or ":memory:" in path or found["host"]:
-        raise InvalidInput(f"{shown!r} names no file; use 'memory:' for a store in memory")
+        file = "/".join(part for part in (found["host"], path) if part)
+        meant = f"'sqlite:///{file}'" if found["host"] else "'sqlite:///muntin.db'"
+        raise InvalidInput(
+            f"{shown!r} names no file; write {meant} with three slashes, or 'memory:' for a store "
+            "in memory"
+        )
     if query.pop("uri", "").lower() in ("true", "1", "yes", "on"):
         rest = "&".join(f"{name}={value}" for name, value in query.items())
         whole = f"{path}?{rest}" if rest else path
