@@ -2,7 +2,7 @@
 
     python bench/first_token.py [--short] [--out FILE]
 
-Replays requests 100 to 300 of `bench/gpu/requests.json` (one run, window of 32 000 tokens) on a
+Replays requests 100 to 300 of `bench/gpu/requests.json` (one run, window of 32,000 tokens) on a
 model of the shape of an 8B one. What a request shares with the one before is in the cache; the rest
 is read. Needs torch and a GPU; without them nothing is measured, and that is said.
 """

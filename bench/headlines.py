@@ -72,7 +72,7 @@ framework brings itself. [All figures](benchmarks-all.md#adapters) explains the 
 _FIRST_TOKEN = """## Time to the first token
 
 The same run on the key-value cache of a GPU: how long a model of the shape of an 8B one reads
-before its first token, in a window of 32 000 tokens.
+before its first token, in a window of 32,000 tokens.
 
 {table}
 """

@@ -130,7 +130,7 @@ it could be measured; **lines**: of the adapter.""",
     "first_token": (
         "Time to the first token",
         """What the policies of the long runs mean on a real key-value cache: requests 100 to 300 of
-the run, a window of 32 000 tokens, on a decoder with the shape of an 8B model and random weights.
+the run, a window of 32,000 tokens, on a decoder with the shape of an 8B model and random weights.
 What a request shares with the one before is in the cache, the rest is read; one conversation has
 the cache to itself. LangChain's `trim_messages` from a user's message on sends half as much, and
 hides the run at hand from the model.""",

@@ -58,7 +58,7 @@ def parts(examples: int) -> dict[str, Part]:
     node = Path(os.environ.get("MUNTIN_NODE", Path.home() / ".cache" / "muntin-node"))
     return {
         "huge": suite(
-            "one tool result of 200 000 000 characters",
+            "one tool result of 200,000,000 characters",
             "tests/promises/test_strange_results.py -k huge",
             MUNTIN_HUGE=200_000_000,
         ),
@@ -73,14 +73,14 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_ENTITIES="200x20x4",
         ),
         "stores": suite(
-            "stores: 50 kills of writers; 8 writers with 2 000 items each",
+            "stores: 50 kills of writers; 8 writers with 2,000 items each",
             "tests/reliability",
             MUNTIN_KILLS=50,
             MUNTIN_WRITERS="8x2000",
         ),
         "faults": suite(
             "the table below, with 10 restarts, 20 entities, 5 pauses, 10 wrong clocks, 50 forks, "
-            "100 000 jobs that wait",
+            "100,000 jobs that wait",
             "tests/faults --deselect " + " --deselect ".join(kills.split()),
             MUNTIN_FAULTS_RESTARTS=10,
             MUNTIN_FAULTS_ENTITIES=20,
@@ -90,7 +90,7 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_FAULTS_WAITING=100_000,
         ),
         "engines": suite(
-            "each engine, 50 kills, restarts, pauses; 3 000 timers with 20 kills",
+            "each engine, 50 kills, restarts, pauses; 3,000 timers with 20 kills",
             kills,
             MUNTIN_FAULTS=1,
         ),

@@ -115,7 +115,7 @@ def is_private(name: str) -> bool:
 def layers(root: Path = ROOT) -> list[list[str]]:
     """Return the layers that docs/architecture.md draws, the lowest first."""
     page = (root / "docs" / "architecture.md").read_text("utf-8")
-    drawn = page.partition("knows only what stands under it:\n\n")[2].partition("\n\n")[0]
+    drawn = page.partition("knows only the layers below:\n\n")[2].partition("\n\n")[0]
     named = [line for line in drawn.splitlines() if not line.startswith(" " * 5)]
     return [line.strip().partition("  ")[0].split(" · ") for line in reversed(named)]
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from muntin import Ladder, Recall, Results, Summary
+from muntin import Ladder, Recall, Results, Summary, resolver_cache
 from muntin.agent import loop
 from muntin.core.budget import DEFAULT_BUDGET
 from muntin.core.planning import cut, decide, past, read, shapes, slot, takers
 from muntin.prompts import liquid
 from muntin.providers import assets
-from muntin.runtime import app, recovery, sources, wakes
+from muntin.runtime import app, recovery, sources, summaries, wakes
 from muntin.runtime.ctx import Ctx
+from muntin.runtime.run_rules import RunRules
 from muntin.timeline import views
 from tests.docs.blocks import DOCUMENTS, name_of
 from tests.paths import ROOT
@@ -29,7 +31,7 @@ NUMBERS = "no one two three four five six seven eight nine ten eleven twelve"
 WORDS = NUMBERS.split()
 NOUNS = (
     "rules ways doors tools views hooks levels providers stores tiers engines extras adapters "
-    "frameworks layers functions protocols ideas settings reasons tokenizers"
+    "frameworks layers functions protocols ideas settings reasons tokenizers switches"
 )
 COUNTED = re.compile(
     rf"\b({'|'.join(WORDS[2:])})\s+((?:[a-z]+\s+)?(?:{'|'.join(NOUNS.split())}))\b", re.IGNORECASE
@@ -61,7 +63,7 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("contributing.md", "the {word} views of a session's items", lambda: len(VIEWS)),
     ("agents.md", "`max_steps` ({n})", lambda: loop.MAX_STEPS),
     ("agents.md", "`parallel` ({n})", lambda: loop.PARALLEL),
-    ("agents.md", "up to {spaced} bytes", lambda: assets.INLINE_BYTES),
+    ("agents.md", "up to {comma} bytes", lambda: assets.INLINE_BYTES),
     ("slots.md", "Up to {n} tokens it is never cut", lambda: slot.INPUT_LEAST),
     ("slots.md", "at least {n} tokens are kept", lambda: shapes.LEAST),
     ("slots.md", "*short* ({n} tokens", lambda: Ladder().short_tokens),
@@ -69,8 +71,9 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("slots.md", "(max_ratio=.{n},", lambda: round(Results().max_ratio * 100)),
     ("slots.md", "up to {n} messages beyond", lambda: read.LOOK_BACK),
     ("slots.md", "up to {n} characters longer", lambda: cut.LOOK_AHEAD),
-    ("slots.md", "more than {spaced} characters", lambda: cut.LOOK_AHEAD_MOST),
+    ("slots.md", "more than {comma} characters", lambda: cut.LOOK_AHEAD_MOST),
     ("caching.md", "up to {comma} messages around it", lambda: past.SEARCH),
+    ("conversations.md", "take {word} switches", lambda: len(fields(RunRules)) + 1),  # the summary
     ("conversations.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "kills its process {word} times", lambda: wakes.MAX_ATTEMPTS),
@@ -81,8 +84,16 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("scale.md", "given up after {word} attempts", lambda: wakes.MAX_ATTEMPTS),
     ("howto/workers.md", "given up after {word} attempts", lambda: wakes.MAX_ATTEMPTS),
     ("howto/summaries.md", "`max_tokens` ({n})", lambda: Summary("openai/gpt-4o").max_tokens),
+    ("howto/summaries.md", "grown {n} % of the way", lambda: round(summaries.NEAR * 100)),
+    ("howto/summaries.md", "{word} times for each step", lambda: summaries.TRIES),
+    ("howto/summaries.md", "waits up to {word} seconds", lambda: round(summaries.CLOSE_SECONDS)),
+    (
+        "prompts.md",
+        "`cache=True` means {word} minutes",
+        lambda: resolver_cache.DEFAULT_TTL // 60_000,
+    ),
     ("howto/model-and-budget.md", "{comma} where it is not known", lambda: DEFAULT_BUDGET),
-    ("generate.md", "({spaced} where that is not known)", lambda: DEFAULT_BUDGET),
+    ("generate.md", "({comma} where that is not known)", lambda: DEFAULT_BUDGET),
     ("generators.md", "(priority {n}). Then context", lambda: slot.HISTORY),
     ("generators.md", "dropped (priority {n})", lambda: slot.CONTEXT),
     ("prompt-files.md", "may run {comma} loop iterations", lambda: liquid.LOOPS),
@@ -107,7 +118,6 @@ def test_a_number_in_prose_is_what_the_code_has(page, phrase, number):
         word=word(count) if count < len(WORDS) else "",
         Word=word(count).capitalize() if count < len(WORDS) else "",
         comma=f"{found:,}",
-        spaced=f"{found:,}".replace(",", " "),
     )
     assert said in text(page), said
 

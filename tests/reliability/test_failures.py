@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_made_says_where_it_would_have_been(tmp_path, wher
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(file):
     text = b"Dear diary, today I was opened as a database.\n" * 200
     file.write_bytes(text)
-    with pytest.raises(StoreError, match="not a database: the file is damaged, or is something"):
+    with pytest.raises(StoreError, match="not a database: the file is damaged, or is not a store"):
         opened(file)
     assert file.read_bytes() == text
 
@@ -158,7 +158,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(file):
 def test_a_truncated_file_is_refused(file, share):
     filled(file)
     os.truncate(file, int(file.stat().st_size * share))
-    with pytest.raises(StoreError, match=r"malformed: the file is damaged.* bring back a copy"):
+    with pytest.raises(StoreError, match=r"malformed: the file is damaged.* restore a copy"):
         opened(file)
 
 
@@ -171,7 +171,7 @@ def test_garbage_in_a_file_never_passes_for_what_was_stored(file, seed):
     for page in chance.sample(pages, len(pages) // 3):
         content[page * PAGE : (page + 1) * PAGE] = chance.randbytes(PAGE)
     file.write_bytes(content)
-    with pytest.raises(StoreError, match=r"damaged.* bring back a copy") as refused:
+    with pytest.raises(StoreError, match=r"damaged.* restore a copy") as refused:
         read_all(file)
     assert str(refused.value).startswith(f"{address(file)}: ")
 
@@ -183,7 +183,7 @@ def test_garbage_within_an_item_is_an_error_that_names_the_store_and_quotes_litt
     at = content.index(b'{"message"')
     file.write_bytes(content[:at] + garbage * 1_000 + content[at + 1_000 :])
     with opened(file) as store:
-        with pytest.raises(StoreError, match=r"damaged.* bring back a copy") as refused:
+        with pytest.raises(StoreError, match=r"damaged.* restore a copy") as refused:
             store.read("s")
         assert str(refused.value).startswith(f"{address(file)}: ")
         assert len(str(refused.value)) < 600

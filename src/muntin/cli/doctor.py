@@ -40,7 +40,7 @@ PURPOSES = {
     "google": "models of Google",
     "otel": "spans and metrics in OpenTelemetry",
     "mcp": "serving a session to an agent in another program",
-    "gateway": "a server before a provider",
+    "gateway": "a server in front of a provider",
     "langchain": "agents of LangChain",
     "langgraph": "graphs of LangGraph",
     "pydantic-ai": "agents of Pydantic AI",

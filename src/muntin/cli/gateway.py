@@ -1,4 +1,4 @@
-"""`muntin gateway`: a server before a provider's, through which every request fits."""
+"""`muntin gateway`: a server in front of a provider's, through which every request fits."""
 
 from asyncio import Protocol
 from typing import Annotated

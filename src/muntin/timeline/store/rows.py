@@ -168,7 +168,7 @@ def to_items(rows: Sequence[Sequence[Any]], store: str, *, shared: bool = False)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(
                 f"{store}: the item at position {row[0]} cannot be read: {error}; the store is "
-                "damaged, bring back a copy"
+                "damaged, restore a copy"
             ) from error
         items.append(item)
         if remember and len(row[-1]) <= _LONG and is_plain(item):

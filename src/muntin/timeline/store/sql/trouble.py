@@ -11,7 +11,7 @@ def no_such_table(error: BaseException | None) -> bool:
 
 
 BUSY = "another process held it for too long"
-DAMAGED = "the file is damaged, or is something else; bring back a copy"
+DAMAGED = "the file is damaged, or is not a store; restore a copy"
 _READ_ONLY = "it cannot be written; look at its permissions"
 _FULL = "make room; nothing of this was written"
 _SQLITE_ADVICE = {
