@@ -84,7 +84,9 @@ def test_the_readme_shows_the_adapter_as_its_page_has_it():
 
 def test_the_readme_shows_code_on_its_first_screen_and_no_table_of_source_files():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text[: text.index("```python")].count("\n") <= 30
+    before = text[: text.index("```python")]
+    assert before.count("\n") <= 30
+    assert "<img" not in before  # a picture is as high as twenty lines
     assert "`src/" not in text
 
 
