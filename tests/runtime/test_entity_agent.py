@@ -46,6 +46,30 @@ def test_an_agent_that_has_run_is_not_run_again_when_it_is_returned():
     assert len(model.windows) == 1
 
 
+def test_an_agent_that_was_declared_and_not_run_is_told_in_the_log(caplog):
+    async def idle(ctx, wake):
+        ctx.use_agent()
+
+    async def runs(ctx, wake):
+        ctx.use_agent()
+        await ctx.agent.run()
+
+    async def returns(ctx, wake):
+        return ctx.use_agent()
+
+    async def work(handler):
+        app = memory(model=ScriptedModel(lambda window: "Hi."))
+        app.entity("e")(handler)
+        await app.ask("e/1", "hello")
+        await app.close()
+
+    for handler in (runs, returns):
+        run(work(handler))
+    assert "did not run it" not in caplog.text
+    run(work(idle))
+    assert "the handler of 'e/1' declared an agent and did not run it: return" in caplog.text
+
+
 def test_an_agent_of_another_wake_is_refused():
     kept = []
 

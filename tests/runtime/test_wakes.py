@@ -69,6 +69,23 @@ def test_a_handler_that_is_not_async_is_refused():
         memory().entity("e")(lambda ctx, wake: None)  # type: ignore[arg-type,return-value]
 
 
+def test_a_handler_that_does_not_take_a_ctx_and_a_wake_is_refused():
+    async def alone(ctx):
+        pass
+
+    async def too_many(ctx, wake, more):
+        pass
+
+    for wrong in (alone, too_many):
+        with pytest.raises(InvalidInput, match=r"'e' must take \(ctx, wake\)"):
+            memory().entity("e")(wrong)
+
+    async def any_number(*args):
+        pass
+
+    assert memory().entity("e")(any_number) is any_number
+
+
 @pytest.mark.parametrize("name", ["e", "e/", "/1", "", "/"])
 def test_an_entity_is_named_by_type_and_name(name):
     app = memory()

@@ -78,7 +78,7 @@ def gateway(
             print_json({**told, "store": opened.name}, lines=True)
         else:
             print(address, flush=True)
-            note(f"Before {made.upstream.name}, recording into {opened.name}, until Ctrl-C.")
+            note(f"In front of {made.upstream.name}, recording into {opened.name}, until Ctrl-C.")
             note(f"Sessions: {look}")
         serve(made, listening, _patient())
 

@@ -7,7 +7,7 @@ before anything else happens, and stays whatever the strategy does.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
@@ -70,12 +70,13 @@ class Conversation:
         summary: SummaryLike = INHERIT,
         rules: RunRules = NO_RULES,
     ) -> None:
-        if strategy is not None and not callable(getattr(strategy, "on_context_build", None)):
+        build = getattr(strategy, "on_context_build", None)
+        if strategy is not None and not callable(build):
             raise InvalidType(
                 "a strategy is a module or object with on_context_build(ctx), not "
                 f"{shown(strategy)}"
             )
-        if isinstance(strategy, type) and not _takes_ctx(strategy.on_context_build):
+        if isinstance(strategy, type) and not _takes_ctx(build):
             raise InvalidType(
                 f"a strategy is an object, not its class: pass strategy={strategy.__name__}()"
             )
@@ -241,7 +242,7 @@ class Conversation:
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
 
 
-def _takes_ctx(hook: Callable[..., Any]) -> bool:
+def _takes_ctx(hook: Any) -> bool:
     """Say whether a hook can be called with a context alone: it does not wait for `self`."""
     try:
         inspect.signature(hook).bind(None)

@@ -80,6 +80,11 @@ class Agent:
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
         self._ran = False
 
+    @property
+    def has_run(self) -> bool:
+        """Say whether it was run in this wake, to its end or not."""
+        return self._ran
+
     async def run(self) -> Reply:
         """Ask the model, run its tools, and return its answer; every step is recorded."""
         reply = await last_reply(self._events(streaming=False))

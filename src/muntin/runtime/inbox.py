@@ -7,6 +7,7 @@ handled stands in `wakes`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from muntin.runtime.app import App
 
 Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
+
+_log = logging.getLogger(__name__)
 
 # How many timers are released in one transaction.
 RELEASED = 50
@@ -72,8 +75,15 @@ class Registered:
         try:
             async with asyncio.timeout(self.timeout) as limit:
                 last = await self.handler(ctx, ctx.wake)
+                declared: Agent | None = ctx.get("agent")
                 if isinstance(last, Agent):
                     await last.end(ctx)
+                elif declared is not None and not declared.has_run:
+                    _log.warning(
+                        "the handler of %r declared an agent and did not run it: "
+                        "return ctx.use_agent(…), or await ctx.agent.run()",
+                        ctx.session.id,
+                    )
         except TimeoutError as error:
             if self.timeout is None or not limit.expired():
                 raise

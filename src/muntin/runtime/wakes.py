@@ -74,6 +74,10 @@ class Wakes:
         """Register the handler of a type of entities."""
         if not inspect.iscoroutinefunction(found.handler):
             raise InvalidInput(f"the handler of {kind!r} must be an async function")
+        try:
+            inspect.signature(found.handler).bind(None, None)
+        except TypeError as error:
+            raise InvalidInput(f"the handler of {kind!r} must take (ctx, wake): {error}") from None
         self._handlers[kind] = found
         with suppress(RuntimeError):  # registered before the app runs
             self.engine.start()
