@@ -46,7 +46,7 @@ class ScriptedModel:
 
     `replies` is a list, or a function of the window that answers every time. A reply is a str, a
     `ToolCall` or a list of them, a `Message`, a `Reply`, an exception (it is raised), a list of
-    events (it is streamed as it stands), or a function of the window, sync or async, that
+    events (it is streamed as it is), or a function of the window, sync or async, that
     returns one of these. `.windows`, `.settings` and `.files` hold what each request was given.
 
     `budget` is what a runtime takes for the size of the model's window.

@@ -64,7 +64,7 @@ async def run_agent(
     `compose(messages)` makes the window of the next step from the messages of this run so far;
     its tools are what the model is offered, `tools` what can be run. `record(messages)` keeps
     new messages: every answer before its tools are run, every result as soon as it is there. A
-    Message that it returns stands for the one it kept. Both may be async. `resume` is what an
+    Message that it returns replaces the one it kept. Both may be async. `resume` is what an
     earlier attempt at this run has recorded: no call that has a result is repeated, a call
     without one is run.
 

@@ -40,7 +40,7 @@ class Fitter:
     """Makes lists of messages fit; one for an app or a hook, safe to use from many threads.
 
     `budget` is what a request may have, tools and system text included; without one it is the
-    model's context window. `margin` tokens of it are kept free, for what a framework adds behind
+    model's context window. `margin` tokens of it are kept free, for what a framework adds after
     the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
     as for `Slots`. With a `store`, conversations are recorded there, each as a session: by its
     name, or by one that is made for it.

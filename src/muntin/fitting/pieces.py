@@ -67,7 +67,7 @@ class Fitted:
     `frontier` is plain JSON of at most 1 KB; give it back as `previous` with the next request of
     the conversation. `unread` names what could not be read and was carried as it is. `fresh` says
     why the frontier that was given was not used; None if it was, or none was given.
-    `system_breakpoint` is the one behind the system text that is sent elsewhere.
+    `system_breakpoint` is the one after the system text that is sent elsewhere.
     """
 
     placed: tuple[Placed, ...]

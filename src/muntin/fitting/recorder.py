@@ -145,7 +145,7 @@ class Recorder:
     ) -> None:
         """Keep the report of a window, and the answer if it has come.
 
-        `meta` is what is known of the answer. An answer behind which the session has gone on
+        `meta` is what is known of the answer. An answer after which the session has gone on
         already is not appended: the list that went on holds it, or its reader never saw it.
         """
         session, turn = sent.session, sent.newest.turn

@@ -150,7 +150,7 @@ class Resolution:
     budget: Budget | None = field(repr=False, compare=False)
 
     def compose(self, messages: Sequence[MessageLike]) -> Window:
-        """Return the window with these messages behind the prompt's own: what was said since.
+        """Return the window with these messages after the prompt's own: what was said since.
 
         Texts are not resolved again, so the window begins with the same bytes. The messages are
         slot `run` and are not trimmed. `token_budget`, which is for the system text, is not

@@ -110,7 +110,7 @@ Files: TypeAlias = Mapping[str, File]
 class DirectoryAssets:
     """Assets in a directory: each under the hash of its contents, once.
 
-    Beside the contents stand what is known about them and the file ids of the providers that
+    Beside the contents is what is known about them and the file ids of the providers that
     have them. Every file is written whole or not at all.
     """
 

@@ -203,7 +203,7 @@ class Ctx:
     ) -> TimelineMessages:
         """Return the timeline as messages; it is read when it is looked at.
 
-        `since` begins behind a position. `projection` is asked once for each item: a list replaces
+        `since` begins after a position. `projection` is asked once for each item: a list replaces
         the default, [] hides the item, None means the default. It also applies to what the turn
         was asked, and to the tools that read the timeline. Async code that wants the whole list
         reads it by `await ctx.timeline_messages().load()`.

@@ -106,7 +106,7 @@ def _declare(slots: Slots, each: Loaded, trimming: Trimming, recovers: bool) -> 
     }
     before = volatile and source.place == "before"
     if before and not any(message.at is not None for message in each.messages):
-        options["detail"] = "stands before the conversation: when it changes, the cache is lost"
+        options["detail"] = "comes before the conversation: when it changes, the cache is lost"
     at = None if not volatile else _FIRST if before else _LAST
     if each.error is not None:
         slots.exclude(each.name, reason="source_failed", detail=each.error)

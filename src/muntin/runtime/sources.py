@@ -46,8 +46,8 @@ class Source:
 
     `content` is a text, a list of messages, a `context`, or a function of (), (input) or
     (input, ctx), sync or async, that gives one of these. `max` is in tokens. `cache` says how
-    often it changes, and so where it stands. `keep` is the end of a text that survives a cut.
-    Undated content stands before the message that woke the entity; `place="before"` puts it in
+    often it changes, and so where it goes. `keep` is the end of a text that survives a cut.
+    Undated content comes before the message that woke the entity; `place="before"` puts it in
     front of the conversation, where it breaks the cache whenever it changes. `tag` is for text
     from outside: it is put between tags of this name, and can imitate no tag.
     """

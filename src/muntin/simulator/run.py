@@ -96,7 +96,7 @@ def simulate_trace(
     A policy is `"exact"`, `"stepped"`, `"full"`, a trimming such as `Stepped(low=0.6)`, or a
     function of the whole conversation and the budget that returns the messages to send. One request
     is sent a turn, or with `steps` one before each answer of the model. `volatile` are texts, one a
-    turn and then over again, that stand behind the conversation and are forgotten after it.
+    turn and then over again, that come after the conversation and are dropped after it.
     Requests are `pause` seconds apart; several pauses are taken in turn. With `best`, every cost is
     held against the offline optimum, which drops turns whole; tool results that become shorter by
     the `ladder` can cost less.

@@ -130,7 +130,7 @@ class Session:
     def append(self, *items: ItemLike, beside: Beside | None = None) -> list[Item]:
         """Append messages in one transaction, and return their items when they are durable.
 
-        A user's message begins a turn, unless one stands right before it; everything else joins
+        A user's message begins a turn, unless one comes right before it; everything else joins
         the newest turn. For a turn that may fail, use `with session.turn()`. What is `beside` is
         kept with them.
         """

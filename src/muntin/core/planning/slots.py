@@ -139,7 +139,7 @@ class Slots:
         from there on. `detail` is a remark for the report. `at` is where a text stands among dated
         messages; `frame` is how it begins and ends (its tags), which is never cut. `results` and
         `ladder` are those of all slots if they are not given. `run` says that the list is what the
-        agent has done in this turn, as a list is that is added behind the input: its newest calls
+        agent has done in this turn, as a list is that is added after the input: its newest calls
         stay.
         """
         if not isinstance(name, str) or not name.isascii():

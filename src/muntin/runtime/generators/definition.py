@@ -220,7 +220,7 @@ def generator(
     message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
     `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
     steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is
-    where context stands that functions make anew at every step: in front of the history, where it
+    where context goes that functions make anew at every step: in front of the history, where it
     ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; with `recovery` tools are offered that read what was cut.
     By `recall`, what bears on the input is brought back of a history that has left the window,

@@ -48,7 +48,7 @@ _NOTHING = Kept(EPOCH, EPOCH)
 
 
 class MemoryStore:
-    """A store that lives as long as the object; what its methods promise stands in `Store`."""
+    """A store that lives as long as the object; what its methods promise is in `Store`."""
 
     name = "memory:"
 
