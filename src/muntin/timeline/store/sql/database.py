@@ -146,12 +146,16 @@ class Database:
 
     @contextmanager
     def _committing(self, connection: Any) -> Iterator[None]:
-        """Say of a connection that is lost from now on that the commit may have been made."""
+        """Say of a failure from now on whether the commit may have been made: nobody knows unless
+        the server said what is wrong."""
         try:
             yield
         except self._driver.Error as error:
-            lost = self.kind == "postgresql" and connection.closed
-            raise self._translate(error, in_doubt=bool(lost)) from error
+            doubt = False
+            if self.kind == "postgresql":
+                said = getattr(error, "sqlstate", None) is not None and not is_drop(error)
+                doubt = connection.closed or not said
+            raise self._translate(error, in_doubt=doubt) from error
 
     def _in_turn(self, write: Callable[[], T]) -> T:
         """Write to a file when the threads of this process have that came before."""
@@ -331,6 +335,9 @@ class Database:
     def _give_up(self, connection: Any) -> None:
         """Undo what a transaction did, and throw away a connection that cannot."""
         try:
+            if self.kind == "postgresql" and connection.pgconn.pipeline_status:  # it is stuck
+                connection.close()
+                return
             connection.rollback()
         except self._driver.Error:
             with suppress(self._driver.Error):
