@@ -1,4 +1,5 @@
-"""A proxy before PostgreSQL that drops connections: when it is told to, or around a commit."""
+"""A proxy before PostgreSQL that drops connections, when it is told to or around a commit, and
+counts round trips."""
 
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ class Proxy:
         self._clients: set[asyncio.StreamWriter] = set()
         self.loop = asyncio.new_event_loop()
         self.dropped = 0
+        # How often a client sent something after the server had answered.
+        self.trips = 0
         self.spans: Sequence[int] = ()
         # Which commits are cut off, by their number from now on, and when.
         self._cut: dict[int, When] = {}
@@ -67,13 +70,17 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self._clients.add(client)
         answers, server = await asyncio.open_unix_connection(self._server)
-        back = asyncio.create_task(self._hand_back(answers, client))
+        answered = asyncio.Event()
+        answered.set()
+        back = asyncio.create_task(self._hand_back(answers, client, answered))
         left = random.choice(self.spans) if self.spans else -1
         prepared: set[bytes] = set()
         try:
             with suppress(OSError):
                 while data := await reader.read(65_536):
                     left -= 1
+                    self.trips += answered.is_set()
+                    answered.clear()
                     if left == 0 and self.spans:
                         self.dropped += 1
                         break
@@ -84,7 +91,7 @@ class Proxy:
                         back.cancel()
                         await asyncio.wait([back])
                         server.write(data)
-                        await answers.read(65_536)  # it is made
+                        await self._heard(reader, answers, server)  # it is made
                         break
                     server.write(data)
                     await server.drain()
@@ -93,6 +100,22 @@ class Proxy:
             self._clients.discard(client)
             server.transport.abort()
             client.transport.abort()
+
+    async def _heard(
+        self,
+        reader: asyncio.StreamReader,
+        answers: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+    ) -> None:
+        """Wait until the server answers; it may do so only when the client has sent more."""
+        heard = asyncio.create_task(answers.read(65_536))
+        while not heard.done():
+            more = asyncio.create_task(reader.read(65_536))
+            await asyncio.wait([heard, more], return_when=asyncio.FIRST_COMPLETED)
+            if more.done():
+                server.write(more.result())
+            else:
+                more.cancel()
 
     def _cut_now(self, data: bytes, prepared: set[bytes]) -> When | None:
         """Say whether what a client sends is a commit to be cut; a driver may have prepared it."""
@@ -104,9 +127,12 @@ class Proxy:
         self.dropped += when is not None
         return when
 
-    async def _hand_back(self, answers: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def _hand_back(
+        self, answers: asyncio.StreamReader, client: asyncio.StreamWriter, answered: asyncio.Event
+    ) -> None:
         with suppress(OSError):
             while data := await answers.read(65_536):
+                answered.set()
                 client.write(data)
                 await client.drain()
             client.transport.abort()

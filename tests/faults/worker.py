@@ -152,7 +152,8 @@ def send_to_a_slow_disk(
     """
     from muntin.runtime.app import App
     from muntin.runtime.ctx import Ctx, Wake
-    from muntin.timeline.store.sql.database import Database, Transaction
+    from muntin.timeline.store.sql.database import Database
+    from muntin.timeline.store.sql.transaction import Transaction
 
     transact = Database.transact
 

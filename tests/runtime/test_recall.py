@@ -47,6 +47,7 @@ from muntin.timeline.recall.shelf import add_vectors, without_vector
 from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
 from muntin.timeline.store import open_store
 from tests.doors import DURABLE
+from tests.plans import counted_plans
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
@@ -146,6 +147,39 @@ async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     assert told.detail is not None
     assert "locker" in told.detail
     assert told.tokens_kept <= 600
+
+
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_a_turn_with_excerpts_is_planned_once_and_twice_where_its_history_moves(door):
+    asked = model()
+    async with App("memory:", trimming=Stepped(), recall=True) as app:
+        await chat(DOORS[door], app, asked, turns=40)
+        begins = [start.item for start in asked.windows[-1].frontier.starts]
+        moved = []
+        for number in range(40, 60):
+            with counted_plans() as plans:
+                await DOORS[door](app, asked, CHAT.format(number))
+            assert excerpts(asked.windows[-1])
+            before, begins = begins, [s.item for s in asked.windows[-1].frontier.starts]
+            assert len(plans) == 1 + (begins != before)
+            moved.append(begins != before)
+    assert 0 < sum(moved) < 8
+
+
+# A generator reads its whole history: only a plan tells whether something has left the window.
+@pytest.mark.parametrize(
+    ("door", "most"), [("conversation", 2), ("entity", 2), ("generator", 3), ("flow", 3)]
+)
+@awaited
+async def test_without_steps_a_turn_with_excerpts_is_planned_to_learn_what_is_shown(door, most):
+    asked = model()
+    async with App("memory:", trimming=Exact(), recall=True) as app:
+        await chat(DOORS[door], app, asked, turns=40)
+        with counted_plans() as plans:
+            await DOORS[door](app, asked, QUESTION)
+    assert "QX7731" in excerpts(asked.windows[-1])
+    assert len(plans) == most
 
 
 @pytest.mark.parametrize("off", [False, None])

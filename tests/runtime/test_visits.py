@@ -15,8 +15,11 @@ import pytest
 
 from muntin import App, Session, assistant, user
 from muntin.testing import ScriptedModel
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store import open_store
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.transaction import Transaction
 from tests.doors import DURABLE
+from tests.faults.proxy import Proxy, proxy_of
 from tests.runtime.conftest import run
 from tests.words import call, look
 
@@ -52,6 +55,20 @@ STATEMENTS = {
     "entity": 32,
     "returned": 30,
     "sources": 37,
+}
+# Round trips of such a turn to PostgreSQL, at most: statements whose answers nobody waits for go
+# together, with the begin and the end of their transaction.
+TRIPS = {
+    "conversation": 15,
+    "instructed": 15,
+    "strategy": 21,
+    "timeline": 21,
+    "generator": 21,
+    "generator_prompt": 16,
+    "flow": 28,
+    "entity": 27,
+    "returned": 24,
+    "sources": 30,
 }
 # An engine's look at what waits may fall into the turn of an entity.
 LOOK = dict.fromkeys(("entity", "returned", "sources"), 4)
@@ -173,6 +190,24 @@ def test_a_turn_with_one_answer_runs_no_more_statements(door, lasting_url, monke
     run(work())
     assert seen[-1] <= STATEMENTS[door] + LOOK.get(door, 0), "\n".join(ran)
     assert seen[-1] > 10
+
+
+@pytest.mark.parametrize("door", DURABLE)
+def test_a_turn_with_one_answer_makes_no_more_round_trips(door, server):
+    model = ScriptedModel(lambda window: "Hi.")
+
+    async def work(proxy: Proxy) -> list[int]:
+        made, store = [], open_store(proxy.url(server.new_database()))
+        for number in range(9):  # the driver prepares a statement that comes again and again
+            async with App(store, model=model) as app:
+                proxy.trips = 0
+                await DURABLE[door](app, model, f"question {number}", [])
+                made.append(proxy.trips)
+        return made
+
+    with proxy_of(server) as proxy:
+        made = run(work(proxy))
+    assert 5 < min(made[1:]) <= TRIPS[door]
 
 
 class Steps:

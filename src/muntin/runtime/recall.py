@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muntin.composer import Composer
-from muntin.core.message import as_message
+from muntin.core.message import Message, MessageLike, as_message
 from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.timeline.project import Projection
-from muntin.timeline.recall.choose import without
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
 from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
@@ -30,7 +29,7 @@ from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
 
-# How often excerpts that the history shows after all are taken out.
+# How often excerpts are chosen, if the history is found to begin elsewhere.
 _ROUNDS = 3
 # A history that begins here is whole: the first item of a session may be one that nobody is shown.
 _START = 2
@@ -76,8 +75,10 @@ class Recalling:
 
     async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
-        first = _begins(composer.previous)
-        if first <= _START:  # as far as is known, all of the past is shown
+        first = began = _begins(composer.previous)
+        if began <= _START:  # nobody knows where the past begins
+            first = self._first_read(slots)
+        if first <= _START or self._turn.open.number == 1:  # perhaps all of it is shown
             whole = slots.render()
             first = self._first_shown(whole)
             if first <= _START or self._turn.open.number == 1:
@@ -86,25 +87,30 @@ class Recalling:
             scope = await in_store(self._session, partial(self._scope, first))
             if scope is None:
                 return whole or slots.render()
+            if began > _START:  # it begins where it began, unless it steps now
+                return await self._once(slots, composer, query, most, scope, began)
             held = composer.with_recalled(slots, composer.filler(most), most).render()
-            scope = _before(scope, self._first_shown(held))
             scope = replace(scope, shown=self._asked_before(held))
-            self._recalled = await self._find(query, most, scope, composer)
-            return self._once(slots, composer, most)
+            return await self._once(slots, composer, query, most, scope, self._first_shown(held))
         except Exception as error:  # recall costs only itself
             _log.warning("nothing was recalled in %r: %s", self._session.id, error)
             self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
             return composer.with_recalled(slots, self._recalled, most).render()
 
-    def _once(self, slots: Slots, composer: Composer, most: int) -> Window:
-        """Compose the window, and see that nothing stands in it twice."""
+    async def _once(
+        self, slots: Slots, composer: Composer, query: str, most: int, scope: Scope, first: float
+    ) -> Window:
+        """Compose the window with excerpts of what stands before `first`, where the past is said to
+        begin; again if it begins later, or shows what was recalled."""
+        find = await self._finder(query, most, composer)
         for _ in range(_ROUNDS):
-            assert self._recalled is not None
+            self._recalled = await find(_before(scope, first))
             window = composer.with_recalled(slots, self._recalled, most).render()
-            first, asked = self._first_shown(window), self._asked_before(window)
-            if all(at < first and at not in asked for at in self._recalled.positions):
+            before, first = first, self._first_shown(window)
+            scope = replace(scope, shown=self._asked_before(window))
+            positions = self._recalled.positions
+            if first <= before and all(at < first and at not in scope.shown for at in positions):
                 return window
-            self._recalled = without(self._recalled, first, asked, composer.counter)
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
 
@@ -122,48 +128,66 @@ class Recalling:
     def _first_shown(self, window: Window) -> float:
         """Return the position from which on the window shows the past."""
         begins = _begins(window)
-        return min((at for at in self._shown(window) if at >= begins), default=math.inf)
+        return min(
+            (at for at in self._positions(window.messages) if at >= begins), default=math.inf
+        )
+
+    def _first_read(self, slots: Slots) -> int:
+        """Return the position before which nothing was read for the slots; 0 if nobody knows."""
+        lists = [each.messages for each in slots.declared if not each.is_input and not each.run]
+        if any(not isinstance(each, list | tuple) for each in lists):
+            return 0
+        return min((at for each in lists for at in self._positions(each)), default=0)
 
     def _asked_before(self, window: Window) -> frozenset[int]:
         """Return where what asked for the run stands in which the past begins: it is shown, though
         what lies between has left."""
         begins = _begins(window)
-        return frozenset(at for at in self._shown(window) if at < begins)
+        return frozenset(at for at in self._positions(window.messages) if at < begins)
 
-    def _shown(self, window: Window) -> list[int]:
-        """Return the positions of what the window shows of the past."""
+    def _positions(self, messages: Iterable[MessageLike]) -> list[int]:
+        """Return the positions of what messages show of the past."""
         id = self._session.id
         return [
             each.item[1]
-            for each in window.messages
-            if each.item is not None and each.item[0] == id and each.role != "system"
+            for each in messages
+            if isinstance(each, Message)
+            and each.item is not None
+            and each.item[0] == id
+            and each.role != "system"
         ]
 
-    async def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
+    async def _finder(
+        self, query: str, most: int, composer: Composer
+    ) -> Callable[[Scope], Awaitable[Recalled]]:
+        """Return what finds excerpts for the question, of which an embedder is asked once."""
         settings, embeddings = self._settings, self._turn.app.embeddings
         assert settings is not None  # or nothing is looked for
         asked = await embeddings.ask(query, settings)
-        find = partial(
+        look = partial(
             recall,
             self._session,
             query,
             most,
             limit=settings.limit,
-            scope=scope,
             counter=composer.counter,
             seconds=settings.timeout,
         )
-        trouble = asked if isinstance(asked, str) else None
-        if isinstance(asked, Asked):
-            try:
-                found = await in_store(self._session, partial(find, asked=asked))
-                embeddings.follow(self._session, settings)
-                return found
-            except InvalidInput as error:  # of another dimension: the words alone
-                trouble = str(error)
-        found = await in_store(self._session, find)
-        found.trouble = found.trouble or trouble
-        return found
+
+        async def find(scope: Scope) -> Recalled:
+            trouble = asked if isinstance(asked, str) else None
+            if isinstance(asked, Asked):
+                try:
+                    found = await in_store(self._session, partial(look, scope=scope, asked=asked))
+                    embeddings.follow(self._session, settings)
+                    return found
+                except InvalidInput as error:  # of another dimension: the words alone
+                    trouble = str(error)
+            found = await in_store(self._session, partial(look, scope=scope))
+            found.trouble = found.trouble or trouble
+            return found
+
+        return find
 
 
 def _before(scope: Scope, first: float) -> Scope:

@@ -14,7 +14,8 @@ from hashlib import blake2b
 from muntin.runtime.engine.protocol import EngineState, WorkerState
 from muntin.timeline.store import Store
 from muntin.timeline.store.sql import SqlStore
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.transaction import Transaction
 
 TASK = "muntin.wake"
 # All workers listen here; the names are procrastinate's.
@@ -84,7 +85,7 @@ def make_tables(database: Database) -> None:
         if not quiet:
             tx.text(f"ALTER TABLE procrastinate_jobs DISABLE TRIGGER {_TRIGGER}")
 
-    database.transact(write)
+    database.run_script(write)
 
 
 def notify(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -89,15 +89,3 @@ def _within(
             )
         following = chosen.pop()
     return Recalled(following=following)
-
-
-def without(recalled: Recalled, first: float, shown: Collection[int], counter: Counter) -> Recalled:
-    """Return what was recalled without what stands at a position or behind it, or is shown."""
-    kept = [
-        each
-        for each in recalled.excerpts
-        if each.positions[-1] < first and not any(at in shown for at in each.positions)
-    ]
-    made = _within(kept, recalled.following, counter, recalled.tokens)
-    made.trouble = recalled.trouble
-    return made

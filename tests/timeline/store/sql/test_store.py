@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from muntin import user
 from muntin.timeline.items import Beside, Record, draft_of
 from muntin.timeline.store.sql import SqlStore, statements
-from muntin.timeline.store.sql.database import Transaction
+from muntin.timeline.store.sql.transaction import Transaction
 
 
 def put(store, turn, *names, keep=10, time=0):

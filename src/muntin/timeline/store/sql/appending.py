@@ -14,7 +14,7 @@ from muntin.timeline.items import UNSETTLED, Claim, Draft, Item, Status
 from muntin.timeline.store.protocols import Begun
 from muntin.timeline.store.rows import place, to_microseconds, to_rows, waking, written
 from muntin.timeline.store.sql import statements as sql
-from muntin.timeline.store.sql.database import Transaction
+from muntin.timeline.store.sql.transaction import Transaction
 
 _MICROSECOND = timedelta(microseconds=1)
 

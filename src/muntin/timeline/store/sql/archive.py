@@ -11,7 +11,8 @@ from functools import partial
 from muntin.timeline.items import Pruned
 from muntin.timeline.store.rows import to_microseconds
 from muntin.timeline.store.sql import statements as sql
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.transaction import Transaction
 
 # So many reports are looked for at a time that are too old.
 _PAGE = 500

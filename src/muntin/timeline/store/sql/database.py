@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
@@ -26,6 +25,7 @@ from muntin.errors import StoreError, needing
 from muntin.timeline.clock import monotonic_micros, new_anchor
 from muntin.timeline.store.sql import forks, schema, waiting
 from muntin.timeline.store.sql.address import Address, read_address
+from muntin.timeline.store.sql.transaction import Transaction, for_psycopg, for_sqlite
 from muntin.timeline.store.sql.trouble import (
     BUSY,
     DAMAGED,
@@ -61,58 +61,6 @@ _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 _CLASHES = ("40001", "40P01")
 # A row with this key is there.
 UNIQUE_VIOLATION = "23505"
-_VALUE = re.compile(r":(\w+)")
-
-
-@cache
-def _for_sqlite(statement: str) -> str:
-    # Nothing to lock: there is one writer at a time anyway.
-    return statement.removesuffix(" SKIP LOCKED").removesuffix(" FOR UPDATE")
-
-
-@cache
-def _for_psycopg(statement: str) -> str:
-    text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
-    text = text.replace("muntin_now()", "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
-    return text.replace("json_each(", "json_array_elements_text(")
-
-
-class Transaction:
-    """Runs statements on one cursor, spelled as the driver wants them."""
-
-    __slots__ = ("_cursor", "_spell")
-
-    def __init__(self, cursor: Any, spell: Callable[[str], str]) -> None:
-        self._cursor = cursor
-        self._spell = spell
-
-    @property
-    def connection(self) -> Any:
-        """The driver's connection, for what else is to be done in this transaction."""
-        return self._cursor.connection
-
-    def run(self, statement: str, **values: Any) -> None:
-        """Run a statement for its effect."""
-        self._cursor.execute(self._spell(statement), values)
-
-    def many(self, insert: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows."""
-        self._cursor.executemany(self._spell(insert), rows)
-
-    def all(self, statement: str, **values: Any) -> list[Any]:
-        """Return all rows."""
-        self._cursor.execute(self._spell(statement), values)
-        rows: list[Any] = self._cursor.fetchall()
-        return rows
-
-    def scalar(self, statement: str, **values: Any) -> Any:
-        """Return the first value of the first row, or None."""
-        rows = self.all(statement, **values)
-        return rows[0][0] if rows else None
-
-    def text(self, statement: str) -> None:
-        """Run a statement that has no values, as it is written."""
-        self._cursor.execute(statement)
 
 
 class Database:
@@ -123,7 +71,7 @@ class Database:
         self.name, self.kind = self._address.shown, self._address.kind
         self._create = create
         self._driver = _driver(self._address)
-        self._spell = _for_sqlite if self.kind == "sqlite" else _for_psycopg
+        self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
@@ -164,19 +112,50 @@ class Database:
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction that may write."""
+        if self.kind == "sqlite":
+            return self._until_done(partial(self._in_turn, partial(self._write, work)))
 
-        def write() -> T:
-            with self._cursor(_BEGIN[self.kind], {}) as cursor:
-                done = work(Transaction(cursor, self._spell))
-                try:
-                    cursor.execute("COMMIT")
-                except self._driver.Error as error:
-                    raise self._translate(error, committing=True) from error
+        def send() -> T:
+            with self._cursor(None, {}) as cursor, ExitStack() as ending:
+                connection = cursor.connection
+                with connection.pipeline():
+                    connection.execute("BEGIN")
+                    tx = Transaction(connection, self._spell)
+                    done = work(tx)
+                    if not tx.answered:  # a connection that was dead before is no doubt
+                        tx.all("SELECT 1")
+                    ending.enter_context(self._committing(connection))
+                    connection.execute("COMMIT")
                 return done
 
-        return self._until_done(
-            write if self.kind == "postgresql" else partial(self._in_turn, write)
-        )
+        return self._until_done(send)
+
+    def run_script(self, work: Callable[[Transaction], T]) -> T:
+        """Do work that runs several statements at once, in one transaction; PostgreSQL takes them
+        only where each waits for its answer."""
+        if self.kind == "sqlite":
+            return self.transact(work)
+        return self._until_done(partial(self._write, work))
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        with self._cursor(_BEGIN[self.kind], {}) as cursor:
+            done = work(Transaction(cursor.connection, self._spell))
+            with self._committing(cursor.connection):
+                cursor.execute("COMMIT")
+            return done
+
+    @contextmanager
+    def _committing(self, connection: Any) -> Iterator[None]:
+        """Say of a failure from now on whether the commit may have been made: nobody knows unless
+        the server said what is wrong."""
+        try:
+            yield
+        except self._driver.Error as error:
+            doubt = False
+            if self.kind == "postgresql":
+                said = getattr(error, "sqlstate", None) is not None and not is_drop(error)
+                doubt = connection.closed or not said
+            raise self._translate(error, in_doubt=doubt) from error
 
     def _in_turn(self, write: Callable[[], T]) -> T:
         """Write to a file when the threads of this process have that came before."""
@@ -297,8 +276,8 @@ class Database:
         raise failed
 
     @contextmanager
-    def _cursor(self, first: str, values: Mapping[str, Any]) -> Iterator[Any]:
-        """Run a first statement, and keep its connection at hand when all is done."""
+    def _cursor(self, first: str | None, values: Mapping[str, Any]) -> Iterator[Any]:
+        """Run a first statement, if there is one, and keep the connection when all is done."""
         if os.getpid() != self._pid:  # a fork must not use its parent's connections
             # Kept, because a connection that is forgotten is closed.
             self._inherited += self._idle
@@ -317,7 +296,7 @@ class Database:
             raise
         self._keep(connection)
 
-    def _start(self, first: str, values: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _start(self, first: str | None, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Run a first statement on a connection at hand, or on a new one.
 
         It is the only one that may have to wait for another process.
@@ -329,6 +308,8 @@ class Database:
             except IndexError:
                 connection, new = self._connect(), True
             try:
+                if first is None:
+                    return connection, connection.cursor()
                 return connection, connection.execute(first, values)
             except BaseException as error:
                 self._give_up(connection)
@@ -354,6 +335,9 @@ class Database:
     def _give_up(self, connection: Any) -> None:
         """Undo what a transaction did, and throw away a connection that cannot."""
         try:
+            if self.kind == "postgresql" and connection.pgconn.pipeline_status:  # it is stuck
+                connection.close()
+                return
             connection.rollback()
         except self._driver.Error:
             with suppress(self._driver.Error):
@@ -361,7 +345,7 @@ class Database:
         else:
             self._keep(connection)
 
-    def _translate(self, error: Exception, *, committing: bool = False) -> Exception:
+    def _translate(self, error: Exception, *, in_doubt: bool = False) -> Exception:
         """Return our error for the driver's: what is wrong, and what to do about it."""
         if getattr(error, "sqlstate", None) in _CLASHES:
             return _Clash()
@@ -369,10 +353,10 @@ class Database:
         if len(text) > 200:  # a driver may quote the whole of what it could not read
             text = f"{text[:200]}…"
         doubt = ""
-        if committing and self.kind == "postgresql":
+        if in_doubt:
             doubt = "; the connection broke during the commit: look whether it was stored"
         told = StoreError(f"{self.name}: {text}: {advice(error)}{doubt}")
-        told.passing, told.away, told.in_doubt = passes(error), is_away(error), bool(doubt)
+        told.passing, told.away, told.in_doubt = passes(error), is_away(error), in_doubt
         return told
 
     def _connect(self) -> Any:
@@ -432,7 +416,7 @@ class Database:
             schema.make_meta(tx, self.kind)
             schema.bring_forward(tx, self.kind, self._version(tx.all(schema.VERSION)))
 
-        self.transact(write)
+        self.run_script(write)
 
     def _version(self, rows: Sequence[Sequence[str]]) -> int:
         """Return the version of the tables, 0 where there are none; refuse a newer one."""

@@ -20,7 +20,8 @@ from muntin.timeline.store.protocols import Backlog
 from muntin.timeline.store.rows import from_microseconds, to_ascii_json, to_turn
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.appending import Appending, claim_values
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.transaction import Transaction
 
 _MICROSECOND = timedelta(microseconds=1)
 

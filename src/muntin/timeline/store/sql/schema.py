@@ -13,7 +13,8 @@ from muntin.timeline.clock import boot_id, new_anchor
 from muntin.timeline.store.sql.address import Kind
 
 if TYPE_CHECKING:
-    from muntin.timeline.store.sql.database import Database, Transaction
+    from muntin.timeline.store.sql.database import Database
+    from muntin.timeline.store.sql.transaction import Transaction
 
 # What a database calls it: a text compared by code point, an id that counts up, a table that is
 # its own index, and how many bytes a text has.

@@ -37,10 +37,11 @@ from muntin.timeline.store.rows import (
 from muntin.timeline.store.sql import archive
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.appending import Appending
-from muntin.timeline.store.sql.database import UNIQUE_VIOLATION, Database, Transaction
+from muntin.timeline.store.sql.database import UNIQUE_VIOLATION, Database
 from muntin.timeline.store.sql.leases import SqlLeases, check
 from muntin.timeline.store.sql.schema import MIGRATIONS
 from muntin.timeline.store.sql.timers import SqlTimers
+from muntin.timeline.store.sql.transaction import Transaction
 
 # Of so many sessions it is remembered which contents are kept.
 _REMEMBERED = 100

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 from muntin.timeline.items import Draft
 from muntin.timeline.store.protocols import Begun
 from muntin.timeline.store.rows import from_microseconds, to_ascii_json, to_microseconds
-from muntin.timeline.store.sql.database import Database, Transaction
+from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.transaction import Transaction
 from muntin.timeline.timers import Release, Timer
 
 # Writes one item in a transaction that is under way.

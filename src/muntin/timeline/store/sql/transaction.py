@@ -1,0 +1,65 @@
+"""One transaction: statements as each driver wants them spelled, and what they return."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+_VALUE = re.compile(r":(\w+)")
+
+
+@cache
+def for_sqlite(statement: str) -> str:
+    """Spell a statement for sqlite3."""
+    # Nothing to lock: there is one writer at a time anyway.
+    return statement.removesuffix(" SKIP LOCKED").removesuffix(" FOR UPDATE")
+
+
+@cache
+def for_psycopg(statement: str) -> str:
+    """Spell a statement for psycopg."""
+    text = _VALUE.sub(r"%(\1)s", statement).replace("?", "%s")
+    text = text.replace("muntin_now()", "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
+    return text.replace("json_each(", "json_array_elements_text(")
+
+
+class Transaction:
+    """Runs statements on one connection, spelled as the driver wants them.
+
+    PostgreSQL answers them together: a statement that is run for its effect waits for no answer,
+    and fails with a later one, or with the commit.
+    """
+
+    __slots__ = ("_spell", "answered", "connection")
+
+    def __init__(self, connection: Any, spell: Callable[[str], str]) -> None:
+        # The driver's connection, for what else is to be done in this transaction.
+        self.connection = connection
+        self._spell = spell
+        # Whether the server has answered: then the connection was alive.
+        self.answered = False
+
+    def run(self, statement: str, **values: Any) -> None:
+        """Run a statement for its effect."""
+        self.connection.execute(self._spell(statement), values)
+
+    def many(self, insert: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows."""
+        self.connection.cursor().executemany(self._spell(insert), rows)
+
+    def all(self, statement: str, **values: Any) -> list[Any]:
+        """Return all rows."""
+        rows: list[Any] = self.connection.execute(self._spell(statement), values).fetchall()
+        self.answered = True
+        return rows
+
+    def scalar(self, statement: str, **values: Any) -> Any:
+        """Return the first value of the first row, or None."""
+        rows = self.all(statement, **values)
+        return rows[0][0] if rows else None
+
+    def text(self, statement: str) -> None:
+        """Run a statement that has no values, as it is written."""
+        self.connection.execute(statement)
