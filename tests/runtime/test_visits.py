@@ -52,8 +52,8 @@ STATEMENTS = {
     "generator": 25,
     "generator_prompt": 20,
     "flow": 31,
-    "entity": 32,
-    "returned": 30,
+    "entity": 31,
+    "returned": 29,
     "sources": 37,
 }
 # Round trips of such a turn to PostgreSQL, at most: statements whose answers nobody waits for go
@@ -66,8 +66,8 @@ TRIPS = {
     "generator": 21,
     "generator_prompt": 16,
     "flow": 28,
-    "entity": 27,
-    "returned": 24,
+    "entity": 26,
+    "returned": 23,
     "sources": 30,
 }
 # An engine's look at what waits may fall into the turn of an entity.

@@ -173,7 +173,8 @@ class Agent:
 
         if ctx.sources is not None:
             return _Read((), done(), ctx.session.list_context())
-        whole = ctx.timeline_messages().newest(self._composer.budget.remaining_input_tokens)
+        room = self._composer.budget.remaining_input_tokens
+        whole = ctx.timeline_messages().newest(room, items)
         ours = {item.position for item in items}
         past = [message for message in whole if message.at not in ours]
         return _Read(past, done(ctx.session.live(items)), ())

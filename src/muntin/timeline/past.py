@@ -144,25 +144,28 @@ class TimelineMessages(Sequence[Message]):
             self._whole = self._shown(read)
         return self._whole
 
-    def newest(self, tokens: int) -> Sequence[Message]:
-        """Return at least the newest messages of so many tokens, if there are as many."""
+    def newest(self, tokens: int, since: Sequence[Item] | None = None) -> Sequence[Message]:
+        """Return at least the newest messages of so many tokens, if there are as many.
+
+        `since` are the items of the turn and of later turns, where they are known.
+        """
         if self._whole is not None:
             return self._whole
         if self._near[0] < tokens:
-            self._near = tokens, self._newest(tokens)
+            self._near = tokens, self._newest(tokens, since)
         return self._near[1]
 
-    def _newest(self, tokens: int) -> Sequence[Message]:
+    def _newest(self, tokens: int, since: Sequence[Item] | None) -> Sequence[Message]:
         if self._ahead is not None:
             messages = self._shown(self._ahead)
             if self._ahead.after <= self._since or self._weigh(messages) > tokens:
                 return messages
-        return self._shown(look(self._session, lambda: self.read_newest(tokens)))
+        return self._shown(look(self._session, lambda: self.read_newest(tokens, since)))
 
     def read_newest(self, tokens: int, since: Sequence[Item] | None = None) -> Read:
         """Read the items of at least the newest messages of so many tokens.
 
-        `since` are the items of this turn and of later ones, where they are known.
+        `since` are the items of the turn and of later turns, where they are known.
         """
         session = self._session
         if since is None:
