@@ -7,6 +7,7 @@ the rule of `core.planning.prefix`, which the reports go by too.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from muntin.view.lines import Line, clip
 # How many of what changed one answer names, and how much of each text.
 NAMED = 100
 EXCERPT = 240
+# How long windows are compared before it is told what is known: other questions wait meanwhile.
+SECONDS = 0.5
 
 
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
@@ -276,17 +279,28 @@ def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
     return {"count": len(found), "lines": found[:NAMED]}
 
 
-def shares(plans: Plans, session: str, *, first: int, count: int = 20) -> dict[str, Any]:
-    """Return, for some turns, how much of each window begins like the window before it."""
+def shares(
+    plans: Plans, session: str, *, first: int, step: int = 1, count: int = 20, most: int = PAGE
+) -> dict[str, Any]:
+    """Return how much of each window begins like the one before it, from a step of a turn on.
+
+    It tells of `count` turns and of `most` windows, and stops after a while; `next` is where to go
+    on, None at the end.
+    """
     last = first + min(max(count, 1), PAGE) - 1
     records = plans.store.reports(check_session_id(session), first=max(1, first - 1), last=last)
-    told = []
+    until = time.monotonic() + SECONDS
+    told: list[dict[str, Any]] = []
     for before, record in zip([None, *records], records, strict=False):
-        if record.turn >= first:
-            what = "share", key_of(session, record), before and key_of(session, before)
-            share = plans.remember(what, partial(_share, plans, session, before, record))
-            told.append({"turn": record.turn, "step": record.step, **share})
-    return {"first": first, "last": last, "windows": told}
+        at = {"turn": record.turn, "step": record.step}
+        if (record.turn, record.step) < (first, step):
+            continue
+        if told and (len(told) >= most or time.monotonic() > until):
+            return {"first": first, "last": last, "windows": told, "next": at}
+        what = "share", key_of(session, record), before and key_of(session, before)
+        share = plans.remember(what, partial(_share, plans, session, before, record))
+        told.append({**at, **share})
+    return {"first": first, "last": last, "windows": told, "next": None}
 
 
 def _share(plans: Plans, session: str, before: Record | None, record: Record) -> dict[str, Any]:

@@ -74,15 +74,22 @@ def _time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")
 
 
-def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> dict[str, Any]:
-    """Return the windows of some turns of a session, each in short, the oldest first."""
+def turns(
+    plans: Plans, session: str, *, first: int = 1, count: int = PAGE, step: int = 1
+) -> dict[str, Any]:
+    """Return the windows of some turns of a session, each in short, the oldest first.
+
+    Those of the first turn begin at `step`. With a `count` of 0 there are none.
+    """
     info = session_info(plans, session)
-    last = first + min(max(count, 1), PAGE) - 1
+    if not count:
+        return {**_info(info), "first": first, "last": first - 1, "windows": [], "unreported": []}
+    last = first + min(count, PAGE) - 1
     status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
     before = plans.store.reports(session, first=first - 1, last=first - 1)[-1:]
-    did = steps.rows(plans, session, [*before, *records])
+    did = steps.rows(plans, session, [*before, *records], since=(first, step))
     return {
         **_info(info),
         "first": first,
@@ -96,6 +103,7 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
                 **did[record.turn, record.step],
             }
             for record in records
+            if (record.turn, record.step) >= (first, step)
         ],
         "unreported": [
             {"turn": number, **status[number]}

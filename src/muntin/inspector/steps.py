@@ -266,8 +266,10 @@ def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
     return claim
 
 
-def rows(plans: Plans, session: str, records: Sequence[Record]) -> dict[tuple[int, int], Any]:
-    """Return what rows say of some windows, by turn and step."""
+def rows(
+    plans: Plans, session: str, records: Sequence[Record], since: tuple[int, int] = (0, 0)
+) -> dict[tuple[int, int], Any]:
+    """Return what rows say of some windows, by turn and step, from one of them on."""
     if not records:
         return {}
     items = items_of(plans, session, records[0].turn, records[-1].turn)
@@ -276,6 +278,7 @@ def rows(plans: Plans, session: str, records: Sequence[Record]) -> dict[tuple[in
     for turn in sorted({record.turn for record in records}):
         own = [record for record in records if record.turn == turn]
         for step in steps_of(own, items.get(turn, ())):
-            found[turn, step.record.step] = told(step, before)
+            if (turn, step.record.step) >= since:
+                found[turn, step.record.step] = told(step, before)
             before = step
     return found

@@ -13,6 +13,7 @@ export class CompareView {
 
   async show({ session, turn, step, other }, windows) {
     const which = { session, turn, step };
+    this.which = which;
     const apart = other?.session && other.session !== session;
     const theirs = apart ? await this.windowsOf(other.session) : windows;
     const place = windows.findIndex((each) => each.turn === turn && each.step === step);
@@ -24,14 +25,18 @@ export class CompareView {
       fill(this.main, head, h("p", { class: "note" }, apart ? "No window of that session is kept." : "No window before this one is kept."));
       return;
     }
+    const same = () => this.go.view() === "compare" && this.which === which;
+    if (!same()) return;
     const told = await ask("difference", { ...which, other_turn: chosen.turn, other_step: chosen.step, other_session: apart ? other.session : null }, "difference");
+    const totals = apart ? await this.totals(session, windows, other.session, theirs) : null;
+    if (!same()) return;
     const now = windows[place];
     const scale = Math.max(now.budget, now.tokens, chosen.budget, chosen.tokens);
     const name = (each, id) => (apart ? `${id} ${each.turn}.${each.step}` : `turn ${each.turn}.${each.step}`);
     fill(
       this.main,
       head,
-      apart ? await this.totals(session, windows, other.session, theirs) : null,
+      totals,
       h(
         "section",
         { class: "card", "aria-label": "How much is the same" },
@@ -55,7 +60,7 @@ export class CompareView {
 
   async windowsOf(session) {
     if (this.known?.session !== session) {
-      const info = await ask("turns", { session, count: 1 }, "others");
+      const info = await ask("turns", { session, count: 0 }, "others");
       let windows = [];
       for (let first = 1; first <= info.turns && first <= 1000; first += 100) windows = windows.concat((await ask("turns", { session, first }, "others")).windows);
       this.known = { session, windows };

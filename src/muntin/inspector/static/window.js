@@ -25,6 +25,7 @@ export class WindowView {
   async show({ session, turn, step, budget }, about) {
     const which = { session, turn, step };
     const told = await ask("window", which, "window");
+    if (this.go.view() !== "window") return;
     this.which = which;
     this.own = told;
     this.now = told;
@@ -69,7 +70,7 @@ export class WindowView {
 
   async share(which) {
     try {
-      const told = await ask("shares", { session: which.session, first: which.turn, count: 1 }, "share");
+      const told = await ask("shares", { session: which.session, first: which.turn, step: which.step, count: 1, most: 1 }, "share");
       const found = told.windows.find((each) => each.step === which.step);
       if (this.which !== which || !found) return;
       this.shared = found;
