@@ -26,14 +26,15 @@ export function nth(number) {
   return `${num(number)}${teen ? "th" : { 1: "st", 2: "nd", 3: "rd" }[number % 10] ?? "th"}`;
 }
 
-// From which budget on a group is kept whole; of one over its cap, from which cap on.
+// From which budget on a group is kept whole; of one over its cap, from which cap on. The number is
+// enough for certain: what gives way earlier may make fewer do.
 export function fits(each, budget, cap) {
   if (!each.fits_with) return "";
   if (each.reason === "over_cap") return cap === null ? `kept whole if its cap were ${num(each.fits_with)} tokens higher` : `kept whole with a cap of ${num(cap + each.fits_with)} tokens`;
-  return `kept from ${num(budget + each.fits_with)} tokens on`;
+  return `kept from ${num(budget + each.fits_with)} tokens on, if not sooner`;
 }
 
-// "would be dropped 7th; kept from 5,413 tokens on"
+// "would be dropped 7th; kept from 5,413 tokens on, if not sooner"
 export function fate(each, budget, cap, planned) {
   const verb = each.status === "dropped" ? "dropped" : each.status === "excluded" ? "left out" : "cut";
   const told = [each.rank ? `${planned ? "would be" : "was"} ${verb} ${nth(each.rank)}` : "", fits(each, budget, cap)];
