@@ -75,7 +75,7 @@ def test_rows_say_what_happened_and_a_repeated_step_is_flagged(page, opened, sch
     assert re.search(r"look\(n=6\) → [\d,]+ tokens, cut to [\d,]+", rows[2].text_content())
     assert rows[3].locator("[data-repeats]").text_content() == "repeats"
     assert rows[2].locator("[data-repeats]").count() == 0
-    assert "calls the same as the step before" in page.text_content(".head [data-repeats]")
+    assert "makes the same calls as the step before" in page.text_content(".head [data-repeats]")
     assert "Seen." in rows[4].text_content()
     picture(page, f"agent-{scheme}")
 

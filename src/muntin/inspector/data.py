@@ -30,6 +30,8 @@ PAGE = 100
 MOST_TEXT = 400_000
 # So many messages that were left out in a row are not folded.
 FEW = 3
+# How much of a question is the title of its window.
+TITLE = 160
 # How long a name or a reason may be.
 _NAME = 2_000
 # What a summary tells of a window.
@@ -164,7 +166,8 @@ def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
         content = " ".join(
             str(part.get("text", "")) for part in content or () if isinstance(part, dict)
         )
-    return " ".join(content[:400].split())[:160]
+    words = " ".join(content[:400].split())
+    return words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
 
 
 def window(

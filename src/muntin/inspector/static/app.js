@@ -2,7 +2,7 @@
 
 import { aborted, ask, Refused } from "./api.js";
 import { CompareView } from "./compare.js";
-import { $, fill, forgetColours, h, many, num } from "./dom.js";
+import { $, fill, forgetColours, h, many, num, sentence } from "./dom.js";
 import { SessionView } from "./session.js";
 import { Sidebar } from "./sidebar.js";
 import { WindowView } from "./window.js";
@@ -129,7 +129,7 @@ async function follow() {
     if (!windows.length) {
       drawTop();
       sidebar.show(state.session, windows, unreported);
-      fill(stage, h("p", { class: "note" }, `No report of ${state.session} is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none.`));
+      fill(stage, h("h1", {}, "No windows"), h("p", { class: "note" }, "No report of this session is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none."));
       return;
     }
     const turn = windows.filter((each) => each.turn === state.turn);
@@ -166,7 +166,8 @@ function loading(session) {
 
 function problem(error) {
   if (aborted(error)) return;
-  fill(stage, h("p", { class: "note bad", role: "alert" }, error.message));
+  if (!windows.length) $("turns-title").textContent = "No windows";
+  fill(stage, h("h1", {}, "This cannot be shown"), h("p", { class: "note bad", role: "alert" }, sentence(error.message)));
 }
 
 function empty() {
