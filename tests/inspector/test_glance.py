@@ -117,6 +117,8 @@ def test_recalled_turns_are_drawn_with_the_words_that_brought_them_back(page):
         assert slot["detail"].startswith(f"{first.get_attribute('data-recalled')} (")
         assert "qx7731" in page.text_content(".recalls")
         assert page.locator(".groups .recalled").count() == 1
+        cell = page.locator("td.why", has_text="qx7731").text_content()
+        assert re.match(r"item \d+ for [\w, ]*qx7731", cell)
         picture(page, "recalled")
 
 

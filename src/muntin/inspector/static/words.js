@@ -19,7 +19,11 @@ const LEVELS = { kept: "whole", trimmed: "cut", short: "shortened", stubbed: "as
 
 export const reason = (code) => REASONS[code] ?? code ?? "";
 export const level = (status) => LEVELS[status] ?? status;
-export const why = (slot) => [reason(slot.reason), slot.detail].filter(Boolean).join(": ");
+export const why = (slot) => [reason(slot.reason), slot.name === "recalled" && slot.detail ? recalled(slot.detail) : slot.detail].filter(Boolean).join(": ");
+
+// What came back, and by which words: "1 (locker, number; 7.8)" is "item 1 for locker, number".
+export const RECALLED = /(\d+) \((.*?); ([\d.]+)\)/g;
+export const recalled = (detail) => detail.replace(RECALLED, "item $1 for $2").replaceAll("for near a match", "beside a match");
 
 export function nth(number) {
   const teen = number % 100 > 10 && number % 100 < 14;
