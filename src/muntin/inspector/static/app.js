@@ -10,7 +10,7 @@ import { WindowView } from "./window.js";
 const VIEWS = { window: "Window", compare: "Compare", session: "Session" };
 // How often it is asked what is new, and which sessions there are.
 const NEWS = 2000;
-const SESSIONS = 10_000;
+const SESSIONS = 4_000;
 // A question that took long is not asked again at once: so many times as long is waited.
 const REST = 5;
 
