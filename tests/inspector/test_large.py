@@ -134,3 +134,22 @@ def test_what_has_most_of_the_words_is_found_first_in_whichever_session(page, mo
         assert hits.count() == 12
         assert hits.first.get_attribute("data-in") == "s1"
         assert page.text_content("[data-looked]") == "12 found in 13 of 13 sessions"
+
+
+@pytest.mark.parametrize("list_", ["sessions", "turns"])
+def test_a_row_keeps_the_focus_while_sessions_and_windows_come(page, list_):
+    store = MemoryStore()
+    for name in ("one", "two"):
+        for _ in range(3):
+            keep(store, name, declare(500, past(2)))
+    with inspecting(store) as running:
+        look(page, running, "one", "")
+        page.locator(f"#{list_} a").nth(1).focus()
+        focused = "document.activeElement.getAttribute('href')"
+        row = page.evaluate(focused)
+        assert row
+        keep(store, "one", declare(500, past(2)))
+        keep(store, "three", declare(500, past(2)))
+        until(page, "document.querySelectorAll('#sessions a').length === 3")
+        until(page, "document.querySelectorAll('#turns a').length === 4")
+        assert page.evaluate(focused) == row

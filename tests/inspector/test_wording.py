@@ -114,6 +114,12 @@ def test_a_session_without_windows_and_one_that_is_not_there_say_so_under_a_head
             "There is no session 'nobody'."
         )
         assert page.text_content("#turns-title") == "No windows"
+        page.route(
+            "**/api/turns*",
+            lambda route: route.fulfill(status=503, json={"error": "sqlite:///a.db: is damaged"}),
+        )
+        page.goto(running.link("imported"))
+        until(page, "document.querySelector('#stage .bad')?.textContent.startsWith('sqlite:///a')")
     problems.clear()
 
 

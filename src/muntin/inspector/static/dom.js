@@ -60,7 +60,7 @@ export function ago(text) {
 }
 
 // What the server says, as a sentence.
-export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+export const sentence = (text) => `${text.replace(/^[a-z]+ /, (word) => word.charAt(0).toUpperCase() + word.slice(1))}${/[.!?]$/.test(text) ? "" : "."}`;
 
 export function say(text) {
   $("status").textContent = text;
