@@ -65,6 +65,31 @@ def test_wrong_usage_is_one_line_that_says_where_to_look():
     assert fails("sessions", "nonsense").endswith("See: muntin sessions -h\n")
 
 
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("inspect", "--port", "abc"), "whole number|not a valid integer"),
+        (("inspect", "--port", "99999"), "at most 65535|in the range"),
+        (("chat", "--model", "openai/x", "--budget", "0"), "at least 1|in the range"),
+        (("sessions", "prune", "--days", "x"), "must be a number|not a valid float"),
+    ],
+    ids=str,
+)
+def test_a_value_that_is_refused_is_told_in_plain_words(args, says):
+    told = fails(*args)
+    assert re.search(says, told)
+    assert "Input should" not in told
+
+
+def test_an_option_without_its_value_says_where_to_look():
+    assert fails("sessions", "list", "--limit").endswith("See: muntin sessions list -h\n")
+    assert fails("inspect", "--port").endswith("See: muntin inspect -h\n")
+
+
+def test_an_upstream_that_is_no_address_is_named_by_its_flag():
+    assert "--upstream is an address" in fails("gateway", "--upstream", "foo")
+
+
 def test_a_model_without_its_provider_is_answered_with_the_whole_name():
     for flag in ("--model", "--summary"):
         given = ("--model", "openai/gpt-4o", flag, "gpt-4o", "--store", "memory:")

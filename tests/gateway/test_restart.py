@@ -89,4 +89,4 @@ def test_the_command_says_where_it_listens_and_refuses_what_is_no_address(tmp_pa
         [*command, "--store", "memory:"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode != 0
-    assert "an upstream is an address" in done.stderr
+    assert "--upstream is an address" in done.stderr

@@ -100,7 +100,7 @@ def test_sessions_lead_to_turns_and_turns_to_one_window(page, inspector):
     first = page.locator("#turns .turn").first
     assert first.get_attribute("data-turn") == "33"
     page.locator("#turns .turn[data-turn='32']").first.click()
-    until(page, "document.querySelector('.facts').textContent.includes('turn 32')")
+    until(page, "document.querySelector('.facts')?.textContent.includes('turn 32')")
     assert_shown(page, kept_report(inspector, 32, 1))
 
 

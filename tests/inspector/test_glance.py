@@ -75,7 +75,7 @@ def test_rows_say_what_happened_and_a_repeated_step_is_flagged(page, opened, sch
     assert re.search(r"look\(n=6\) → [\d,]+ tokens, cut to [\d,]+", rows[2].text_content())
     assert rows[3].locator("[data-repeats]").text_content() == "repeats"
     assert rows[2].locator("[data-repeats]").count() == 0
-    assert "calls the same as the step before" in page.text_content(".head [data-repeats]")
+    assert "makes the same calls as the step before" in page.text_content(".head [data-repeats]")
     assert "Seen." in rows[4].text_content()
     picture(page, f"agent-{scheme}")
 
@@ -117,6 +117,8 @@ def test_recalled_turns_are_drawn_with_the_words_that_brought_them_back(page):
         assert slot["detail"].startswith(f"{first.get_attribute('data-recalled')} (")
         assert "qx7731" in page.text_content(".recalls")
         assert page.locator(".groups .recalled").count() == 1
+        cell = page.locator("td.why", has_text="qx7731").text_content()
+        assert re.match(r"item \d+ for [\w, ]*qx7731", cell)
         picture(page, "recalled")
 
 

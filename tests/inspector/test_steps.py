@@ -116,7 +116,7 @@ def test_a_step_that_repeats_the_one_before_is_flagged():
     said = "I have looked at every page that there is, and found nothing of note."
     answers = [call(1, "look", n=1), again, call(3, "look", n=2), said, said, "Yes.", "Yes."]
     told = [row["repeats"] for row in rows(live(answers, "Look.", "Well?", "And?", "So?"))]
-    same = ["calls the same as the step before", "says the same as the step before"]
+    same = ["makes the same calls as the step before", "says the same as the step before"]
     assert told == [None, same[0], None, None, same[1], None, None]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from muntin import __version__
 from muntin.cli.terminal import fail
+from muntin.cli.words import plain_value
 from muntin.errors import MissingExtra, needing
 
 if TYPE_CHECKING:
@@ -60,16 +61,22 @@ def _run(command: "Typer") -> int:
             print(_text(error), file=sys.stderr)
             return 2
         context = getattr(error, "ctx", None)
-        path = getattr(context, "command_path", "muntin")
+        path = getattr(context, "command_path", _called())
         fail(f"{_said(error)} See: {path} -h")
     except typer.Abort:
         return 1
     return ended if isinstance(ended, int) else 0
 
 
+def _called() -> str:
+    """Return the command that was called, where an error does not know it."""
+    words = sys.argv[1:3] if sys.argv[1:2] == ["sessions"] else sys.argv[1:2]
+    return " ".join(["muntin", *(word for word in words if not word.startswith("-"))])
+
+
 def _said(error: Exception) -> str:
     """Return what an error of the usage says, as a sentence."""
-    text = " ".join(_text(error).split())
+    text = plain_value(" ".join(_text(error).split()))
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 

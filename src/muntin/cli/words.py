@@ -14,7 +14,23 @@ IN_FLAGS = (
     ("attachment_tokens", "--attachment-tokens"),
     ("no store is there; look at the address", "no store is there; name yours with --store"),
     ("give this one another id", "give this one another id with --as"),
+    ("an upstream is an address", "--upstream is an address"),
 )
+
+# What Typer says of a value, in the words of a validator.
+_VALUES = (
+    ("Input should be a valid integer, unable to parse string as an integer", "a whole number"),
+    ("Input should be a valid number, unable to parse string as a number", "a number"),
+    ("Input should be greater than or equal to", "at least"),
+    ("Input should be less than or equal to", "at most"),
+)
+
+
+def plain_value(text: str) -> str:
+    """Return an error about a value in plain words."""
+    for said, plain in _VALUES:
+        text = text.replace(said, f"this must be {plain}")
+    return text
 
 
 def in_flags(text: str) -> str:

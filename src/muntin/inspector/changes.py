@@ -7,6 +7,7 @@ the rule of `core.planning.prefix`, which the reports go by too.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from muntin.view.lines import Line, clip
 # How many of what changed one answer names, and how much of each text.
 NAMED = 100
 EXCERPT = 240
+# How long windows are compared before it is told what is known: other questions wait meanwhile.
+SECONDS = 0.5
 
 
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
@@ -64,7 +67,12 @@ def _excerpt(slot: int | None, message: Message) -> dict[str, Any]:
 
 
 def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int) -> dict[str, Any]:
-    """Return the smallest budgets at which something of a slot, and all of it, is kept."""
+    """Return from which budgets on something of a slot, and all of it, is kept.
+
+    A slot may also live at smaller budgets, when a larger one lets a better-protected neighbour
+    in: `some` and `all` are the smallest that were found, `some_from` and `all_from` those from
+    which on it holds.
+    """
     planned = planned_of(plans, session, turn, step)
     return plans.remember(("survival", planned.key, slot), lambda: _survival(plans, planned, slot))
 
@@ -95,11 +103,15 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
         return kept(budget) and outcome(budget)[0].status == "kept"
 
     end, _ = outcome(most)
+    found = {
+        name: _budgets(holds, planned.budget, most)
+        for name, holds in (("some", kept), ("all", whole))
+    }
     return {
         "slot": slot,
         "name": declared[slot].name[:NAMED],
-        "some": _smallest(kept, most),
-        "all": _smallest(whole, most),
+        **{name: smallest for name, (_, smallest) in found.items()},
+        **{f"{name}_from": edge for name, (edge, _) in found.items()},
         "tried": len(known),
         "most": most,
         "reason": None if end.status == "kept" else end.reason,
@@ -107,24 +119,29 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     }
 
 
-def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest budget found for which something holds; None if not even for `most`.
+def _budgets(holds: Callable[[int], bool], own: int, most: int) -> tuple[int | None, int | None]:
+    """Return from which budget on something holds, and the smallest found for which it does.
 
-    Halving finds an edge; a slot may also live at smaller budgets, when a larger one lets a
-    better-protected neighbour in. So a few of those are tried too.
+    None if it does not hold even for `most`. What does not hold for the window's own budget holds
+    from a larger one on. A few smaller ones are tried too.
     """
     if not holds(most):
-        return None
-    low, high = -1, most
+        return None, None
+    edge = smallest = _edge(holds, -1 if holds(own) else own, most)
     for _ in range(2):
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
-        steps = [high * part // 12 for part in range(1, 12)]
-        smaller = next((each for each in steps if each < high and holds(each)), None)
+        steps = [smallest * part // 12 for part in range(1, 12)]
+        smaller = next((each for each in steps if each < smallest and holds(each)), None)
         if smaller is None:
             break
-        low, high = -1, smaller
+        smallest = _edge(holds, -1, smaller)
+    return edge, smallest
+
+
+def _edge(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return, by halving, a budget for which something holds, and not for one less."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
@@ -276,17 +293,28 @@ def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
     return {"count": len(found), "lines": found[:NAMED]}
 
 
-def shares(plans: Plans, session: str, *, first: int, count: int = 20) -> dict[str, Any]:
-    """Return, for some turns, how much of each window begins like the window before it."""
+def shares(
+    plans: Plans, session: str, *, first: int, step: int = 1, count: int = 20, most: int = PAGE
+) -> dict[str, Any]:
+    """Return how much of each window begins like the one before it, from a step of a turn on.
+
+    It tells of `count` turns and of `most` windows, and stops after a while; `next` is where to go
+    on, None at the end.
+    """
     last = first + min(max(count, 1), PAGE) - 1
     records = plans.store.reports(check_session_id(session), first=max(1, first - 1), last=last)
-    told = []
+    until = time.monotonic() + SECONDS
+    told: list[dict[str, Any]] = []
     for before, record in zip([None, *records], records, strict=False):
-        if record.turn >= first:
-            what = "share", key_of(session, record), before and key_of(session, before)
-            share = plans.remember(what, partial(_share, plans, session, before, record))
-            told.append({"turn": record.turn, "step": record.step, **share})
-    return {"first": first, "last": last, "windows": told}
+        at = {"turn": record.turn, "step": record.step}
+        if (record.turn, record.step) < (first, step):
+            continue
+        if told and (len(told) >= most or time.monotonic() > until):
+            return {"first": first, "last": last, "windows": told, "next": at}
+        what = "share", key_of(session, record), before and key_of(session, before)
+        share = plans.remember(what, partial(_share, plans, session, before, record))
+        told.append({**at, **share})
+    return {"first": first, "last": last, "windows": told, "next": None}
 
 
 def _share(plans: Plans, session: str, before: Record | None, record: Record) -> dict[str, Any]:

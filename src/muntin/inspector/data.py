@@ -30,6 +30,8 @@ PAGE = 100
 MOST_TEXT = 400_000
 # So many messages that were left out in a row are not folded.
 FEW = 3
+# How much of a question is the title of its window.
+TITLE = 160
 # How long a name or a reason may be.
 _NAME = 2_000
 # What a summary tells of a window.
@@ -74,15 +76,22 @@ def _time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")
 
 
-def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> dict[str, Any]:
-    """Return the windows of some turns of a session, each in short, the oldest first."""
+def turns(
+    plans: Plans, session: str, *, first: int = 1, count: int = PAGE, step: int = 1
+) -> dict[str, Any]:
+    """Return the windows of some turns of a session, each in short, the oldest first.
+
+    Those of the first turn begin at `step`. With a `count` of 0 there are none.
+    """
     info = session_info(plans, session)
-    last = first + min(max(count, 1), PAGE) - 1
+    if not count:
+        return {**_info(info), "first": first, "last": first - 1, "windows": [], "unreported": []}
+    last = first + min(count, PAGE) - 1
     status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
     before = plans.store.reports(session, first=first - 1, last=first - 1)[-1:]
-    did = steps.rows(plans, session, [*before, *records])
+    did = steps.rows(plans, session, [*before, *records], since=(first, step))
     return {
         **_info(info),
         "first": first,
@@ -96,6 +105,7 @@ def turns(plans: Plans, session: str, *, first: int = 1, count: int = PAGE) -> d
                 **did[record.turn, record.step],
             }
             for record in records
+            if (record.turn, record.step) >= (first, step)
         ],
         "unreported": [
             {"turn": number, **status[number]}
@@ -156,7 +166,8 @@ def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
         content = " ".join(
             str(part.get("text", "")) for part in content or () if isinstance(part, dict)
         )
-    return " ".join(content[:400].split())[:160]
+    words = " ".join(content[:400].split())
+    return words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
 
 
 def window(

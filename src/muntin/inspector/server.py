@@ -153,6 +153,7 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         _text(query, "session"),
         first=_number(query, "first", 1),
         count=_number(query, "count", data.PAGE),
+        step=_number(query, "step", 1),
     ),
     "search": lambda plans, query: searching.found(
         plans, _text(query, "session"), _text(query, "query")
@@ -186,7 +187,9 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         plans,
         _text(query, "session"),
         first=_number(query, "first", 1),
+        step=_number(query, "step", 1),
         count=_number(query, "count", 20),
+        most=_number(query, "most", data.PAGE),
     ),
 }
 

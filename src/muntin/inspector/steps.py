@@ -132,7 +132,7 @@ def _repeats(step: Step, before: Step | None) -> str | None:
         return None
     if step.calls:
         same = [_meant(each) for each in step.calls] == [_meant(each) for each in before.calls]
-        return "calls the same as the step before" if same else None
+        return "makes the same calls as the step before" if same else None
     now, was = step.answer.message, before.answer.message
     alike = now and was and len(now.text) >= SAME and now.text == was.text
     return "says the same as the step before" if alike else None
@@ -263,11 +263,18 @@ def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
         said = reported_words(shared, Reported(usage.input, usage.cache_read, usage.cache_write))
         if ":" in said or "more than" in said:
             claim["differs"].append(f"{said[0].upper()}{said[1:]}.")
+    elif shared == 0 and usage.cache_read > _FEW:
+        claim["differs"].append(
+            f"The provider read {usage.cache_read:,} of {usage.input:,} tokens from its cache; "
+            "Muntin knows of no request before that begins like this one."
+        )
     return claim
 
 
-def rows(plans: Plans, session: str, records: Sequence[Record]) -> dict[tuple[int, int], Any]:
-    """Return what rows say of some windows, by turn and step."""
+def rows(
+    plans: Plans, session: str, records: Sequence[Record], since: tuple[int, int] = (0, 0)
+) -> dict[tuple[int, int], Any]:
+    """Return what rows say of some windows, by turn and step, from one of them on."""
     if not records:
         return {}
     items = items_of(plans, session, records[0].turn, records[-1].turn)
@@ -276,6 +283,7 @@ def rows(plans: Plans, session: str, records: Sequence[Record]) -> dict[tuple[in
     for turn in sorted({record.turn for record in records}):
         own = [record for record in records if record.turn == turn]
         for step in steps_of(own, items.get(turn, ())):
-            found[turn, step.record.step] = told(step, before)
+            if (turn, step.record.step) >= since:
+                found[turn, step.record.step] = told(step, before)
             before = step
     return found

@@ -8,7 +8,7 @@ export function answer(told) {
     "section",
     { class: "card", "data-answer": said ? "yes" : "none", "aria-label": "The answer" },
     h("h2", {}, "The answer", said?.time ? h("small", { class: "muted" }, when(said.time)) : null),
-    said ? text(said) : h("p", { class: "muted" }, "No answer to this window is kept: it is still awaited, or the call failed."),
+    said ? text(said) : h("p", { class: "muted" }, "No answer to this window is kept. It is still awaited, or the call failed; what fit() and adapters recorded has the answer when the next request comes."),
     bill(usage, cost, told.model),
     claimed(claim),
   );
@@ -29,6 +29,11 @@ function bill(usage, cost, model) {
   return h("p", { "data-bill": usage.input, "data-cost": cost ?? "unknown" }, h("b", {}, "Billed: "), parts.join(", "), price);
 }
 
+function agreed({ input, shared, reported }) {
+  if (input !== reported.input || (shared !== null && shared !== reported.read)) return "The difference is small.";
+  return shared === null ? "Both agree on the input." : "Both agree.";
+}
+
 // Two numbers side by side, and one sentence if they differ.
 function claimed(claim) {
   if (!claim?.reported) return null;
@@ -46,6 +51,6 @@ function claimed(claim) {
     ),
     claim.differs.length
       ? claim.differs.map((sentence) => h("p", { class: "differs warn", "data-differs": true }, sentence))
-      : h("p", { class: "good", "data-differs": "no" }, claim.shared === null ? "Both agree on the input." : "Both agree."),
+      : h("p", { class: "good", "data-differs": "no" }, agreed(claim)),
   ];
 }

@@ -2,7 +2,7 @@
 
 import { aborted, ask, Refused } from "./api.js";
 import { CompareView } from "./compare.js";
-import { $, fill, forgetColours, h, many, num } from "./dom.js";
+import { $, fill, forgetColours, h, many, num, sentence } from "./dom.js";
 import { SessionView } from "./session.js";
 import { Sidebar } from "./sidebar.js";
 import { WindowView } from "./window.js";
@@ -10,7 +10,9 @@ import { WindowView } from "./window.js";
 const VIEWS = { window: "Window", compare: "Compare", session: "Session" };
 // How often it is asked what is new, and which sessions there are.
 const NEWS = 2000;
-const SESSIONS = 10_000;
+const SESSIONS = 4_000;
+// A question that took long is not asked again at once: so many times as long is waited.
+const REST = 5;
 
 // The address keeps what is looked at; the token leaves it.
 if (location.search) history.replaceState(null, "", `${location.pathname}${location.hash}`);
@@ -23,6 +25,7 @@ let listed = Date.now();
 // What is under way: nothing new is asked for meanwhile.
 let under = 0;
 let asking = false;
+let rested = 0;
 // Follow the newest window as it comes; what was chosen by hand stays.
 let live = true;
 
@@ -41,6 +44,7 @@ const go = {
     location.hash = go.link(to);
   },
   sessions: () => sidebar.sessions,
+  view: () => state.view,
   budget(budget) {
     state.budget = budget;
     history.replaceState(null, "", go.link(state));
@@ -81,7 +85,7 @@ async function loadSession(session) {
   windows = [];
   unreported = [];
   forgetColours();
-  const info = await ask("turns", { session, count: 1 }, "turns");
+  const info = await ask("turns", { session, count: 0 }, "turns");
   const first = Math.max(1, info.turns - 99);
   const told = await ask("turns", { session, first }, "turns");
   ({ windows, unreported } = told);
@@ -125,7 +129,7 @@ async function follow() {
     if (!windows.length) {
       drawTop();
       sidebar.show(state.session, windows, unreported);
-      fill(stage, h("p", { class: "note" }, `No report of ${state.session} is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none.`));
+      fill(stage, h("h1", {}, "No windows"), h("p", { class: "note" }, "No report of this session is kept. An App keeps them unless keep_reports=0; sessions that were only imported or appended to have none."));
       return;
     }
     const turn = windows.filter((each) => each.turn === state.turn);
@@ -162,7 +166,8 @@ function loading(session) {
 
 function problem(error) {
   if (aborted(error)) return;
-  fill(stage, h("p", { class: "note bad", role: "alert" }, error.message));
+  if (!windows.length) $("turns-title").textContent = "No windows";
+  fill(stage, h("h1", {}, "This cannot be shown"), h("p", { class: "note bad", role: "alert" }, sentence(error.message)));
 }
 
 function empty() {
@@ -242,8 +247,9 @@ addEventListener("hashchange", () => {
 
 // What came since: new windows of the session that is looked at, and new sessions.
 async function news() {
-  if (document.hidden || under || asking) return;
+  if (document.hidden || under || asking || Date.now() < rested) return;
   asking = true;
+  const begun = Date.now();
   try {
     await look();
     gone.hidden = true;
@@ -251,6 +257,7 @@ async function news() {
     unanswered(error);
   } finally {
     asking = false;
+    rested = Date.now() + REST * (Date.now() - begun);
   }
 }
 
@@ -262,7 +269,8 @@ async function look() {
     return first.windows.length ? follow() : null;
   }
   const last = windows.at(-1);
-  const told = await ask("turns", { session: state.session, first: last.turn }, "news");
+  const step = Math.max(1, last.step - 1); // whose result may have come
+  const told = await ask("turns", { session: state.session, first: last.turn, step }, "news");
   if (told.id !== state.session) return;
   const fresh = told.windows.filter((each) => !windows.some((one) => one.turn === each.turn && one.step === each.step));
   const known = new Map(told.windows.map((each) => [`${each.turn}.${each.step}`, each]));

@@ -87,13 +87,11 @@ export function prefix(report, marks, shared) {
   const known = report.prefix ?? null;
   const tokens = known ? known.tokens : shared?.shared_tokens ?? null;
   if (tokens === null && !marks.length) return null;
-  const said = alike(tokens, report, known !== null);
+  const said = alike(tokens, report, known !== null, shared);
   return h(
     "div",
-    { class: "prefix", "data-prefix": tokens },
-    tokens
-      ? h("div", { class: "reach", style: { width: `${(100 * tokens) / all}%` } })
-      : null,
+    { class: marks.length ? "prefix marked" : "prefix", "data-prefix": tokens },
+    h("div", { class: "reach", style: { width: `${(100 * (tokens ?? 0)) / all}%` } }),
     marks.map((mark) =>
       h("i", {
         class: "mark",
@@ -106,10 +104,13 @@ export function prefix(report, marks, shared) {
   );
 }
 
-function alike(tokens, report, cached) {
+function alike(tokens, report, cached, shared) {
+  if (shared && shared.shared_tokens === null && !tokens) return "No request before this one is known";
   if (tokens === null) return "What it shares with the request before is not known";
-  if (!tokens) return `Nothing at its beginning is the same as in the request before${cached ? " that a cache could read" : ""}`;
-  return `The first ${num(tokens)} tokens (${percent(tokens, report.tokens)}) are the same as in the request before${cached ? ": a cache can read them" : ""}`;
+  const first = (count) => `The first ${num(count)} tokens (${percent(count, report.tokens)}) are the same as in the request before`;
+  if (tokens) return `${first(tokens)}${cached ? ": a cache can read them" : ""}`;
+  if (cached && shared?.shared_tokens) return `${first(shared.shared_tokens)}, but a cache can read none of them`;
+  return "Nothing at its beginning is the same as in the request before";
 }
 
 // What the provider says it read of them; the card of the answer has both numbers.

@@ -43,7 +43,14 @@ export function chart({ windows, kind, values = null, at, pick, open }) {
     event.stopPropagation();
   });
   const top = kind === "share" ? "100 %" : kind === "cost" ? money(most) : num(Math.round(most));
-  return h("figure", { class: "plot" }, h("span", { class: "axis muted" }, top), svg, h("figcaption", { class: "muted" }, h("span", {}, `turn ${num(windows[0].turn)}`), h("span", {}, `turn ${num(windows[windows.length - 1].turn)}`)));
+  return h("figure", { class: "plot" }, h("span", { class: "axis muted" }, top), svg, h("figcaption", { class: "muted" }, ends(windows).map((text) => h("span", {}, text))));
+}
+
+// Where the chart begins and ends: in turns, or in steps of the one turn there is.
+function ends(windows) {
+  const [first, last] = [windows[0], windows.at(-1)];
+  const step = first.turn === last.turn && windows.length > 1;
+  return [first, last].map((each) => `turn ${num(each.turn)}${step ? `, step ${num(each.step)}` : ""}`);
 }
 
 function stacked(windows, box) {

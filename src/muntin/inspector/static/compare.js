@@ -13,6 +13,7 @@ export class CompareView {
 
   async show({ session, turn, step, other }, windows) {
     const which = { session, turn, step };
+    this.which = which;
     const apart = other?.session && other.session !== session;
     const theirs = apart ? await this.windowsOf(other.session) : windows;
     const place = windows.findIndex((each) => each.turn === turn && each.step === step);
@@ -24,25 +25,28 @@ export class CompareView {
       fill(this.main, head, h("p", { class: "note" }, apart ? "No window of that session is kept." : "No window before this one is kept."));
       return;
     }
+    const same = () => this.go.view() === "compare" && this.which === which;
+    if (!same()) return;
     const told = await ask("difference", { ...which, other_turn: chosen.turn, other_step: chosen.step, other_session: apart ? other.session : null }, "difference");
+    const totals = apart ? await this.totals(session, windows, other.session, theirs) : null;
+    if (!same()) return;
     const now = windows[place];
     const scale = Math.max(now.budget, now.tokens, chosen.budget, chosen.tokens);
     const name = (each, id) => (apart ? `${id} ${each.turn}.${each.step}` : `turn ${each.turn}.${each.step}`);
     fill(
       this.main,
       head,
-      apart ? await this.totals(session, windows, other.session, theirs) : null,
+      totals,
       h(
         "section",
         { class: "card", "aria-label": "How much is the same" },
         h("p", { class: "figures" }, h("b", { class: "big", "data-shared": told.shared_tokens }, percent(told.shared_tokens, told.tokens)), h("span", { class: "muted" }, ` of this window begins like the other: ${many(told.shared_messages, "message")}, ${num(told.shared_tokens)} tokens`)),
-        h("div", { class: "pair" }, h("span", { class: "muted" }, bdi(name(chosen, told.other_session))), bar(chosen, { scale }), h("span", { class: "muted" }, bdi(name(now, session))), bar(now, { scale })),
-        h("div", { class: "prefix", "data-prefix": told.shared_tokens }, h("div", { class: "reach", style: { width: `${(100 * told.shared_tokens) / scale}%` } }), h("span", {}, "the same in both, from the beginning")),
+        h("div", { class: "pair" }, h("span", { class: "muted" }, bdi(name(chosen, told.other_session))), bar(chosen, { scale }), h("span", { class: "muted" }, bdi(name(now, session))), bar(now, { scale }), h("span", {}), h("div", { class: "prefix", "data-prefix": told.shared_tokens }, h("div", { class: "reach", style: { width: `${(100 * told.shared_tokens) / scale}%` } }), h("span", {}, told.shared_tokens ? "the same in both, from the beginning" : "nothing is the same in both at the beginning"))),
         legend(now),
         this.parted(told),
       ),
-      h("section", { class: "card", "aria-label": "Slots" }, h("h2", {}, "Slots"), this.slots(told)),
-      h("div", { class: "two" }, this.lines("Came", "came", told.came), this.lines("Went", "went", told.went)),
+      h("section", { class: "card", "aria-label": "Slots" }, h("h2", {}, "Slots"), this.slots(told, apart)),
+      h("div", { class: "two" }, this.lines(apart ? "Only here" : "Came", "came", told.came), this.lines(apart ? "Only there" : "Went", "went", told.went)),
     );
   }
 
@@ -55,7 +59,7 @@ export class CompareView {
 
   async windowsOf(session) {
     if (this.known?.session !== session) {
-      const info = await ask("turns", { session, count: 1 }, "others");
+      const info = await ask("turns", { session, count: 0 }, "others");
       let windows = [];
       for (let first = 1; first <= info.turns && first <= 1000; first += 100) windows = windows.concat((await ask("turns", { session, first }, "others")).windows);
       this.known = { session, windows };
@@ -119,7 +123,7 @@ export class CompareView {
     return h(
       "div",
       { class: "parted", "data-parted": parted.message, "data-by": parted.name },
-      h("p", {}, "They part at ", h("b", {}, `message ${num(parted.message)}`), ", moved by ", dot(parted.name), h("b", {}, parted.name), `: ${parted.how}.`, lost > 0 ? h("span", { class: "muted" }, ` What could not be read from a cache costs up to ${money(lost)} more.`) : null),
+      h("p", {}, "They part ", h("b", {}, parted.name === "(tools)" ? "before the first message" : `at message ${num(parted.message)}`), ", moved by ", dot(parted.name), h("b", {}, parted.name), `: ${parted.how}.`, lost > 0 ? h("span", { class: "muted" }, ` What could not be read from a cache costs up to ${money(lost)} more.`) : null),
       parted.was
         ? h("div", { class: "two" },
             h("div", { class: "excerpt" }, h("small", { class: "muted" }, `there was (${parted.was.role})`), h("pre", { tabindex: 0 }, parted.was.text, parted.was.hidden ? "…" : "")),
@@ -129,12 +133,14 @@ export class CompareView {
     );
   }
 
-  slots(told) {
+  // One window after the other, or one of another session: there and here.
+  slots(told, apart) {
+    const columns = apart ? ["slot", "there", "here", "change"] : ["slot", "before", "now", "change"];
     const most = Math.max(1, ...told.slots.map((slot) => Math.abs((slot.now ?? 0) - (slot.before ?? 0))));
     return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Slots, a table" }, h(
       "table",
       { class: "slots" },
-      h("thead", {}, h("tr", {}, ["slot", "before", "now", "change"].map((name, n) => h("th", { class: n ? "n" : null, scope: "col" }, name)), h("td", {}))),
+      h("thead", {}, h("tr", {}, columns.map((name, n) => h("th", { class: n ? "n" : null, scope: "col" }, name)), h("td", {}))),
       h("tbody", {}, told.slots.map((slot) => {
         const change = (slot.now ?? 0) - (slot.before ?? 0);
         return h(

@@ -59,6 +59,9 @@ export function ago(text) {
   return `${Math.floor(minutes / 1440)} d`;
 }
 
+// What the server says, as a sentence.
+export const sentence = (text) => `${text.replace(/^[a-z]+ /, (word) => word.charAt(0).toUpperCase() + word.slice(1))}${/[.!?]$/.test(text) ? "" : "."}`;
+
 export function say(text) {
   $("status").textContent = text;
 }

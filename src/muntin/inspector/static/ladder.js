@@ -2,10 +2,9 @@
 // in front of it and what was recalled.
 
 import { bdi, fill, h, many, num } from "./dom.js";
-import { level } from "./words.js";
+import { level, RECALLED, recalled as told } from "./words.js";
 
 const ORDER = ["kept", "trimmed", "short", "stubbed", "dropped"];
-const RECALLED = /(\d+) \((.*?); ([\d.]+)\)/g;
 
 export function levels(report) {
   const past = report.slots.filter((slot) => slot.decisions.length > 3 || slot.decisions.some((each) => ["short", "stubbed"].includes(each.status) || (each.reason === "summary" && !each.count)));
@@ -48,6 +47,6 @@ function excerpts(detail) {
   const found = [...chosen.matchAll(RECALLED)];
   if (!found.length) return null;
   const list = h("ul", { class: "recalls" });
-  fill(list, found.slice(0, 12).map(([, at, words]) => h("li", { "data-recalled": at }, h("b", {}, `item ${num(Number(at))}`), words === "near a match" ? " beside a match" : [" for ", bdi(words)])), found.length > 12 ? h("li", {}, `and ${num(found.length - 12)} more`) : null, next ? h("li", { class: "muted" }, "next in line: ", bdi(next.replace(RECALLED, "item $1 for $2").replace("for near a match", "beside a match"))) : null);
+  fill(list, found.slice(0, 12).map(([, at, words]) => h("li", { "data-recalled": at }, h("b", {}, `item ${num(Number(at))}`), words === "near a match" ? " beside a match" : [" for ", bdi(words)])), found.length > 12 ? h("li", {}, `and ${num(found.length - 12)} more`) : null, next ? h("li", { class: "muted" }, "next in line: ", bdi(told(next))) : null);
   return list;
 }

@@ -11,6 +11,7 @@ export class Rows {
     this.space = h("div", { class: "space" });
     element.replaceChildren(this.space);
     this.shown = new Map();
+    this.held = null;
     element.addEventListener("scroll", () => this.paint(), { passive: true });
     element.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.paint()).observe(element);
@@ -23,7 +24,9 @@ export class Rows {
     this.paint();
   }
 
+  // Rows that are drawn anew keep the focus: lists change while a program runs.
   clear() {
+    if (this.space.contains(document.activeElement)) this.held = document.activeElement.getAttribute("href");
     for (const row of this.shown.values()) row.remove();
     this.shown.clear();
   }
@@ -49,8 +52,13 @@ export class Rows {
       this.shown.set(place, row);
       this.space.append(row);
     }
-    // Tab stops once at a list; the arrow keys move inside.
     const rows = [...this.shown.values()];
+    const held = this.held === null ? null : rows.find((row) => row.getAttribute("href") === this.held);
+    if (held) {
+      if (document.activeElement === document.body) held.focus({ preventScroll: true });
+      this.held = null;
+    }
+    // Tab stops once at a list; the arrow keys move inside.
     const stop = rows.find((row) => row === document.activeElement || row.ariaCurrent) ?? rows[0];
     for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
   }

@@ -5,6 +5,8 @@ import { bdi, colour, dot, fill, h, many, num } from "./dom.js";
 import { level, reason } from "./words.js";
 
 const PAGE = 100;
+// From how many characters on a part that was cut is folded.
+const CUT = 300;
 
 export function messages(body, which, nameOf) {
   const list = h("div", { class: "messages", "data-budget": which.budget });
@@ -109,7 +111,7 @@ function message(line, which, nameOf) {
       line.reason ? h("span", { class: "muted", title: line.reason }, reason(line.reason)) : null,
       h("span", { class: "n muted" }, line.tokens === null ? "" : `${num(line.tokens)} tokens`),
     ),
-    line.pieces.length ? h("pre", {}, line.pieces.map((piece) => text(piece, nameOf))) : null,
+    line.pieces.length ? h("pre", {}, line.pieces.map((piece) => (folds(piece, line) ? foldedCut(piece, line, nameOf) : text(piece, nameOf)))) : null,
     line.calls.map((call) => h("pre", { class: "call" }, h("b", {}, `→ ${call.name}`), "(", text(call.arguments), ")")),
     line.notes.map((note) => h("pre", { class: "aside" }, h("b", {}, `${note.kind} `), text(note.text))),
     hidden && !which.longest
@@ -120,6 +122,15 @@ function message(line, which, nameOf) {
       : null,
   );
   return element;
+}
+
+// Beside what the model saw, what it did not see takes one line if it is long.
+const folds = (piece, line) => piece.cut && piece.text.length > CUT && line.pieces.some((each) => !each.cut && each.text.trim());
+
+function foldedCut(piece, line, nameOf) {
+  const size = many(piece.text.length + (piece.hidden ?? 0), "character");
+  const other = ["short", "stubbed"].includes(line.state); // all of it gave way to another text
+  return h("details", { class: "cut" }, h("summary", {}, other ? `instead of ${size}` : `${size} left out`), text(piece, nameOf));
 }
 
 function text(piece, nameOf) {

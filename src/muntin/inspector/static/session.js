@@ -118,15 +118,15 @@ export class SessionView {
 
   // Piece by piece: the server plans every window again for this.
   async load() {
-    const { session, windows } = this;
-    const turns = [...new Set(windows.filter((each) => !this.shares.has(`${each.turn}.${each.step}`)).map((each) => each.turn))].sort((a, b) => a - b);
+    const { session } = this;
+    const missing = () => this.session === session && this.box.isConnected && this.windows.find((each) => !this.shares.has(`${each.turn}.${each.step}`));
     try {
       this.usage = await ask("usage", { session }, "usage");
       if (this.session === session && this.box.isConnected) this.draw();
-      while (turns.length && this.session === session && this.box.isConnected) {
-        const told = await ask("shares", { session, first: turns[0], count: 20 }, "shares");
-        for (const each of told.windows) this.shares.set(`${each.turn}.${each.step}`, each);
-        while (turns.length && turns[0] <= told.last) turns.shift();
+      for (let from = missing(); from; from = missing()) {
+        const told = await ask("shares", { session, first: from.turn, step: from.step, count: 20 }, "shares");
+        // Also one of which nothing is told: it is not asked for again.
+        for (const each of [from, ...told.windows]) this.shares.set(`${each.turn}.${each.step}`, each);
         if (this.session === session && this.box.isConnected) this.draw();
       }
     } catch (error) {

@@ -7,6 +7,8 @@ import { panes } from "./bar.js";
 
 const SESSION = 46;
 const TURN = 70;
+// How many excerpts of a search of all sessions are shown.
+const HITS = 100;
 
 export class Sidebar {
   constructor(go) {
@@ -30,22 +32,33 @@ export class Sidebar {
     $("find").addEventListener("click", () => this.find($("search").value));
   }
 
-  // What all sessions have on a question, the newest session first, piece by piece.
-  async find(query, offset = 0) {
+  // What all sessions have on a question, piece by piece: what has most of its words first, then
+  // what is newest.
+  async find(query) {
     const hits = $("hits");
-    if (!offset) fill(hits, h("p", { class: "muted pad" }, "Looking through what was said …"));
-    let told;
+    fill(hits, h("p", { class: "muted pad" }, "Looking through what was said …"));
+    let found = [];
     try {
-      told = await ask("find", { query, offset }, "find");
+      for (let offset = 0; offset !== null; ) {
+        const told = await ask("find", { query, offset }, "find");
+        if ($("search").value !== query) return;
+        found = found.concat(told.found).sort((a, b) => b.words.length - a.words.length);
+        this.drawHits(found, told);
+        offset = told.next;
+      }
     } catch (error) {
       if (!aborted(error)) fill(hits, h("p", { class: "warn pad" }, error.message));
-      return;
     }
-    hits.querySelectorAll("p, .further").forEach((each) => each.remove());
-    hits.append(...told.found.map((each) => this.hit(each)));
-    const looked = `${hits.querySelectorAll("[data-hit]").length || "Nothing"} found in ${num(told.looked)} of ${many(told.sessions, "session")}`;
-    hits.append(h("p", { class: "muted pad", role: "status", "data-looked": told.looked }, looked));
-    if (told.next !== null) hits.append(h("button", { class: "further tiny", onclick: () => this.find(query, told.next) }, "Look further"));
+  }
+
+  drawHits(found, told) {
+    const where = `${num(told.looked)} of ${many(told.sessions, "session")}`;
+    const best = found.length > HITS ? `, the best ${HITS} of them here` : "";
+    fill(
+      $("hits"),
+      h("p", { class: "muted pad", role: "status", "data-looked": told.looked }, `${found.length ? num(found.length) : "Nothing"} found in ${where}${best}${told.next === null ? "" : " …"}`),
+      found.slice(0, HITS).map((each) => this.hit(each)),
+    );
   }
 
   hit(each) {

@@ -25,6 +25,7 @@ export class WindowView {
   async show({ session, turn, step, budget }, about) {
     const which = { session, turn, step };
     const told = await ask("window", which, "window");
+    if (this.go.view() !== "window") return;
     this.which = which;
     this.own = told;
     this.now = told;
@@ -69,7 +70,7 @@ export class WindowView {
 
   async share(which) {
     try {
-      const told = await ask("shares", { session: which.session, first: which.turn, count: 1 }, "share");
+      const told = await ask("shares", { session: which.session, first: which.turn, step: which.step, count: 1, most: 1 }, "share");
       const found = told.windows.find((each) => each.step === which.step);
       if (this.which !== which || !found) return;
       this.shared = found;
@@ -172,9 +173,7 @@ export class WindowView {
     fill(
       this.parts.changes,
       empty ? h("p", { class: "muted" }, "Nothing comes or goes.") : null,
-      moved.map((slot) =>
-        h("p", { class: "moved", "data-moved": slot.name }, dot(slot.name), h("b", {}, slot.name), ` ${level(before.get(slot.index)?.status ?? "?")} → `, h("span", { class: `status ${slot.status}` }, level(slot.status))),
-      ),
+      this.moved(moved, before),
       Object.entries(words).map(([name, word]) => {
         const found = changes[name];
         if (!found.count) return null;
@@ -186,6 +185,20 @@ export class WindowView {
           found.count > found.lines.length ? h("p", { class: "muted" }, `and ${num(found.count - found.lines.length)} more`) : null,
         );
       }),
+    );
+  }
+
+  // What became of slots; of many of one name in one line.
+  moved(slots, before) {
+    const alike = new Map();
+    for (const slot of slots) {
+      const was = level(before.get(slot.index)?.status ?? "?");
+      const name = grouped(slots, slot) ? groupOf(slot.name) : slot.name;
+      const key = `${name} ${was} ${slot.status}`;
+      alike.set(key, { name, was, status: slot.status, count: (alike.get(key)?.count ?? 0) + 1 });
+    }
+    return [...alike.values()].map(({ name, was, status, count }) =>
+      h("p", { class: "moved", "data-moved": name }, dot(name), h("b", {}, bdi(name)), count > 1 ? ` (${many(count, "slot")})` : "", ` ${was} → `, h("span", { class: `status ${status}` }, level(status))),
     );
   }
 
@@ -277,7 +290,7 @@ export class WindowView {
       cell("priority", String(slot.priority)),
       cell("floor", slot.floor ? num(slot.floor) : "–"),
       cell("cap", slot.cap === null ? "–" : num(slot.cap)),
-      h("td", { "data-cell": "why", "data-reason": slot.reason, class: "why", title: slot.reason }, bdi(why(slot)), near ? h("small", { class: "muted" }, `more of it ${fits(near, this.now.budget, slot.cap).replace("kept whole", "fits")}`) : null),
+      h("td", { "data-cell": "why", "data-reason": slot.reason, class: "why", title: slot.reason }, bdi(why(slot)), near ? h("small", { class: "muted" }, slot.messages_asked > 1 ? `more of it ${fits(near, this.now.budget, slot.cap).replace("kept whole", "fits")}` : fits(near, this.now.budget, slot.cap)) : null),
       h("td", { "data-cell": "survives" }, this.survives(slot)),
     );
   }
@@ -337,23 +350,45 @@ export class WindowView {
     );
   }
 
+  // Those of many slots of one name together, folded.
+  leftTogether(slots) {
+    const names = [...new Set(slots.map((slot) => groupOf(slot.name)))];
+    return names.map((name) => {
+      const own = slots.filter((slot) => groupOf(slot.name) === name);
+      if (own.length < TOGETHER) return own.map((slot) => this.left(slot));
+      return h("details", { class: "left", "data-out-group": name }, h("summary", {}, dot(name), h("b", {}, bdi(name)), ` ${many(own.length, "slot")}`), own.map((slot) => this.left(slot)));
+    });
+  }
+
+  // A slot, and what of it was left out; of a single message all in one line.
+  left(slot) {
+    const out = slot.decisions.filter((each) => each.status !== "kept").sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9));
+    const size = (each) => `, ${num(each.tokens_kept)} of ${num(each.tokens_asked)} tokens kept`;
+    const told = (each) => h("small", { class: "muted", "data-fate": true }, ` ${fate(each, this.now.budget, slot.cap, this.now !== this.own)}`);
+    const only = slot.messages_asked === 1 && out.length === 1 ? out[0] : null;
+    return h(
+      "div",
+      { class: "left", "data-out": slot.index },
+      h("p", { "data-decision": only ? only.first : null }, dot(slot.name), h("b", {}, slot.name), " ", h("span", { class: `status ${slot.status}`, "data-status": slot.status }, level(slot.status)), " ", h("span", { "data-reason": slot.reason }, bdi(why(slot))), only ? [size(only), told(only)] : null),
+      only ? null : h("ul", {}, out.slice(0, 200).map((each) =>
+        h("li", { "data-decision": each.first }, h("span", { class: `status ${each.status}` }, level(each.status)), ` ${each.count === 1 ? `message ${num(each.first)}` : `messages ${num(each.first)} to ${num(each.first + each.count - 1)}`}`, each.reason ? [", ", bdi(reason(each.reason))] : "", size(each), told(each)),
+      )),
+    );
+  }
+
   leftOut() {
     const slots = this.now.report.slots.filter((slot) => slot.status !== "kept");
     const lost = this.now.report.not_carried ?? [];
     if (!slots.length && !lost.length) return h("p", { class: "muted" }, "Everything that was declared is in the window.");
     return [
-      slots.map((slot) => h(
-        "div",
-        { class: "left", "data-out": slot.index },
-        h("p", {}, dot(slot.name), h("b", {}, slot.name), " ", h("span", { class: `status ${slot.status}`, "data-status": slot.status }, level(slot.status)), " ", h("span", { "data-reason": slot.reason }, bdi(why(slot)))),
-        h("ul", {}, slot.decisions.filter((each) => each.status !== "kept").sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9)).slice(0, 200).map((each) =>
-          h("li", { "data-decision": each.first }, h("span", { class: `status ${each.status}` }, level(each.status)), ` ${each.count === 1 ? `message ${num(each.first)}` : `messages ${num(each.first)} to ${num(each.first + each.count - 1)}`}`, each.reason ? [", ", bdi(reason(each.reason))] : "", `, ${num(each.tokens_kept)} of ${num(each.tokens_asked)} tokens kept`, h("small", { class: "muted", "data-fate": true }, ` ${fate(each, this.now.budget, slot.cap, this.now !== this.own)}`)),
-        )),
-      )),
+      this.leftTogether(slots),
       lost.length ? h("div", { class: "left" }, h("p", {}, h("b", {}, "Not carried by the request")), h("ul", {}, lost.map((each) => h("li", {}, `${each.provider}${each.message === null ? "" : `, message ${each.message}`}: ${each.what}: ${each.reason}`)))) : null,
     ];
   }
 }
+
+// Whether a slot is one of many of its name.
+const grouped = (slots, slot) => slots.filter((each) => groupOf(each.name) === groupOf(slot.name)).length >= TOGETHER;
 
 function told(found) {
   if (found.some === null) {
@@ -362,7 +397,8 @@ function told(found) {
   return h(
     "span",
     { "data-some": found.some, "data-all": found.all ?? "none" },
-    h("b", {}, num(found.some)),
-    found.all === found.some ? null : h("small", { class: "muted" }, found.all === null ? ` never whole${found.reason ? `: ${reason(found.reason)}` : ""}` : ` whole from ${num(found.all)} on`),
+    h("b", {}, num(found.some_from)),
+    found.all_from === found.some_from ? null : h("small", { class: "muted" }, found.all === null ? ` never whole${found.reason ? `: ${reason(found.reason)}` : ""}` : ` whole from ${num(found.all_from)} on`),
+    found.some < found.some_from ? h("small", { class: "muted", title: "A larger budget lets another slot in, which takes the room." }, ` also at ${num(found.some)}`) : null,
   );
 }
