@@ -1,8 +1,8 @@
 """Recall in the doors: the excerpts of one turn.
 
-Owns when something is recalled (as soon as something has left the window), that it is chosen once
-a turn, and that a failure costs the excerpts only. What is chosen is `timeline.recall`'s; where it
-stands in the window is the Composer's.
+Owns when something is recalled (as soon as messages have left the window), that excerpts are chosen
+once a turn, and that a failure costs only the excerpts. `timeline.recall` chooses them; the
+Composer places them in the window.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
 
-# How often excerpts that the history shows after all are taken out.
+# How often excerpts are taken out that the history shows after all.
 _ROUNDS = 3
-# A history that begins here is whole: the first item of a session may be one that nobody is shown.
+# A history that begins here is whole: the first item of a session may be a hidden one.
 _START = 2
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Recalling:
     async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
         first = _begins(composer.previous)
-        if first <= _START:  # as far as is known, all of the past is shown
+        if first <= _START:  # all of the past is shown, as far as known
             whole = slots.render()
             first = self._first_shown(whole)
             if first <= _START or self._turn.open.number == 1:
@@ -91,13 +91,13 @@ class Recalling:
             scope = replace(scope, shown=self._asked_before(held))
             self._recalled = await self._find(query, most, scope, composer)
             return self._once(slots, composer, most)
-        except Exception as error:  # recall costs only itself
+        except Exception as error:  # a failure costs only the excerpts
             _log.warning("nothing was recalled in %r: %s", self._session.id, error)
             self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
             return composer.with_recalled(slots, self._recalled, most).render()
 
     def _once(self, slots: Slots, composer: Composer, most: int) -> Window:
-        """Compose the window, and see that nothing stands in it twice."""
+        """Compose the window, and make sure that nothing stands in it twice."""
         for _ in range(_ROUNDS):
             assert self._recalled is not None
             window = composer.with_recalled(slots, self._recalled, most).render()
@@ -109,7 +109,7 @@ class Recalling:
         return composer.with_recalled(slots, self._recalled, most).render()
 
     def _scope(self, first: float) -> Scope | None:
-        """Return what may be recalled; None if nothing is to be shown before a position."""
+        """Return the range that may be recalled; None if it has nothing before a position."""
         session, number = self._session, self._turn.open.number
         store = session.opened()
         turn = None if number is None else store.turn(session.id, number)
@@ -120,18 +120,18 @@ class Recalling:
         return scope if older else None
 
     def _first_shown(self, window: Window) -> float:
-        """Return the position from which on the window shows the past."""
+        """Return the first position of the past that the window shows."""
         begins = _begins(window)
         return min((at for at in self._shown(window) if at >= begins), default=math.inf)
 
     def _asked_before(self, window: Window) -> frozenset[int]:
-        """Return where what asked for the run stands in which the past begins: it is shown, though
-        what lies between has left."""
+        """Return the positions of the messages that asked for the run in which the past begins:
+        they are shown, though messages between have left."""
         begins = _begins(window)
         return frozenset(at for at in self._shown(window) if at < begins)
 
     def _shown(self, window: Window) -> list[int]:
-        """Return the positions of what the window shows of the past."""
+        """Return the positions of the messages of the past that the window shows."""
         id = self._session.id
         return [
             each.item[1]
@@ -141,7 +141,7 @@ class Recalling:
 
     async def _find(self, query: str, most: int, scope: Scope, composer: Composer) -> Recalled:
         settings, embeddings = self._settings, self._turn.app.embeddings
-        assert settings is not None  # or nothing is looked for
+        assert settings is not None  # else `_find` is not called
         asked = await embeddings.ask(query, settings)
         find = partial(
             recall,
@@ -159,7 +159,7 @@ class Recalling:
                 found = await in_store(self._session, partial(find, asked=asked))
                 embeddings.follow(self._session, settings)
                 return found
-            except InvalidInput as error:  # of another dimension: the words alone
+            except InvalidInput as error:  # another dimension: search by words alone
                 trouble = str(error)
         found = await in_store(self._session, find)
         found.trouble = found.trouble or trouble
@@ -173,14 +173,14 @@ def _before(scope: Scope, first: float) -> Scope:
 
 
 def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
-    """Return where the histories of the window before begin, as far as that is known."""
+    """Return where the histories of the window before begin, as far as known."""
     known = previous.lazy_frontier if isinstance(previous, Window) else previous
     starts = () if known is None else known.starts
     return min((start.item for start in starts if start.item is not None), default=0)
 
 
 def _asked(slots: Slots) -> str:
-    """Return what the turn is asked."""
+    """Return the text of the turn's input."""
     messages: Sequence[Any] = [
         message for slot in slots.declared if slot.is_input for message in slot.messages
     ]
