@@ -62,7 +62,7 @@ def _named(model: str, *options: Any) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The known facts about a model: its window in tokens, its prices per million tokens in dollars.
+    """The known facts about a model: its window in tokens, its prices in dollars a million tokens.
 
     The prices are for plain input, for input read from the cache, for input written to the cache,
     and for output. If a price grows with the prompt, it is the price of the shortest prompts.

@@ -11,7 +11,7 @@ from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, V
 __all__ = ["DEFAULT_URL", "Archive", "Leases", "Store", "Timelines", "View", "open_store"]
 
 DEFAULT_URL = "sqlite:///muntin.db"
-# What looks like the name of a file.
+# A text that looks like the name of a file.
 _FILE = re.compile(r"^[^:?]+\.(db|sqlite3?)$")
 
 
@@ -19,8 +19,8 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
     """Open the store at an address.
 
     `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
-    `memory:` lives as long as the object. Without `create` a store that is not there yet is an
-    error. With `lazy` nothing is opened before the first use.
+    `memory:` lives as long as the object. Without `create` a missing store is an error. With `lazy`
+    nothing is opened before the first use.
     """
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")
@@ -40,5 +40,5 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
 
 
 def _file(name: str) -> str:
-    """Return the address of the file that a name seems to mean."""
+    """Return the address of the file that a name probably means."""
     return f"sqlite:///{name}" if _FILE.search(name) else DEFAULT_URL
