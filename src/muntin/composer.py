@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
-# What stands in the place of an input that a projection hides.
+# The text in the place of an input that a projection hides.
 HIDDEN = "(this message is not shown)"
 # The slot of recalled excerpts. When room is short, the history gives before they do.
 RECALLED = "recalled"
@@ -280,7 +280,7 @@ class Composer:
             slots.exclude(RECALLED, reason="failed", detail=recalled.trouble)
 
     def filler(self, most: int) -> str:
-        """Return a text of about so many tokens as a message, and no more."""
+        """Return a text that has about `most` tokens as a message, and no more."""
         each = self.counter.text("a " * 1_000) or 1
         count = most * 1_000 // each
         while count > 0:
@@ -432,7 +432,7 @@ class Asked:
         return found
 
     def _said(self) -> set[Any]:
-        """Return what the input says, as it was recorded and as it may be shown."""
+        """Return the texts of the input, as it was recorded and as it may be shown."""
         projected = (self.projected() if self.projected is not None else None) or ()
         return {_content(each) for each in (*self.messages, *self.said, *projected)}
 

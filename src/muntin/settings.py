@@ -102,7 +102,7 @@ def _given(
 class config:  # noqa: N801 - it reads as a function, and has a `with` block beside it
     """Set defaults for the whole process; `with config.local(...)` sets them for one task.
 
-    A default that is not given stays as it is. A per-call argument wins over both.
+    A default that is not given stays unchanged. A per-call argument wins over both.
     """
 
     def __init__(

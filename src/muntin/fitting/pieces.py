@@ -85,7 +85,7 @@ class Pieces(Sequence[Piece]):
     """The pieces of a list of items, each read when it is first needed.
 
     `read` returns the pieces of an item, which it gets with its number. An item is one piece,
-    unless `several` returns another count for its number. `role` returns the role of an item
+    unless `several` has another count for its number. `role` returns the role of an item
     without reading the item, None if it must be read.
     """
 

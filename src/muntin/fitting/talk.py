@@ -129,7 +129,7 @@ class Part(Sequence[Message]):
 
 
 def _text(value: Any) -> str:
-    """Return about the text of an item as it is sent."""
+    """Return roughly the text of an item as it is sent."""
     try:
         return compact_json(value)
     except (TypeError, ValueError, RecursionError):

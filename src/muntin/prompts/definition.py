@@ -243,7 +243,7 @@ class Prompt:
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
-        """Show what `resolve` would make: every part, what was dropped or excluded, and why."""
+        """Show the result of `resolve`: every part, the dropped and excluded parts, and why."""
         with telemetry.told_later(self):  # nothing is sent
             made = await self.resolve(
                 input,

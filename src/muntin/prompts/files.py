@@ -113,7 +113,7 @@ class PromptFile:
 def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
     """Read a prompt file and check all of it: front matter, sections, Liquid, partials."""
     with needing("prompt files need: pip install 'muntin[prompts]'"):
-        import yaml  # noqa: F401  (used further down; what is missing is said once, here)
+        import yaml  # noqa: F401  (used further down; a missing package is reported once, here)
 
         from muntin.prompts.liquid import Sandbox, read
     try:

@@ -267,7 +267,7 @@ class Ctx:
             self._ahead = self._ahead.without_entry(id)
 
     def _append(self, draft: Draft) -> Item | None:
-        """Append to the turn: on an event loop with the next append, elsewhere at once."""
+        """Append to the turn at once if that cannot block an event loop, else with the next."""
         if isinstance(self.session.store, MemoryStore) or not _on_loop():
             return self.turn.write(draft)
         self.turn.stage(draft)

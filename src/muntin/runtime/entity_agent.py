@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Read(NamedTuple):
-    """What was read when a run began: the past, earlier messages of the turn, the entries."""
+    """The data read when a run began: the past, earlier messages of the turn, the entries."""
 
     past: Sequence[Message]
     done: list[Message]

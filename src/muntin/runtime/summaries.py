@@ -246,7 +246,7 @@ class Summaries:
             del self._tasks[key]
 
     async def close(self, timeout: float) -> None:
-        """Wait a short time for summaries being made; cancel those that are not ready."""
+        """Wait a short time for unfinished summaries; then cancel them."""
         loop = asyncio.get_running_loop()
         tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
         if not tasks:

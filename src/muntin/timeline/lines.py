@@ -1,4 +1,4 @@
-"""The lines of a session's file: what stands in each, and how one is written and read.
+"""The lines of a session's file: the fields of each line, and how lines are written and read.
 
 Any line gives a value that a store can keep, or an error that says what is wrong.
 """

@@ -103,7 +103,7 @@ class TimelineMessages(Sequence[Message]):
         # Where the window before begins: everything since then is read, however long it is.
         self._begins = begins
         self._whole: list[Message] | None = None
-        # The last result of `newest`: for so many tokens, these messages.
+        # The last result of `newest`: the number of tokens, and the messages.
         self._near: tuple[int, Sequence[Message]] = (-1, ())
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ def size_of(kept: Beside) -> int:
     return sum(map(len, (*texts, *kept.contents.values())))
 
 
-# The bounds are checked at about one of so many steps, in any process, and when a process has
+# The bounds are checked at about one of this many steps, in any process, and when a process has
 # written this part of the bytes.
 _STEPS, _SHARE = 64, 20
 

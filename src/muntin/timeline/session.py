@@ -51,7 +51,7 @@ from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 from muntin.timeline.views import Items, Limit
 
-# What can be appended.
+# The types that can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
 
 
@@ -181,7 +181,7 @@ class Session:
     def turn(self) -> Iterator[OpenTurn]:
         """Begin a turn with the first append inside; it is completed at the end of the block.
 
-        An exception marks it failed and passes on; what was appended stays.
+        An exception marks it failed and passes on; appended items stay.
         """
         turn = OpenTurn(self)
         _renewer.add(turn)
@@ -248,7 +248,7 @@ class Session:
         projection: Projection | None = None,
         entries: bool = True,
     ) -> list[Message]:
-        """Return the whole timeline as messages, or what came after the position `since`."""
+        """Return the whole timeline as messages, or the messages behind the position `since`."""
         after = check_since(since)
         items = self.opened().read(self.id, view="history", after=after)
         if any(item.transient for item in items):

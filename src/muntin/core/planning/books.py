@@ -129,7 +129,7 @@ class Books:
                 self.pass_beyond(reading)
         self.reason = OVER_CAP
 
-    # What stands in the books.
+    # The state of the books.
 
     @property
     def capping(self) -> bool:
@@ -146,7 +146,7 @@ class Books:
         return self._verdicts.get(reading.slot.index, {})
 
     def now(self, unit: Unit) -> tuple[tuple[Message, ...], tuple[int, ...]]:
-        """Return the messages of a unit, as they stand, and what they cost."""
+        """Return the messages of a unit as they stand, and the tokens of each."""
         verdict = self.verdict(unit)
         return (unit.messages, unit.costs) if verdict is None else (verdict.messages, verdict.costs)
 
@@ -210,7 +210,7 @@ class Books:
             self._by_slot = {each.slot.index: each for each in self.readings}
         return (unit, *(self._units[key] for key in unit.mates))
 
-    # What is entered.
+    # Changes.
 
     def drop(self, unit: Unit, over: int = 0) -> None:
         """Drop a unit with its parts in other slots; its slot was `over` tokens too large."""
@@ -328,8 +328,8 @@ class Books:
         self._rewind(self._began, {each.key for unit in units for each in self.family(unit)})
 
     def ignore_floors(self) -> None:
-        """Fall back: floors no longer raise ceilings, and yield to them; what was cut to a raised
-        ceiling is whole again."""
+        """Fall back: floors no longer raise ceilings, and yield to them; units cut to a raised
+        ceiling are whole again."""
         self.fallback = True
         self.reason = OVER_CAP
         self._rewind(self._opened)

@@ -167,7 +167,7 @@ def ttls(
 
 
 def user_breakpoints(messages: Sequence[Message]) -> list[int]:
-    """Return the breakpoints that the messages carry themselves, each after so many messages."""
+    """Return the breakpoints that the messages carry themselves: the places behind them."""
     return [
         place
         for place, message in enumerate(messages, 1)

@@ -1,4 +1,4 @@
-"""What was composed: the messages of a window, where they come from, and how that came about.
+"""The composed messages of a window, where they come from, and why they were kept.
 
 Encoders and pictures read this module; it knows none of them. The user's window does.
 """

@@ -292,7 +292,7 @@ def _is_stuck(books: Books, reading: Reading) -> bool:
 
 
 def _kept_room(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
-    """Return the dropped slot that goes first among those that took room from other slots."""
+    """Return the first dropped slot, in order, because of which other slots had less room."""
 
     def turn(each: Reading) -> tuple[int, int]:
         return books.order.get(each.slot.index, 0), each.slot.priority

@@ -416,7 +416,7 @@ def _hashed_text(message: Message) -> str:
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
-    """Return the text of a single text part: a breakpoint makes parts of what was a str."""
+    """Return the text of a single text part: a breakpoint turns a str into parts."""
     part = parts[0]
     if len(parts) == 1 and isinstance(part, Text) and not _without_breakpoints(part.extra):
         return part.text

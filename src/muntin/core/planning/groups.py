@@ -49,7 +49,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
         units = settled + own.get(each.slot.index, [])
         if len(units) > len(settled):
             units.sort(key=lambda unit: unit.indices[0])
-        # A summary or marker in front of the units stays.
+        # The tokens of a summary in front of the units stay.
         tokens = each.tokens + sum([unit.tokens for unit in units])
         tokens -= sum([unit.tokens for unit in each.units])
         result[place] = each._replace(units=tuple(units), tokens=tokens)

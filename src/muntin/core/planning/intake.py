@@ -25,7 +25,7 @@ from muntin.core.planning.step import Ground, SteppedSlot, advance
 
 
 class Intake(NamedTuple):
-    """What was read of all slots, in window order.
+    """The readings of all slots, in window order.
 
     `goal` is what the window is to fit, `room` what ceilings are shares of. `calm` says that no
     slot has a priority: then system messages are protected.
@@ -185,7 +185,7 @@ def _read_histories(
     counter: Counter,
     room: int,
 ) -> tuple[dict[int, SteppedSlot], Ground]:
-    """Read the pasts from their frontiers on; one that passes its high level steps."""
+    """Read the pasts from their frontiers on; a past that passes its high level steps."""
     places = {slot.index: place for place, slot in enumerate(slots)}
     pasts = [step.members for index, step in steps.items() if step.members[0] == index]
     inside = {index for members in pasts for index in members}

@@ -47,7 +47,7 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
     front, it is near its old place.
     """
     first = start.first
-    if start.digest is None:  # everything was cut: what came since is new
+    if start.digest is None:  # everything was cut: all later messages are new
         return first if first <= len(items) else None
     if first < len(items) and _is_at(items[first], start):
         return first

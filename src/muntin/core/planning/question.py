@@ -22,7 +22,7 @@ _STUB = 64
 
 
 def least_asked(books: Books, reading: Reading) -> int:
-    """Return how many tokens of the current input are never cut: 256, and those of files."""
+    """Return how many tokens of the current input are never cut: 256, and the tokens of files."""
     size = sum([books.tokens(unit) for unit in reading.units])
     index = reading.slot.index
     if size <= INPUT_LEAST or index in books.stuck:

@@ -27,7 +27,7 @@ LOOK_BACK = 100
 
 # A unit by the index of its slot and of its first message.
 Key: TypeAlias = tuple[int, int]
-# A message that was read, and what it costs: (index, message, tokens).
+# A message that was read, and its tokens: (index, message, tokens).
 Read: TypeAlias = tuple[int, Message, int]
 _NONE: Mapping[str, Any] = {}
 _NOTHING: Mapping[int, tuple[Message, int]] = {}
@@ -60,7 +60,7 @@ class Unit(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What was read of one slot.
+    """The messages read of one slot, as units.
 
     `units` are in window order. `unread` are the messages where reading had stopped, `beyond` how
     many of them were never looked at. `left_out` are messages that cannot be sent: (index, reason,

@@ -235,7 +235,7 @@ class Slots:
         return tuple(slots)
 
     def render(self) -> Window:
-        """Compose the window; the same slots give the same bytes, however often."""
+        """Compose the window; the same slots always give the same bytes."""
         return self.plan().window()
 
 

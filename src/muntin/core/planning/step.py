@@ -47,7 +47,7 @@ def growth_of(rungs: Iterable[Rung], tokens: int, before: Start | None) -> float
 
 def least_kept(rules: Stepped, high: int) -> float:
     """Return how many tokens a step must leave to keep, on average, `retain` of the high level."""
-    # Between two steps the history grows evenly from what was left up to the high level.
+    # Between two steps the history grows evenly, from the size left up to the high level.
     return max((2 * rules.retain - 1) * high, 0.0)
 
 
@@ -328,7 +328,7 @@ def _way_down(
         lows = [ratio_of(high, step.rules.low)]
     else:
         lows = [int(least + (high - least) * share) for share in _LOWS]
-    must = int(high - growth)  # room for what comes next
+    must = int(high - growth)  # room for the next messages
 
     def price(levels: Levels) -> Price:
         return _price(step.levels, levels, rungs, tokens, high, growth, ground)

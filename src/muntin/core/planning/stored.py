@@ -1,6 +1,6 @@
 """Stored plans: what a plan was made of, as JSON that names its contents by hash.
 
-Reading decides again: a plan is a pure function of what was declared. Pure functions; the caller
+Reading decides again: a plan is a pure function of its declaration. Pure functions; the caller
 keeps the JSON and the contents.
 """
 

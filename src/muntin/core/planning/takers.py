@@ -20,7 +20,7 @@ from muntin.core.planning.trim import least_of, shrink
 
 # A joined text may have this many tokens more or less than its parts; near the limit it is counted.
 _SEAM = 16
-# A cut of a part frees a little more or less in the joined text: at most so many rounds are tried.
+# A cut of a part frees a little more or less in the joined text: this many rounds are tried.
 _CUT_ROUNDS = 8
 
 

@@ -20,7 +20,7 @@ from muntin.core.planning.run import cut_newest, least_newest
 from muntin.core.planning.slot import Cut, Slot
 from muntin.core.report import Status
 
-# A marker tells how much was cut, so a longer marker may need a further cut: so many rounds.
+# A longer marker may need a further cut: at most this many rounds are tried.
 _MARKER_ROUNDS = 8
 
 
@@ -111,7 +111,7 @@ class _Trim(NamedTuple):
                     books.drop(unit, over)
 
     def drop_messages(self, cut_at: int) -> None:
-        """Drop units, the oldest first; cut the text of one that must not go whole."""
+        """Drop units, the oldest first; cut the text of a unit that must not go whole."""
         books = self.books
         for unit in _victims(self.reading):
             if self.is_done():
@@ -225,7 +225,7 @@ class _Trim(NamedTuple):
         return message
 
     def inner(self, message: Message) -> str:
-        """Return the text that may be cut: what stands inside its frame."""
+        """Return the text that may be cut: the text inside its frame."""
         opening, closing = self.slot.frame or ("", "")
         return message.text[len(opening) : len(message.text) - len(closing)]
 

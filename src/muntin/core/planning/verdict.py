@@ -20,7 +20,7 @@ from muntin.core.report import Status
 class Verdict(NamedTuple):
     """What was decided about a unit that is not kept whole: `trimmed` or `dropped`.
 
-    `messages` and `costs` are what is left (of a dropped unit, what was left last). `rank`
+    `messages` and `costs` are the rest (of a dropped unit, the rest before). `rank`
     says when it was first cut for this `reason`, `fits_with` by how many tokens the slot was then
     over its ceiling or its room.
     """
@@ -106,7 +106,7 @@ class SlotPlan(NamedTuple):
 
     @property
     def front(self) -> list[Message]:
-        """What stands before the messages: a summary, and the line that says what is missing."""
+        """The messages in front: a summary, and the line that says what is missing."""
         told = [] if self.told is None else [self.told.recap.message]
         return told if self.marker is None else [*told, self.marker]
 

@@ -1,4 +1,4 @@
-"""The order on the wire: what of a window is sent, in which order, and what the wire adds.
+"""The order on the wire: which messages are sent, in which order, and what the wire adds.
 
 Owns the rules that all encoders follow and that caching depends on: results stand right behind
 their call, a call without a result gets a fixed one, an empty message is not sent. Differences

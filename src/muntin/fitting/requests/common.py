@@ -141,7 +141,7 @@ def key_of(form: str, data: Any) -> Key | None:
 
 
 def as_text(data: Any) -> str:
-    """Return about the text of a value as it is sent."""
+    """Return roughly the text of a value as it is sent."""
     try:
         return compact_json(clean(data))
     except (TypeError, ValueError, RecursionError):
@@ -192,7 +192,7 @@ def with_texts(
     """Return the parts of a message with its new texts.
 
     `text` returns the text of a part that is only text. If the message has one text now, the first
-    such part gets it, and of the other parts only those that `stays` accepts are kept.
+    such part gets it, and other parts are kept only if `stays` accepts them.
     """
     content = placed.message.content
     texts = [placed.text or ""]

@@ -134,7 +134,7 @@ def _preset(author: str, what: str, given: Any) -> Preset:
 
 
 def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
-    """Check what stands in `uses`; None and False are left out."""
+    """Check the entries of `uses`; None and False are left out."""
     if uses is None or callable(uses):
         uses = [uses]
     if not isinstance(uses, Sequence) or isinstance(uses, str):

@@ -1,4 +1,4 @@
-"""The user's messages of a turn: the generator's own, and those recorded already."""
+"""The user's messages of a turn: the generator's own, and recorded ones."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from muntin.timeline.recall.bits import LANES
 from muntin.timeline.recall.words import terms, words
 
-# So many messages are stored together, and so many segments are scored together.
+# How many messages are stored together, and how many segments are scored together.
 SEGMENT, TOGETHER = 16_384, 8
 # A message loses a level for each of these bounds that its number of words passes.
 CLASSES = (6, 12, 20, 32)
@@ -188,7 +188,7 @@ class Index:
             self.names.update(dict.fromkeys(words(name), name))
 
     def first(self, term: str) -> int:
-        """Return the number of the first message that has a term; behind all messages if none has."""
+        """Return the number of the first message that has a term; the length if none has it."""
         for number, block in enumerate(self.blocks):
             held = block.terms.get(term)
             if held is not None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # How many of the best hits are read.
 _BEST = 400
-# The call of a result is searched so many items before it, its results behind it: first in a small
-# range, which has most groups, then in a larger one.
+# The call of a result is searched this many items before it, its results behind it: first in a
+# small range, which has most groups, then in a larger one.
 _NEARBY = (2, 16)
 # How many tokens an excerpt of a search may have; the result of a search is not trimmed.
 _SEARCH_TOKENS = 2_000
