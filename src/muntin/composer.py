@@ -408,8 +408,8 @@ class Asked:
     def found(self, messages: Sequence[MessageLike]) -> set[int]:
         """Return which messages of a list are the input.
 
-        A message of the timeline is known by its item. Without an item, such as
-        a dict, it is the input if it is a user's message with the same text behind the last answer.
+        A message of the timeline is known by its item. A message without an item, such as a dict,
+        is the input if it is a user's with the same text behind the last answer.
         """
         found = {
             number

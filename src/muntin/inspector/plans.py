@@ -86,7 +86,6 @@ class Planned:
 
     `plan` is None if it can no longer be read; `why` says so. `longest` is the length of its
     longest text.
-    longest text.
     """
 
     key: Key

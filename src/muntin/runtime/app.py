@@ -156,8 +156,8 @@ class App:
     async def resume(self) -> tuple[str, ...]:
         """Run the wakes that other processes left unfinished, and return when they are done.
 
-        Returns the entities that had something waiting. A living process keeps
-        its own turns. Where wakes run in workers, `resume` only gives wakes to the workers.
+        Returns the entities that had something waiting. A living process keeps its own turns.
+        Where wakes run in workers, `resume` only gives wakes to the workers.
         """
         return await self._wakes.engine.resume()
 

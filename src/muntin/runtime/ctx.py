@@ -66,7 +66,7 @@ class Wake:
 
 
 class Ctx:
-    """The knowledge and the powers of a turn."""
+    """What a turn knows and may do."""
 
     def __init__(
         self,

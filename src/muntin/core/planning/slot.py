@@ -73,9 +73,10 @@ EXACT = Exact()
 class Group:
     """Slots that act together; all slots given an equal Group belong to it.
 
-    `join`: their texts become one message, put together with this separator. `interleave`: their
-    messages are merged by `at`. `share`: their common room is divided in proportion to each slot's
-    `max_tokens` (without one, to all the room); what one slot does not need goes to the others.
+    `join`: their texts become one message, put together with this separator.
+    `interleave`: their messages are merged by `at`.
+    `share`: their common room is divided in proportion to each slot's `max_tokens` (without one,
+    to all the room); what one slot does not need goes to the others.
     `chain`: they are one conversation; where one slot is dropped, so are the slots before it.
     """
 
