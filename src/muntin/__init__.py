@@ -1,6 +1,6 @@
 """Muntin composes a language model's context window, with a receipt for every token.
 
-Names load on first use, so that `import muntin` costs next to nothing.
+Names load on first use, so that `import muntin` is fast.
 """
 
 from importlib import import_module
@@ -104,7 +104,7 @@ _HOMES = {
     "muntin.timeline": "ContextEntry History Session Tokens Turns",
     "muntin.timeline.recall": "Recall",
 }
-# Public too, and seldom needed: importable from here, but not listed.
+# Public too, but seldom needed: importable from here, not listed.
 _MORE = {
     "muntin.core": "Decision SlotReport",
     "muntin.core.planning": "Breakpoint Frontier",

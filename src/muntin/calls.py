@@ -1,5 +1,5 @@
-"""Calling: the arity rule for what users hand in, awaiting what may be sync or async, and the sync
-twins of async methods.
+"""Calling users' functions: the arity rule, awaiting functions that may be sync or async, and the
+sync twins of async methods.
 
 One rule for every resolver and predicate: `()`, `(input)` or `(input, ctx)`, bound by position
 and only to positional parameters without a default.
@@ -30,7 +30,7 @@ from muntin.threads import in_thread
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How many seconds a user's function may take where nothing else is said.
+# How many seconds a user's function may take by default.
 TIMEOUT = 30.0
 
 
@@ -63,11 +63,11 @@ def arity(fn: Callable[..., Any], what: str) -> int:
 
 
 def _plain_arity(fn: Callable[..., Any]) -> int | None:
-    """Return how many arguments a plain function needs, read from its code: a handler declares
-    its sources at every wake. None where it takes more to find out."""
+    """Return how many arguments a plain function needs, read from its code, which is fast: a
+    handler declares its sources at every wake. None for other functions."""
     bound = isinstance(fn, MethodType)
     function = fn.__func__ if isinstance(fn, MethodType) else fn
-    if type(function) is not FunctionType or function.__dict__:  # it may wrap another
+    if type(function) is not FunctionType or function.__dict__:  # it may wrap another function
         return None
     code, defaults = function.__code__, function.__defaults__ or ()
     if code.co_kwonlyargcount > len(function.__kwdefaults__ or ()):
@@ -87,7 +87,7 @@ def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
 async def call_async(
     fn: Callable[..., Any], what: str, *given: object, timeout: float | None = TIMEOUT
 ) -> Any:
-    """Do what `call` does with a function that may be sync or async, within so many seconds."""
+    """Do the same as `call` for a function that may be sync or async, within `timeout` seconds."""
     try:
         return await off_loop(fn, *given[: arity(fn, what)], timeout=timeout, what=what)
     except Exception as error:
@@ -98,16 +98,16 @@ async def call_async(
 async def off_loop(
     fn: Callable[..., Any], *args: Any, timeout: float | None = None, what: str = "a function"
 ) -> Any:
-    """Call a user's function from async code: a sync one in a thread, an async one as it is.
+    """Call a user's function from async code: a sync function in a thread, an async one directly.
 
-    A thread cannot be stopped: after `timeout` seconds it is left alone, its result lost.
+    A thread cannot be stopped: after `timeout` seconds its result is lost.
     """
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
             if is_async(fn):
                 return await fn(*args)
-            # What it gives may still have to be awaited: a lambda around a coroutine, say.
+            # The result may be awaitable too, as of a lambda around a coroutine.
             return await settle(await in_thread(partial(fn, *args)))
     except TimeoutError as error:
         if timeout is None or not limit.expired():
@@ -116,12 +116,12 @@ async def off_loop(
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Say whether a function, or an object that is called like one, is async."""
+    """Say whether a function, or a callable object, is async."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def note(error: BaseException, what: str) -> None:
-    """Add a note saying in which phase of what an exception was raised, once."""
+    """Add a note to an exception that names the function that raised it, once."""
     text = f"raised by {what}"
     if text not in getattr(error, "__notes__", ()):
         error.add_note(text)
@@ -145,13 +145,13 @@ def refuse_awaitable(value: object, what: str) -> None:
 
 
 async def settle(value: Awaitable[T] | T) -> T:
-    """Return the value, awaited if it must be: of functions that may be sync or async."""
+    """Return the result of a function that may be sync or async: awaited, if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def together(values: Iterable[Awaitable[T]], names: Sequence[str] = ()) -> list[T]:
-    """Await all values that must be awaited, at once; of several failures the first in order is
-    raised. `names` say what each value comes from, for a note on its failure."""
+    """Await all awaitable values at once; of several failures the first in order is raised. `names`
+    are the origins of the values, for a note on a failure."""
     found: list[Any] = list(values)
     waiting = [n for n, value in enumerate(found) if inspect.isawaitable(value)]
     answers = await asyncio.gather(*(found[n] for n in waiting), return_exceptions=True)

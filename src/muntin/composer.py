@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
-# What stands in the place of an input that a projection hides.
+# The text in the place of an input that a projection hides.
 HIDDEN = "(this message is not shown)"
 # The slot of recalled excerpts. When room is short, the history gives before they do.
 RECALLED = "recalled"
@@ -58,11 +58,11 @@ _RECALLED_PRIORITY = HISTORY + 1
 class Composer:
     """How the windows of one turn are made; made by `Composer.of`.
 
-    `trimming` is what the user said, None if nothing was said. `tools` are schemas. `previous` is
+    `trimming` is the user's setting, None if the user gave none. `tools` are schemas. `previous` is
     the window before this one, or its frontier. `results` is the ceiling of each tool result,
-    `ladder` how calls and results leave; with `recovery` the agent has tools that read what was
-    cut. `summary` says how the history is summarised, `recap` is the newest summary, `trouble` why
-    there is none. `recall` says how much is recalled of what has left.
+    `ladder` how calls and results leave; with `recovery` the agent has tools that read the parts
+    that were cut. `summary` says how the history is summarised, `recap` is the newest summary,
+    `trouble` why there is none. `recall` says how much of the older messages is recalled.
     """
 
     model: str | None
@@ -121,8 +121,8 @@ class Composer:
 
     @property
     def history_trimming(self) -> Trimming:
-        """How a history is trimmed that the library itself loads: in steps where the provider
-        prices caching or the history is summarised, unless the user said something else."""
+        """How a history that the library loads is trimmed: as the user said; else in steps where
+        the provider prices caching or the history is summarised; else exactly."""
         if self.trimming is not None:
             return self.trimming
         caching = self.profile is not None and self.profile.caching is not None
@@ -135,8 +135,8 @@ class Composer:
     def summarising(
         self, summary: Summary | Literal[False] | None, others: Summary | None, what: str
     ) -> Composer:
-        """Return the Composer of windows whose history is summarised: as a door says, or if it
-        says nothing, as `others` are; False is not at all."""
+        """Return the Composer of windows whose history is summarised as `summary` says, or as
+        `others` says if `summary` is None; False means no summary."""
         chosen = others if summary is None else summary or None
         if summary and isinstance(self.trimming, Exact):
             raise InvalidInput(
@@ -148,7 +148,7 @@ class Composer:
         return replace(self, summary=chosen)
 
     def recalling(self, state: State) -> Composer:
-        """Return the Composer of windows that know what is kept of summaries."""
+        """Return the Composer of windows that know the stored summary, or why there is none."""
         return replace(self, recap=state.recap, trouble=state.trouble)
 
     def tell_trouble(self, slots: Slots) -> None:
@@ -169,8 +169,8 @@ class Composer:
         return self.results.ceiling(max(0, room))
 
     def within(self, budget: int) -> Composer:
-        """Return the Composer of windows with another budget; a result may have as many tokens as
-        before, or it would be another text in every window."""
+        """Return the Composer of windows with another budget. The ceiling of a result stays the
+        same number of tokens; otherwise one result would be another text in each window."""
         results, beside = self.results, self.counter.beside(self.tools)
         if results is not None and budget > beside:
             most = results.ceiling(max(0, self.budget.remaining_input_tokens - beside))
@@ -182,7 +182,7 @@ class Composer:
         return Slots(**self.options())
 
     def options(self) -> dict[str, Any]:
-        """Return what the slots of a window are made with."""
+        """Return the arguments with which the slots of a window are made."""
         return {
             "budget": self.budget,
             "counter": self.counter,
@@ -239,7 +239,7 @@ class Composer:
             slots.add(
                 "run",
                 list(run),
-                # As well protected as anything but the system's: or it would be the first to go.
+                # As well protected as every slot but the system's; otherwise the run goes first.
                 priority=max([priority, *(_rank(slot) for slot in slots.declared)]),
                 tier=tier,
                 max_tokens=most,
@@ -250,9 +250,9 @@ class Composer:
         return slots
 
     def with_recalled(self, slots: Slots, recalled: str, most: int) -> Slots:
-        """Return slots with excerpts right before the input, behind all that may be cached.
+        """Return slots with excerpts right before the input, behind everything that may be cached.
 
-        They may have `most` tokens, which the history keeps free however many they have.
+        The history keeps `most` tokens free for the excerpts, even if they have fewer.
         """
         made, placed = self.slots(), False
         for slot in slots.declared:
@@ -280,7 +280,7 @@ class Composer:
             slots.exclude(RECALLED, reason="failed", detail=recalled.trouble)
 
     def filler(self, most: int) -> str:
-        """Return a text of about so many tokens as a message, and no more."""
+        """Return a text that has about `most` tokens as a message, and no more."""
         each = self.counter.text("a " * 1_000) or 1
         count = most * 1_000 // each
         while count > 0:
@@ -294,7 +294,7 @@ class Composer:
     def _taken_out(self, declared: Sequence[Slot], asked: Asked) -> tuple[list[Slot], Asked]:
         """Return the slots without the input, and the input in the words in which it is shown.
 
-        A slot that holds nothing but the input keeps it.
+        A slot that holds only the input keeps it.
         """
         left, versions = [], []
         for slot in declared:
@@ -313,10 +313,10 @@ class Composer:
         return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
-        """Return the tokens of a window that holds these messages whole, and nothing else.
+        """Return the tokens of a window that holds only these messages, whole.
 
-        What the wire adds is counted: a result for each call without one, and the user message
-        that some providers want first. What it leaves out is not: a result without its call.
+        A result for each call without one is counted, and so is the user message that some
+        providers want first: the wire adds them. Results without a call are not: they are not sent.
         """
         tokens, first = 0, None
         unanswered: Bag[str] = Bag()
@@ -337,9 +337,9 @@ class Composer:
 
 
 class TurnSlots(Slots):
-    """The slots that a strategy fills: what it renders is what is sent.
+    """The slots that a strategy fills: the window that it renders is the window that is sent.
 
-    Rendering puts the input of the turn in once, behind all others if it was not declared.
+    Rendering puts the input of the turn in once: behind all slots, if it was not declared.
     """
 
     def __init__(self, composer: Composer, asked: Asked) -> None:
@@ -358,7 +358,7 @@ class TurnSlots(Slots):
 
 
 def _is_sent(message: Message) -> bool:
-    """Say whether there is anything in a message."""
+    """Say whether a message has any content."""
     parts = message.content if isinstance(message.content, tuple) else ()
     other = any(not isinstance(part, Text) for part in parts)
     return bool(message.text or other or message.tool_calls or message.attachments)
@@ -372,12 +372,11 @@ def _rank(slot: Slot) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a turn was asked: it stands in the window exactly once.
+    """The input of a turn: it stands in the window exactly once.
 
-    `positions` are where its items stand on the timeline of `session`, `since` is what the turn
-    did before this window. `projected` returns what the projections in force make of the input,
-    None if there are none. `said` is the input as it was recorded, where `messages` say it in
-    other words.
+    `positions` are where its items stand on the timeline of `session`. `since` are the messages
+    that the turn added before this window. `projected` returns the input as the projections in
+    force show it, None if there are none. `said` is the input as recorded, where `messages` differ.
     """
 
     messages: tuple[Message, ...] = ()
@@ -390,7 +389,7 @@ class Asked:
     def split(
         self, messages: Sequence[MessageLike]
     ) -> tuple[list[MessageLike], tuple[Message, ...]]:
-        """Return a list without what belongs to this turn, and the input as the list shows it."""
+        """Return a list without the messages of this turn, and the input as the list shows it."""
         found = self.found(messages)
         ours = {each.item for each in self.since if each.item is not None}
         later = {_key(each) for each in self.since}
@@ -409,8 +408,8 @@ class Asked:
     def found(self, messages: Sequence[MessageLike]) -> set[int]:
         """Return which messages of a list are the input.
 
-        A message of the timeline is known by its item. A copy without one, such as a dict that
-        somebody made of it, is a user's message in the same words behind the last answer.
+        A message of the timeline is known by its item. A message without an item, such as a dict,
+        is the input if it is a user's with the same text behind the last answer.
         """
         found = {
             number
@@ -433,7 +432,7 @@ class Asked:
         return found
 
     def _said(self) -> set[Any]:
-        """Return what the input says, as it was recorded and as it may be shown."""
+        """Return the texts of the input, as it was recorded and as it may be shown."""
         projected = (self.projected() if self.projected is not None else None) or ()
         return {_content(each) for each in (*self.messages, *self.said, *projected)}
 
@@ -442,12 +441,12 @@ class Asked:
         return session == self.session and position in self.positions
 
     def holds(self, message: MessageLike) -> bool:
-        """Say whether a message is part of the input: by its item, without one by its text."""
+        """Say whether a message is part of the input: by its item, else by its text."""
         if _role(message) != "user":
             return False
         try:
             each = as_message(message)
-        except NeedsConversation:  # it means several, of tools too: no input does
+        except NeedsConversation:  # several messages in one: never an input
             return False
         if each.item is not None:
             return self._is_mine(each.item)
@@ -460,8 +459,8 @@ class Asked:
     def shown_as(self, versions: Iterable[Sequence[Message]]) -> Asked:
         """Return the input in the words in which it is shown.
 
-        The lists that show it decide: as it was recorded if one of them does so, else as the first
-        does. If none shows it, the projections decide.
+        The lists that show the input decide: as it was recorded if one list shows it so, else as
+        the first list shows it. If no list shows it, the projections decide.
         """
         said = self.said or self.messages
         lists = [each for each in versions if each]
@@ -473,7 +472,7 @@ class Asked:
     def told_in(self, slot: Slot) -> Slot:
         """Return the slot of the input with the words in which it is shown.
 
-        What somebody put there in words of their own stays, and so does what a projection hides.
+        A text in the caller's own words stays, and so does the slot of a hidden input.
         """
         shown = _words(self.messages)
         if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):

@@ -36,9 +36,9 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 
-# All other modules import this one, so what errors carry is described here by what it has.
+# All other modules import this one, so the objects that errors carry are protocols here.
 class ReportLike(Protocol):
-    """What an error shows of the `Report` of a window."""
+    """The part of the `Report` of a window that an error shows."""
 
     @property
     def slots(self) -> Sequence[Any]: ...
@@ -59,7 +59,7 @@ class ReportLike(Protocol):
 
 
 class ReplyLike(Protocol):
-    """What an error shows of a model's `Reply`."""
+    """The part of a model's `Reply` that an error shows."""
 
     @property
     def message(self) -> Any: ...
@@ -75,14 +75,14 @@ class ReplyLike(Protocol):
     def window(self) -> Any: ...
 
 
-# An error says what is wrong and what to do; it is no place for a whole file or conversation.
+# An error says what is wrong and what to do; it must not hold a whole file or conversation.
 _LONGEST = 4_000
 
 
 class MuntinError(Exception):
     """The root of all errors that Muntin raises on purpose; a long text is cut in its middle."""
 
-    # What a model is told instead of the text, where that is written for developers.
+    # The text for a model, where the error's own text is written for developers.
     _fact: ClassVar[str | None] = None
 
     def __init__(self, *args: object) -> None:
@@ -90,7 +90,7 @@ class MuntinError(Exception):
 
     @property
     def fact(self) -> str:
-        """What happened, without advice: what a model is told of a turn that failed."""
+        """What happened, without advice: the text for a model about a turn that failed."""
         return str(self) if self._fact is None else self._fact
 
 
@@ -107,7 +107,7 @@ def error_text(error: BaseException) -> str:
 
 
 def error_fact(error: BaseException) -> str:
-    """Return an error as a model is told of it: in one line, without advice."""
+    """Return an error as text for a model: in one line, without advice."""
     told = error.fact if isinstance(error, MuntinError) else error
     return f"{type(error).__name__}: {told}".partition("\n")[0][:500]
 
@@ -123,9 +123,9 @@ class InvalidType(InvalidInput, TypeError):
 
 
 class NeedsConversation(InvalidInput):
-    """What was to be one message means several, or nothing without those before it.
+    """A value read as one message means several, or means nothing without earlier messages.
 
-    `messages_from` reads it.
+    `messages_from` reads such values.
     """
 
 
@@ -153,7 +153,7 @@ class PromptFileError(InvalidInput):
 class TokenizerError(MuntinError):
     """A tokenizer raised, or returned something that is not a count.
 
-    `culprit` is the message that could not be counted, if it was one.
+    `culprit` is the message that could not be counted, if it was a message.
     """
 
     _fact = "tokens could not be counted"
@@ -168,17 +168,17 @@ class MissingExtra(MuntinError, ImportError):
 
 @contextmanager
 def needing(what: str) -> Iterator[None]:
-    """Import optional packages within; where one is missing, raise a `MissingExtra` of `what`."""
+    """Import optional packages in the block; where one is missing, raise `MissingExtra(what)`."""
     try:
         yield
     except ModuleNotFoundError:
-        raise MissingExtra(what) from None  # the import has nothing to add
-    except ImportError as error:  # it is there, and too old or broken: that has to be said
+        raise MissingExtra(what) from None  # the ImportError adds nothing
+    except ImportError as error:  # installed, but too old or broken: the cause says so
         raise MissingExtra(what) from error
 
 
 def _parts(needed: int, report: ReportLike) -> str:
-    """Name what a window is made of, with tokens that add up to what it needs."""
+    """Name the parts of a window, with tokens that add up to `needed`."""
     parts = [(repr(slot.name), slot.tokens_kept) for slot in report.slots]
     told = {repr(slot.name): slot.detail for slot in report.slots if slot.detail}
     parts += [
@@ -196,9 +196,9 @@ def _parts(needed: int, report: ReportLike) -> str:
 
 
 class BudgetExceeded(MuntinError):
-    """What may not be dropped does not fit into the budget.
+    """The parts that may not be dropped do not fit into the budget.
 
-    `needed` and `available` are tokens; `report` is the plan so far; `why` says it in other words.
+    `needed` and `available` are tokens; `report` is the plan so far; `why` replaces the text.
     """
 
     _fact = "what had to be shown did not fit into the context window"
@@ -236,9 +236,9 @@ class BudgetExceeded(MuntinError):
 class StoreError(MuntinError):
     """A store cannot be opened, read or written; the message names it and says what to do.
 
-    Where it is `passing`, the same may work later: the server is away, the disk is full. Where it
-    is `away`, the server could not be reached, or dropped the connection. Where it is `in_doubt`,
-    the connection broke during the commit, and what was written may be there.
+    With `passing`, the same call may work later: the server is away, the disk is full. With `away`,
+    the server could not be reached, or dropped the connection. With `in_doubt`, the connection
+    broke during the commit, and the write may or may not be stored.
     """
 
     _fact = "the conversation could not be read or stored"
@@ -294,7 +294,7 @@ class TurnEnded(MuntinError):
 
 
 class Deadlock(MuntinError):
-    """Something would wait for itself, without end; `cycle` is who waits for whom."""
+    """Something would wait for itself, without end; `cycle` names who waits for whom."""
 
     _fact = "waiting would never have ended"
 
@@ -308,7 +308,7 @@ class Deadlock(MuntinError):
 
 
 class Overloaded(MuntinError):
-    """More waits for an entity, or for the app, than may; nothing was stored."""
+    """Too much waits for an entity, or for the app; nothing was stored."""
 
     _fact = "too much was waiting"
 
@@ -326,11 +326,11 @@ class TimedOut(MuntinError, TimeoutError):
 
 
 class StepLimit(MuntinError):
-    """An agent's run took as many steps as it may, and the model still wants tools.
+    """An agent's run took all its steps, and the model still calls tools.
 
-    The calls of the last answer were not run. `messages` are those of the run so far, all of them
-    recorded: go on from them, with a higher `max_steps`, by `resume=error.messages`. `reply` is
-    the last answer, with the usage of all steps.
+    The calls of the last answer were not run. `messages` are all messages of the run so far, and
+    all are recorded: to go on, pass them as `resume=error.messages` with a higher `max_steps`.
+    `reply` is the last answer, with the usage of all steps.
     """
 
     def __init__(self, max_steps: int, reply: ReplyLike | None, messages: tuple[Any, ...]) -> None:
@@ -342,7 +342,7 @@ class StepLimit(MuntinError):
 
     @property
     def fact(self) -> str:
-        """How many steps there were, and what the model still wanted."""
+        """How many steps there were, and which tools the model still called."""
         calls = ", ".join(call.name for call in self.reply.tool_calls) if self.reply else ""
         still = f"; the model still calls {calls}" if calls else ""
         return f"no answer after {self.max_steps} steps{still}"
@@ -352,9 +352,9 @@ class StepLimit(MuntinError):
 
 
 class OutputInvalid(MuntinError):
-    """The model's answer is not of the form asked for, and neither was its second attempt.
+    """The model's answer does not have the form asked for, and neither has its second attempt.
 
-    `problem` says what is wrong with it, `reply` is the answer, with the usage of both attempts.
+    `problem` says what is wrong, `reply` is the answer, with the usage of both attempts.
     """
 
     def __init__(self, name: str, problem: str, reply: ReplyLike) -> None:
@@ -377,7 +377,7 @@ class UnknownAsset(MuntinError, KeyError):
     __str__ = MuntinError.__str__
 
 
-# What a provider answers that has too much to do: nothing was begun.
+# The statuses of a provider that has too much to do: it has begun nothing.
 OVERLOADED = (429, 503, 529)
 
 
@@ -385,11 +385,11 @@ class ProviderError(MuntinError):
     """A provider did not answer; the SDK's own error is the cause (`__cause__`).
 
     `status` is the HTTP status, None where there was no response. The subclasses say who must
-    act; a status that fits none of them is this class itself. Where it is `passing`, the provider
-    has too much to do, and the same may work later: after `retry_after` seconds, if it says so.
+    act; a status that fits none of them is this class itself. With `passing`, the provider has too
+    much to do, and the same request may work later: after `retry_after` seconds, if it says so.
     """
 
-    # Whether errors of a class pass by themselves, where nothing else is known.
+    # Whether errors of a class pass by themselves, if nothing else is known.
     _passes: ClassVar[bool] = False
 
     def __init__(
@@ -420,7 +420,7 @@ class ProviderError(MuntinError):
 
     @property
     def fact(self) -> str:
-        """That there was no answer; what the provider says of keys and limits is for people."""
+        """That there was no answer; the provider's words about keys and limits are for people."""
         code = "" if self.status is None else f" ({self.status})"
         return f"the model did not answer{code}"
 
@@ -438,7 +438,7 @@ class ContextTooLong(RequestRefused):
 
 
 class RateLimited(ProviderError):
-    """Too many requests (429), or no credit left; that one is not `passing`."""
+    """Too many requests (429), or no credit left; no credit left is not `passing`."""
 
     _passes = True
 

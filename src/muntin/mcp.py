@@ -1,7 +1,7 @@
 """A server of the Model Context Protocol: one session, read by an agent in another program.
 
-Owns which tools are offered, and that a server knows one session alone: what another user said
-cannot be asked for. What a tool reads, and how much at once, is the recovery tools' affair.
+Owns which tools are offered, and that a server knows only one session: no tool can read what
+another user said. The recovery tools decide what is read, and how much at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muntin.timeline.store import Store
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-# How many of the newest turns are searched for a report: reports of older ones may be gone.
+# How many of the newest turns are searched for a report: older reports may be deleted.
 _TURNS = 50
 _COLUMNS = ("slot", "status", "kept", "asked", "why")
 
@@ -51,7 +51,7 @@ def mcp_server(store: Store, session: str, projection: Projection | None = None)
 
 
 class _Tools:
-    """What an agent may ask of one session."""
+    """The tools of one session."""
 
     def __init__(self, store: Store, session: str, projection: Projection | None) -> None:
         self._session = Session(session, store=store)

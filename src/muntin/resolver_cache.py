@@ -1,9 +1,9 @@
 """The resolver cache: texts of expensive contexts, kept for a while.
 
-Nothing but a context's identity and its own declared input reaches a key, and what makes a text
-sees none of the caller's context variables, so that one tenant's text cannot be served to
-another. Who waits for whom is known, so that nobody waits for itself. Time comes from a clock that
-tests can replace.
+Only a context's identity and its own declared input are in a key, and the resolver that makes a
+text sees none of the caller's context variables, so that one tenant's text cannot be served to
+another. The cache knows which text waits for which, so that no text waits for itself. Tests can
+replace the clock.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from muntin.threads import apart, own
 
 DEFAULT_TTL = 300_000
 MOST_TTL = sys.maxsize
-# Seconds to wait for a text that somebody else makes. Who waits for whom is known where a resolver
-# calls on; not where it hands the call to a thread without its context variables.
+# Seconds to wait for a text that another task makes. The cache sees a circle where a resolver
+# calls on, but not where a resolver hands the call to a thread without its context variables.
 MOST_WAIT = 300.0
 
 Outcome: TypeAlias = Literal["hit", "miss"]
@@ -69,7 +69,7 @@ def as_options(value: object, what: str) -> CacheOptions | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One text in the cache: whose, since when, until when."""
+    """One text in the cache: its source, when it was made, when it ends."""
 
     source: str
     text: str
@@ -79,7 +79,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A text, and how it was come by: from the cache, aged so many seconds, or made anew."""
+    """A text, and where it is from: from the cache, with its age in seconds, or made now."""
 
     text: str
     outcome: Outcome
@@ -88,8 +88,8 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A text in the making, and those that its maker waits for meanwhile: each as the end of a
-    chain, in which one needs the next."""
+    """A text being made, and the texts that its maker waits for meanwhile: each as the last of a
+    chain, in which one text needs the next."""
 
     source: str
     cache: ResolverCache
@@ -97,27 +97,27 @@ class _Flight:
     waits_for: list[tuple[_Flight, ...]] = field(default_factory=list)
 
 
-# What is in the making around here, outermost first: tasks and threads inherit it.
+# The texts being made around this code, outermost first: tasks and threads inherit it.
 _around: ContextVar[tuple[_Flight, ...]] = own(ContextVar("muntin_in_the_making", default=()))
 
 
 def cache_around() -> ResolverCache | None:
-    """Return the cache that a text is made for around here: what its maker needs stands there too,
-    whatever the caller's own is."""
+    """Return the cache for which a text is being made around this code: the texts that its maker
+    needs are stored there too, whatever the caller's own cache is."""
     around = _around.get()
     return around[-1].cache if around else None
 
 
-# One lock for all caches: who waits for whom may lead through several.
+# One lock for all caches: a chain of waiting texts may lead through several caches.
 _waits = Lock()
 
 
 class _Abandoned(Exception):
-    """Whoever was making the text was cancelled; somebody else must."""
+    """The task that made the text was cancelled; another task must make the text."""
 
 
 class ResolverCache:
-    """A bounded cache with one maker per text, however many wait for it."""
+    """A bounded cache with one maker per text, even if many tasks wait for the text."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class ResolverCache:
         self._lock = Lock()
 
     def entries(self) -> list[Entry]:
-        """Return what is in the cache and still fresh, the longest unused first."""
+        """Return the entries that are still fresh, the longest unused first."""
         now = self._clock()
         with self._lock:
             return [entry for entry in self._entries.values() if entry.until > now]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._lock:
             self._entries.clear()
 
@@ -157,7 +157,7 @@ class ResolverCache:
     ) -> Answer:
         """Return the text of `key`, making it if it is not there or too old (`ttl` in ms).
 
-        Raises `Deadlock` if the text is needed to make it.
+        Raises `Deadlock` if the text is needed to make itself.
         """
         while True:
             with self._lock:
@@ -193,9 +193,9 @@ class ResolverCache:
         except BaseException as error:
             with self._lock:
                 del self._making[key]
-            # A failure is everybody's; a cancellation is only the maker's.
+            # All waiting tasks share a failure; a cancellation is only the maker's.
             mine.text.set_exception(error if isinstance(error, Exception) else _Abandoned())
-            mine.text.exception()  # seen: nobody may be waiting
+            mine.text.exception()  # mark as seen: perhaps no task waits
             raise
         finally:
             _around.reset(before)
@@ -221,7 +221,7 @@ class ResolverCache:
 
 
 async def _wait(wanted: _Flight, seconds: float) -> str:
-    """Wait for a text that is in the making, but not for one that waits for us."""
+    """Wait for a text that is being made; refuse if that text waits for this task."""
     around = _around.get()
     chains = {
         each: (*around[place:], wanted)
@@ -254,7 +254,7 @@ async def _wait(wanted: _Flight, seconds: float) -> str:
 
 
 def _cycle(wanted: _Flight, makers: Mapping[_Flight, tuple[_Flight, ...]]) -> list[_Flight]:
-    """Return who waits for whom, from one of the makers back to it; nothing if waiting ends."""
+    """Return the chain of waiting texts from a maker back to it; empty if waiting will end."""
     paths, seen = [[wanted]], {wanted}
     while paths:
         path = paths.pop()
@@ -268,7 +268,7 @@ def _cycle(wanted: _Flight, makers: Mapping[_Flight, tuple[_Flight, ...]]) -> li
 
 
 def identity(function: object) -> Hashable:
-    """Return a function as a part of a key: itself, or a stand-in if it cannot be hashed."""
+    """Return a function as a part of a key: itself, or a wrapper if it cannot be hashed."""
     try:
         hash(function)
     except TypeError:
@@ -278,7 +278,7 @@ def identity(function: object) -> Hashable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """A key part that is equal only to itself around the very same object."""
+    """A key part that is equal only to another one around the very same object."""
 
     value: object
 
@@ -318,5 +318,5 @@ def _freeze(value: Any, what: str) -> Hashable:
             f"{what} cannot be cached: its input holds a {type(value).__name__}, "
             "which cannot be part of a key"
         ) from None
-    # Equal is not the same: one moment in two time zones, 1.0 and 1.00 have two texts.
+    # Equal values may have different texts: one moment in two time zones, 1.0 and 1.00.
     return (type(value), value, repr(value))

@@ -23,7 +23,7 @@ from muntin.resolver_cache import ResolverCache
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where a call says nothing."""
+    """The values for calls that give none of their own."""
 
     tokenizer: TokenizerLike | None = None
     attachment_tokens: AttachmentTokens | None = None
@@ -42,7 +42,7 @@ def check_settings(settings: Any, what: str) -> None:
 
 
 def merge_settings(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Lay settings over each other, later ones winning; None never erases."""
+    """Lay settings over each other, later layers win; None never erases."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged.update({key: value for key, value in (layer or {}).items() if value is not None})
@@ -53,7 +53,7 @@ class _Process:
     defaults = Defaults()
 
 
-# What `config.local` says for this task, None outside of its blocks.
+# The defaults of `config.local` for this task, None outside of its blocks.
 _local: ContextVar[Defaults | None] = ContextVar("muntin_defaults", default=None)
 
 
@@ -67,8 +67,8 @@ def counter_for(
     tokenizer: TokenizerLike | None,
     attachment_tokens: AttachmentTokens | None = None,
 ) -> Counter:
-    """Return how tokens are counted: by `tokenizer`, else by the one of `config(...)`, else
-    exactly where the model's vocabulary is known; attachments likewise, last by kind and size."""
+    """Return the counter: by `tokenizer`, else by that of `config(...)`, else exact where the
+    model's vocabulary is known; attachments likewise, at last by kind and size."""
     set_here = defaults()
     return Counter.of(
         profile,
@@ -83,7 +83,7 @@ def _given(
     cache: ResolverCache | None,
     attachment_tokens: AttachmentTokens | None,
 ) -> dict[str, Any]:
-    """Check defaults, and return those that were given."""
+    """Check defaults, and return the ones that were given."""
     if tokenizer is not None:
         as_tokenizer(tokenizer)
     check_attachment_tokens(attachment_tokens)
@@ -102,7 +102,7 @@ def _given(
 class config:  # noqa: N801 - it reads as a function, and has a `with` block beside it
     """Set defaults for the whole process; `with config.local(...)` sets them for one task.
 
-    What is not given stays as it is. A per-call argument wins over both.
+    A default that is not given stays unchanged. A per-call argument wins over both.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Muntin speaks to OpenTelemetry's API alone, and never imports it first: where the application has
 not imported it, nothing is measured. Every name that is emitted stands in `Names`. Texts of
-messages are put into spans only where OpenTelemetry's own switch for contents asks for them.
+messages are put into spans only if OpenTelemetry's own switch for contents is on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _YES = ("true", "1", "span_only", "span_and_event")
 class Names:
     """Every name that is emitted. The conventions for generative AI are still in development."""
 
-    # Of the conventions.
+    # Names of the conventions.
     OPERATION = "gen_ai.operation.name"
     PROVIDER = "gen_ai.provider.name"
     REQUEST_MODEL = "gen_ai.request.model"
@@ -58,7 +58,7 @@ class Names:
     TOKEN_USAGE = "gen_ai.client.token.usage"
     DURATION = "gen_ai.client.operation.duration"
     ERROR = "error.type"
-    # Muntin's own.
+    # Muntin's own names.
     BUDGET = "muntin.window.budget"
     TOKENS = "muntin.window.tokens"
     OVER_BUDGET = "muntin.window.over_budget"
@@ -87,7 +87,7 @@ class Names:
 
 
 class Watched(Protocol):
-    """What can say how many wakes wait and run."""
+    """An object that tells how many wakes wait and run."""
 
     @property
     def waiting(self) -> int:
@@ -98,17 +98,17 @@ class Watched(Protocol):
         """How many wakes run."""
 
 
-# Whether a window is being composed: what is composed inside of that is the same window.
+# Whether a window is being composed: a window composed inside of that is the same window.
 _composing: ContextVar[bool] = ContextVar("muntin_composing", default=False)
 
 
-# What makes a window here that others tell of.
+# The maker of a window that another span reports.
 _later: ContextVar[object] = ContextVar("muntin_told_later", default=None)
 
 
 @contextmanager
 def told_later(maker: object) -> Iterator[None]:
-    """Let others tell of the window that `maker` makes here, or nobody; not of what is inside."""
+    """Do not report the window that `maker` makes in the block; its caller may report it."""
     before = _later.set(maker)
     try:
         yield
@@ -119,8 +119,8 @@ def told_later(maker: object) -> Iterator[None]:
 class composing:  # noqa: N801 - used as a function in `with`
     """The span of one window while it is composed; `made` puts the window's report into it.
 
-    Inside of another it does nothing, nor where others tell of what is `made_by` this: a window is
-    told of once.
+    It does nothing inside of another `composing`, nor where a caller reports the window of
+    `made_by`: a window is reported once.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class composing:  # noqa: N801 - used as a function in `with`
         return self
 
     def made(self, window: Window) -> None:
-        """Tell what became of every slot."""
+        """Report the result of every slot."""
         if self._outer is None:
             return
         meters = _meters()
@@ -176,8 +176,8 @@ class composing:  # noqa: N801 - used as a function in `with`
 class calling:  # noqa: N801 - used as a function in `with`
     """The span of one call to a model; `answered` puts the reply into it.
 
-    With `streaming` the span is not the current one: between the pieces of a stream the caller's
-    own work goes on.
+    With `streaming` the span is not the current span: between the pieces of a stream the caller's
+    own code runs.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class calling:  # noqa: N801 - used as a function in `with`
         return self
 
     def answered(self, reply: Reply) -> None:
-        """Tell what the model answered, and what was billed."""
+        """Report the model's answer, and the billed usage."""
         self._usage = reply.usage
         if self._span is None or not self._span.is_recording():
             return
@@ -243,7 +243,7 @@ class calling:  # noqa: N801 - used as a function in `with`
             meters.call(self._model, self._usage, seconds, failed)
 
 
-# What is asked how many wakes wait, when the metrics are read.
+# The apps that are asked how many wakes wait, when the metrics are read.
 _watched: WeakSet[Any] = WeakSet()
 
 
@@ -347,7 +347,7 @@ def _named(operation: str, model: str | None) -> str:
 
 
 def _asked(operation: str, model: str | None, conversation: str | None) -> dict[str, str]:
-    """Return what every span and metric says: what is done, by which model, for whom."""
+    """Return what every span and metric says: the operation, the model, the conversation."""
     found = {Names.OPERATION: operation}
     if model is not None:
         name = ModelName.parse(model)
@@ -398,8 +398,8 @@ def _left_out(slot: SlotReport) -> dict[str, Any]:
 
 
 def _compacted(report: Report) -> bool:
-    """Say whether the window holds less than the conversation: of a list of messages something is
-    left out, or shorter."""
+    """Say whether the window holds less than the conversation: of a list of messages, some are left
+    out, or are shorter."""
     whole = ("kept", "empty", "excluded")
     return any(each.messages_asked > 1 and each.status not in whole for each in report.slots)
 
@@ -429,7 +429,7 @@ def _told(message: Message) -> dict[str, Any]:
 
 
 def _parts(message: Message) -> list[Mapping[str, Any]]:
-    """Return a message in the form the conventions have for texts, calls and results."""
+    """Return a message in the form of the conventions for texts, calls and results."""
     if message.role == "tool":
         answer = {"type": "tool_call_response", "id": message.tool_call_id}
         return [{**answer, "response": message.text}]

@@ -1,4 +1,4 @@
-"""For users' own tests: a scripted model, proof of what survives, and what a store must do."""
+"""For users' own tests: a scripted model, proof that contexts survive, and the tests of a store."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from muntin.timeline.store.memory import MemoryStore
 
 __all__ = ["CHECKS", "MemoryStore", "ScriptedModel", "assert_survives", "check_store"]
 
-# What a script may hold: a reply in one of its forms, an error to raise, the events of a stream
-# (an error among them breaks it off), or a function of the window that gives one of these.
+# The entries of a script: a reply in one of its forms, an error to raise, the events of a stream
+# (an error among them breaks it off), or a function of the window that returns one of these.
 Scripted: TypeAlias = Any
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -42,14 +42,14 @@ _WORDS = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedModel:
-    """A model that gives the replies it was told to, and remembers what it was asked.
+    """A model that gives scripted replies, and remembers its requests.
 
     `replies` is a list, or a function of the window that answers every time. A reply is a str, a
     `ToolCall` or a list of them, a `Message`, a `Reply`, an exception (it is raised), a list of
-    events (it is streamed as it is), or a function of the window, sync or async, that
-    returns one of these. `.windows`, `.settings` and `.files` hold what each request was given.
+    events (they are streamed as they are), or a function of the window, sync or async, that
+    returns one of these. `.windows`, `.settings` and `.files` hold the arguments of each request.
 
-    `budget` is what a runtime takes for the size of the model's window.
+    `budget` is the size of the model's window for a runtime.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ScriptedModel:
 
 
 def _script(said: Scripted, window: Window, asked: int) -> list[Event | BaseException]:
-    """Return what was scripted as the events of a stream."""
+    """Return a scripted reply as the events of a stream."""
     if isinstance(said, type) and issubclass(said, BaseException):
         said = said()
     if isinstance(said, BaseException):
@@ -168,7 +168,7 @@ def _reply(said: Scripted, window: Window, asked: int) -> Reply:
 
 
 def _spoken(events: Sequence[Event], window: Window) -> Reply:
-    """Return the reply that scripted events amount to."""
+    """Return the reply that scripted events make up."""
     thought = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
     text = "".join(each.text for each in events if isinstance(each, TextDelta))
     calls = [each.call for each in events if isinstance(each, ToolCalled)]
@@ -177,7 +177,7 @@ def _spoken(events: Sequence[Event], window: Window) -> Reply:
 
 
 def _pieces(message: Message) -> list[Event]:
-    """Cut a message into the events by which it would arrive."""
+    """Cut a message into the events of a stream."""
     parts = (Text(message.content),) if isinstance(message.content, str) else message.content or ()
     pieces: list[Event] = []
     for part in parts:

@@ -1,7 +1,7 @@
-"""Threads for functions that may block: one for each call, used again when idle, never in the way.
-And calls that see none of the caller's context variables.
+"""Threads for functions that may block: one for each call, used again when idle, never waiting for
+each other. And calls that see none of the caller's context variables.
 
-Knows nothing of what is called.
+Knows nothing of the functions that are called.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ T = TypeVar("T")
 async def in_thread(fn: Callable[[], T]) -> T:
     """Call a function that may block, in an idle thread.
 
-    Not in the loop's pool: a function that hangs would keep a place there, and keep `asyncio.run`
-    from ending. If the wait is cancelled the function goes on, and its result is lost.
+    Not in the loop's pool: a function that hangs would block a thread there, and keep `asyncio.run`
+    from ending. If the wait is cancelled, the function goes on, and its result is lost.
     """
     loop = asyncio.get_running_loop()
     context = copy_context()
@@ -40,10 +40,10 @@ async def in_thread(fn: Callable[[], T]) -> T:
 
 
 class _Outcome(Generic[T]):
-    """What a call came to.
+    """The result of a call.
 
-    The wait may be cancelled, and the loop closed before it is told, or just after: so a coroutine
-    that nobody takes is closed here. It has not begun, and would warn.
+    The wait may be cancelled, and the loop closed before or just after it is told. So a coroutine
+    that no caller takes is closed here: it has not begun, and would warn.
     """
 
     def __init__(self, context: Context, fn: Callable[[], T]) -> None:
@@ -67,7 +67,7 @@ class _Outcome(Generic[T]):
 
 
 def aside(fn: Callable[[], T]) -> T:
-    """Call a function that may block: not in the thread of an event loop, but in one beside it.
+    """Call a function that may block: in a thread beside the event loop, if one is running here.
 
     The event loop waits meanwhile; code that can await uses `in_thread`.
     """
@@ -81,12 +81,12 @@ def aside(fn: Callable[[], T]) -> T:
     return answer.get().take()
 
 
-# Muntin's own variables: who waits for whom must be known everywhere.
+# Muntin's own variables: which text waits for which must be known everywhere.
 _own: list[ContextVar[Any]] = []
 
 
 def own(variable: ContextVar[T]) -> ContextVar[T]:
-    """Let a variable of Muntin's own through to what `apart` calls."""
+    """Register a variable of Muntin's own, which functions that `apart` calls can see."""
     _own.append(variable)
     return variable
 
@@ -107,13 +107,13 @@ async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
         value = fn()
         return await value if inspect.isawaitable(value) else value
 
-    # A task, because only a task can be cancelled in another context. One that is cancelled before
-    # it begins has called nothing, so that nothing is left to await.
+    # A task, because only a task can be cancelled in another context. A task that is cancelled
+    # before it begins has called nothing, so that nothing is left to await.
     return await asyncio.create_task(inside(), context=context)
 
 
 class _Stepped(Awaitable[T]):
-    """Awaits something in a context, where there is no event loop that could."""
+    """Awaits something in a context, where no event loop can."""
 
     def __init__(self, work: Awaitable[T], context: Context) -> None:
         self._work = work
@@ -128,7 +128,7 @@ class _Stepped(Awaitable[T]):
             return cast("T", end.value)
 
 
-# Does something, and returns the function that tells the result.
+# Does something, and returns the function that passes the result on.
 _Work: TypeAlias = Callable[[], Callable[[], object]]
 # The inboxes of idle threads. To begin a thread takes longer than most calls in one.
 _idle: deque[SimpleQueue[_Work]] = deque()
@@ -139,7 +139,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _hand_over(work: _Work) -> None:
-    """Have work done by an idle thread, or by a new one: never behind other work."""
+    """Have work done by an idle thread, or by a new one: it never waits for other work."""
     try:
         inbox = _idle.pop()
     except IndexError:

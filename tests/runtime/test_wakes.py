@@ -78,7 +78,7 @@ def test_a_handler_that_does_not_take_a_ctx_and_a_wake_is_refused():
 
     for wrong in (alone, too_many):
         with pytest.raises(InvalidInput, match=r"'e' must take \(ctx, wake\)"):
-            memory().entity("e")(wrong)
+            memory().entity("e")(wrong)  # type: ignore[arg-type]
 
     async def any_number(*args):
         pass

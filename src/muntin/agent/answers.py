@@ -1,6 +1,6 @@
-"""Answers of a wanted form: asking for one, reading it, and one attempt at repair.
+"""Answers of a given form: asking for an answer, reading it, and one attempt at repair.
 
-Knows neither windows nor stores: how the model is asked is the caller's.
+Knows neither windows nor stores: the caller decides how the model is asked.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from muntin.providers.model import Event, Finished, Usage
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# A fenced block; and from the first fence to the last, where a text in the JSON has fences too.
+# A fenced block; and all from the first fence to the last, if a text in the JSON has fences too.
 _BLOCK = re.compile(r"```(?:[\w-]+\s)?(.*?)```", re.DOTALL)
 _WIDEST = re.compile(r"```(?:[\w-]+\s)?(.*)```", re.DOTALL)
 
-# Runs the model: at first with nothing, then with its answer and what is wrong with the answer.
+# Runs the model: first with no messages, then with its answer and the message about its mistake.
 Attempt: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[AsyncGenerator[Event, None]]]
 
 
 async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGenerator[Event, None]:
-    """Run the model until its answer can be read as `output`; an invalid one is repaired once.
+    """Run the model until its answer can be read as `output`; an invalid answer is repaired once.
 
     The last event is `Finished`, with the usage of both attempts.
     """
@@ -64,11 +64,11 @@ def asking_for(output: type[BaseModel] | None) -> dict[str, Any]:
 
 
 def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | None]:
-    """Return the answer as the model asked for, or what is wrong with it."""
+    """Return the answer as an instance of `output`, or what is wrong with it."""
     from pydantic import ValidationError
 
     problem = "the answer is empty"
-    # The whole answer, or what stands in a fenced block of it, whose errors say more.
+    # The whole answer, or a fenced block in it; an error of a block says more.
     for candidate in (text, *_WIDEST.findall(text), *_BLOCK.findall(text)):
         if candidate.strip():
             try:
@@ -79,7 +79,7 @@ def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | N
 
 
 def _repair(output: type[BaseModel], problem: str) -> str:
-    """Return what the model is told of an answer that cannot be read."""
+    """Return the message to the model about an answer that cannot be read."""
     return (
         f"Your answer is not a valid {output.__name__}: {problem}\n"
         "Answer again, with nothing but JSON that is valid for this schema:\n"

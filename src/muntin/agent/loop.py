@@ -1,7 +1,7 @@
-"""The agent loop: the model answers, its tools are run, until it asks for none.
+"""The agent loop: the model answers and its tools are run, until it calls no tool.
 
-Owns the order of things: what is recorded when, what runs beside what, where a run goes on after
-a crash. Knows neither stores nor prompts: `compose` makes the windows, `record` keeps the messages.
+Owns the order: what is recorded when, what runs side by side, where a run goes on after a crash.
+Knows neither stores nor prompts: `compose` makes the windows, `record` keeps the messages.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ async def run_agent(
     tokenizer: TokenizerLike | None = None,
     parallel: int = PARALLEL,
 ) -> Reply:
-    """Ask the model, run the tools it calls, and so on until it answers without calling any.
+    """Ask the model and run the tools it calls, until it answers without calling a tool.
 
-    `compose(messages)` makes the window of the next step from the messages of this run so far;
-    its tools are what the model is offered, `tools` what can be run. `record(messages)` keeps
+    `compose(messages)` makes the window of the next step from the messages of this run so far; its
+    tools are offered to the model, `tools` are the tools that can be run. `record(messages)` keeps
     new messages: every answer before its tools are run, every result as soon as it is there. A
-    Message that it returns replaces the one it kept. Both may be async. `resume` is what an
-    earlier attempt at this run has recorded: no call that has a result is repeated, a call
-    without one is run.
+    Message that it returns replaces the recorded one. Both may be async. `resume` are the messages
+    that an earlier attempt at this run recorded: a call with a result is not repeated, a call
+    without a result is run.
 
     The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
     schema cannot be run here: the Reply with that call is returned, and with the caller's
@@ -98,7 +98,7 @@ def stream_agent(
     tokenizer: TokenizerLike | None = None,
     parallel: int = PARALLEL,
 ) -> AsyncIterator[Event]:
-    """Do what `run_agent` does, and yield what happens; the last event is `Finished`."""
+    """Do the same as `run_agent`, and yield the events; the last event is `Finished`."""
     run = Run(
         model,
         compose,
@@ -114,7 +114,7 @@ def stream_agent(
 
 
 async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
-    """Read events to their end, close them, and return the Reply they end with."""
+    """Read events to their end, close them, and return their last Reply."""
     reply = None
     async with aclosing(events):
         async for event in events:
@@ -126,7 +126,7 @@ async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
 
 
 class Run:
-    """One run of an agent: what was said so far, and what it cost."""
+    """One run of an agent: its messages so far, and their cost."""
 
     def __init__(
         self,
@@ -158,13 +158,13 @@ class Run:
         self._settings = dict(settings or {})
         self._counter = counter or counter_for(Profile.of(self._model.name), tokenizer)
         self._failed = failed
-        self._inside = inside  # users' functions are called in it
-        self._conversation = conversation  # as telemetry names it
+        self._inside = inside  # a context for users' functions
+        self._conversation = conversation  # its id in telemetry
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum(each.role == "assistant" for each in self._messages)
         self._usage = Usage()
-        # What the newest answer cost.
+        # The usage of the newest answer.
         self.answered = Usage()
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
@@ -196,7 +196,7 @@ class Run:
             raise
 
     def _resumed_reply(self) -> Reply | None:
-        """Return the last answer recorded, if it is the last word or waits for results."""
+        """Return the last recorded answer, if it ends the run or waits for results."""
         answer = next((each for each in reversed(self._messages) if each.role == "assistant"), None)
         if answer is None or (not answer.tool_calls and answer is not self._messages[-1]):
             return None
@@ -245,7 +245,7 @@ class Run:
         yield Finished(replace(answer, usage=self._usage, window=answer.window or window))
 
     def _exceeded(self, window: Window) -> BudgetExceeded:
-        """Say what does not fit; of the newest results, which must be shown, tool by tool."""
+        """Say what does not fit; the newest results, which must be shown, are listed by tool."""
         error = BudgetExceeded(window.tokens, window.report.budget, window.report)
         newest = self._messages[_last_answer(self._messages) :] if self._messages else []
         names = {call.id: call.name for each in newest[:1] for call in each.tool_calls}
@@ -262,7 +262,7 @@ class Run:
         return BudgetExceeded(error.needed, error.available, error.report, why)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
-        """Run the calls beside each other, and yield each result when it is recorded."""
+        """Run the calls side by side, and yield each result when it is recorded."""
         tasks = [asyncio.create_task(self._run_call(call)) for call in calls]
         try:
             for done in asyncio.as_completed(tasks):
@@ -272,13 +272,13 @@ class Run:
         finally:
             for task in tasks:
                 task.cancel()
-            # A call that has finished by now is recorded; one that has not is not.
+            # A call that has finished by now is recorded; an unfinished call is not.
             await asyncio.gather(*tasks, return_exceptions=True)
         last = _last_answer(self._messages)
         self._messages[last:] = _in_call_order(self._messages[last:])
 
     async def _run_call(self, call: ToolCall) -> tuple[ToolFinished, Message]:
-        """Run a call; return what happened, and the result as it was recorded."""
+        """Run a call; return the event, and the result as it was recorded."""
         known = self._tools.get(call.name)
         if known is None:
             names = ", ".join(self._tools) or "none"
@@ -288,11 +288,11 @@ class Run:
                 with self._inside():
                     text = await call_tool(known, call, self._counter)
         result = tool(call.id, text)
-        # Here and not where events are yielded: a slow reader must not delay it.
+        # Here, not where events are yielded: a slow reader of events must not delay recording.
         return ToolFinished(call, result), await self._keep(result)
 
     async def _keep(self, message: Message) -> Message:
-        """Record a message, to the end even if the run is cancelled meanwhile."""
+        """Record a message; finish recording even if the run is cancelled meanwhile."""
         if self._record is None:
             return message
         kept = await to_the_end(self._write(message, self._record))
@@ -303,7 +303,7 @@ class Run:
             return await off_loop(record, (message,))
 
     def forget(self, position: int) -> None:
-        """Let go of the messages before a place on their timeline: no window shows them again."""
+        """Drop the messages before a position of the timeline: no window shows them again."""
         first = 0
         for message in self._messages:
             if message.item is None or message.item[1] >= position:
@@ -313,14 +313,14 @@ class Run:
 
 
 def _enter_usage(window: Window, usage: Usage) -> None:
-    """Put what the provider reported beside the report's claim; a model may report nothing."""
+    """Put the provider's usage beside the report's count; a model may report none."""
     if usage.input:
         window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
 
 
 @asynccontextmanager
 async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
-    """Close a model's stream behind us, where it can be closed."""
+    """Close a model's stream afterwards, if it can be closed."""
     try:
         yield events
     finally:
@@ -329,12 +329,12 @@ async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[
             await close()
 
 
-# Set when who waits for this work was cancelled.
+# Set when the caller of this work was cancelled.
 _hurry: ContextVar[asyncio.Event | None] = ContextVar("muntin_hurry", default=None)
 
 
 async def hurried(seconds: float) -> bool:
-    """Wait for some time; True, and at once, if who waits for this work was cancelled."""
+    """Wait for some time; return True, and at once, if the caller of this work was cancelled."""
     hurry = _hurry.get()
     if hurry is None:
         await asyncio.sleep(seconds)
@@ -345,7 +345,7 @@ async def hurried(seconds: float) -> bool:
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Await `work`; a cancellation is heard when it is done, and `work` is told to hurry."""
+    """Await `work` to its end; a cancellation is raised afterwards, and `work` is told to hurry."""
     if isinstance(work, asyncio.Future) and work.done():
         done: T = await work
         return done
@@ -372,7 +372,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
 def _in_call_order(messages: Iterable[Message]) -> list[Message]:
     """Put results right behind their answer, in the order of its calls.
 
-    They are recorded in the order in which they finish. A result belongs to the nearest answer
+    Results are recorded in the order in which they finish. A result belongs to the nearest answer
     before it: models use the ids of calls again.
     """
     ordered: list[Message] = []
@@ -400,7 +400,7 @@ def _in_call_order(messages: Iterable[Message]) -> list[Message]:
 
 
 def _last_answer(messages: Sequence[Message]) -> int:
-    """Return where the last answer stands."""
+    """Return the index of the last answer."""
     last = len(messages) - 1
     while last > 0 and messages[last].role != "assistant":
         last -= 1

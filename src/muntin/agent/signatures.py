@@ -1,8 +1,8 @@
-"""Signatures: what a function takes, as JSON Schema, and the reading of arguments by it.
+"""Signatures: the parameters of a function as JSON Schema, and reading arguments by it.
 
-Pydantic describes and checks types of all kinds. Without Pydantic the plain ones are described to
-the same bytes: text, numbers, true or false, each of them or nothing. Arguments of plain types must
-then have the type that the schema names; Pydantic also takes "3" for 3.
+Pydantic describes and checks types of all kinds. Without Pydantic, plain types get the same schema:
+text, numbers, true or false, each of them or null. Arguments of plain types must then have the type
+that the schema names; Pydantic also accepts "3" for 3.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class WrongArguments(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Modelled:
-    """By a model of Pydantic's that validates.
+    """Reads arguments by a Pydantic model.
 
-    `fields` are (the model's field, the parameter's name, None where it goes by position).
+    `fields` are (the model's field, the parameter's name; None for a positional parameter).
     """
 
     schema: dict[str, Any]
@@ -54,7 +54,7 @@ class _Modelled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plain:
-    """By the kinds of JSON values that parameters take."""
+    """Reads arguments by the kinds of JSON values that parameters take."""
 
     schema: dict[str, Any]
     parameters: Sequence[inspect.Parameter]
@@ -101,7 +101,7 @@ _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 def _kinds(parameter: inspect.Parameter) -> tuple[type, ...] | None:
-    """Return the plain types of a parameter in their order; None if it has another."""
+    """Return the plain types of a parameter in their order; None if it has another type."""
     annotation = parameter.annotation
     several = get_origin(annotation) in (Union, UnionType)
     found = get_args(annotation) if several else (annotation,)
@@ -109,12 +109,12 @@ def _kinds(parameter: inspect.Parameter) -> tuple[type, ...] | None:
 
 
 def _is_one(value: object, kinds: Sequence[type]) -> bool:
-    """Say whether a value of JSON is of one of these kinds; an integer is a number too."""
+    """Say whether a JSON value has one of these types; an integer is a number too."""
     return type(value) in kinds or (type(value) is int and float in kinds)
 
 
 def _given(arguments: str) -> str:
-    """Return the arguments of a call: some servers write nothing where a tool takes nothing."""
+    """Return the arguments of a call: some servers write an empty text for no arguments."""
     return arguments if arguments.strip() else "{}"
 
 
@@ -128,12 +128,12 @@ def problems(error: ValidationError, whole: str = "arguments") -> str:
 
 # Making a model costs a millisecond, and a turn asks for every tool several times.
 _signatures: WeakKeyDictionary[Callable[..., Any], Signature] = WeakKeyDictionary()
-# By the function behind it: a bound method is a new object each time it is asked for.
+# By the function of a method: a bound method is a new object at each access.
 _method_signatures: WeakKeyDictionary[Callable[..., Any], Signature] = WeakKeyDictionary()
 
 
 def signature(name: str, fn: Callable[..., Any]) -> Signature:
-    """Return what a function takes, read once for each function; `name` is for errors."""
+    """Return the parameters of a function, read once for each function; `name` is for errors."""
     known, key = _signatures, fn
     if isinstance(fn, MethodType):
         known, key = _method_signatures, fn.__func__
@@ -180,8 +180,8 @@ def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
 def _resolved(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter] | None:
     """Return the parameters of a function whose return annotation cannot be evaluated.
 
-    What a tool returns is told by what it returned, so nobody needs that annotation. None is for
-    what is not written in Python.
+    The return annotation is not needed: the value itself tells its type. None for a function that
+    is not written in Python.
     """
     try:
         inner = tool.func if isinstance(tool, partial) else inspect.unwrap(tool)
@@ -205,13 +205,13 @@ def _describe(name: str, parameters: Sequence[inspect.Parameter]) -> Signature:
         from pydantic import ConfigDict, create_model
     except ImportError:
         return _describe_plainly(name, parameters)
-    # Fields of other names, because a model has no room for `schema`, `model_config` or `_x`.
+    # Fields with other names, because a model cannot have fields `schema`, `model_config` or `_x`.
     names = {f"parameter{index}": each.name for index, each in enumerate(parameters)}
     fields: dict[str, Any] = {
         field: (each.annotation, ... if each.default is each.empty else each.default)
         for field, each in zip(names, parameters, strict=True)
     }
-    # An argument that does not exist is the model's mistake, and it should hear of it.
+    # An unknown argument is the model's mistake, and the model should be told.
     config = ConfigDict(alias_generator=names.__getitem__, extra="forbid")
     made = create_model(name, __config__=config, **fields)
     schema: dict[str, Any] = copy_json(made.model_json_schema(), "the schema")

@@ -1,7 +1,7 @@
 """Tools: plain typed functions, described to the model and called by it.
 
-Owns the schema of a tool, the checking of its arguments, and how what it gives (or why it failed)
-is told to the model. When and how often tools are called is the agent loop's.
+Owns the schema of a tool, the checking of its arguments, and how its result or its error is told
+to the model. The agent loop decides when and how often tools are called.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from muntin.core.planning.cut import longest
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 
-# What the model reads when a tool returns None.
+# The text for the model when a tool returns None.
 DONE = "(done)"
 
-# The strictest of the providers:
+# The strictest rule of the providers:
 # https://platform.openai.com/docs/api-reference/chat/create (tools.function.name)
-# As MCP writes names too; what a provider refuses is sent under another name.
+# and the names of MCP; a name that a provider refuses is sent under another name.
 _NAME = re.compile(r"[a-zA-Z0-9_.:/-]{1,64}")
 
 _log = logging.getLogger(__name__)
@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function with more to say about it as a tool.
+    """A function with settings as a tool.
 
-    Without `name` and `description` it goes by its own name and docstring. After `timeout`
-    seconds the model is told so. A result of more than `max_result_tokens` is cut, with a
-    marker that says how much is missing.
+    Without `name` and `description`, the function's name and docstring are used. After `timeout`
+    seconds the model is told that there is no result. A result of more than `max_result_tokens`
+    is cut, with a marker that says how much is missing.
     """
 
     fn: Callable[..., Any]
@@ -79,14 +79,14 @@ ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
 
 
 class Tools(tuple[ToolLike, ...]):
-    """Tools that were checked, by their names and with their schemas; `as_tools` makes them."""
+    """Checked tools, by name and with their schemas; `as_tools` makes them."""
 
     by_name: dict[str, ToolLike]
     schemas: Schemas
 
 
 def as_tools(tools: Any, what: str) -> Tools:
-    """Check a list of tools: each must have a name of its own and can be described."""
+    """Check a list of tools: each tool must have its own name and a schema."""
     if isinstance(tools, Tools):
         return tools
     if not isinstance(tools, Sequence) or isinstance(tools, str):
@@ -110,12 +110,12 @@ def as_tools(tools: Any, what: str) -> Tools:
 
 
 _Described: TypeAlias = tuple[Mapping[str, Any], str]
-# The schemas of tools that were offered before, by what describes them.
+# The schemas of tools that were offered before, by their descriptions.
 _offered = FormMemo(1_000_000)
 
 
 def _schemas(described: Sequence[_Described], names: Sequence[str], what: str) -> Schemas:
-    """Return the schemas of tools; functions that were offered before have the same."""
+    """Return the schemas of tools; functions that were offered before have the same schema."""
     key = tuple(map(id, described))
     known = _offered.get(key)
     if known is not None and all(map(operator.is_, known[0], described)):
@@ -129,7 +129,7 @@ def _schemas(described: Sequence[_Described], names: Sequence[str], what: str) -
         text or compact_json(schema) for schema, (_, text) in zip(copied, described, strict=True)
     ]
     made.texts = tuple(texts)
-    if all(text for _, text in described):  # a schema that was given may be changed
+    if all(text for _, text in described):  # a caller may change its own schema
         _offered.put(key, (tuple(described), made), sum(map(len, texts)))
     return made
 
@@ -142,14 +142,14 @@ def merge_tools(
 ) -> tuple[ToolLike, ...]:
     """Return the tools of all sources, each name once; `winners` replace tools of their name.
 
-    A name that two sources offer is an error naming both; `what` is how the error begins.
+    A name that two sources offer is an error naming both; the error begins with `what`.
     """
     found: dict[str, tuple[str, ToolLike]] = {}
     for source, tools in offers:
         for tool in tools:
             name = tool_name(tool)
             owner, known = found.setdefault(name, (source, tool))
-            if known is not tool or owner != source:  # one context may stand in two places
+            if known is not tool or owner != source:  # one context may be used in two places
                 raise InvalidInput(f"{what}tool {name!r} is contributed by {owner} and by {source}")
     merged = {name: tool for name, (_, tool) in found.items()}
     return tuple({**merged, **{tool_name(tool): tool for tool in winners}}.values())
@@ -179,7 +179,7 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
 
 
 def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
-    """Return the schema of a function, which is not to be changed, and its text."""
+    """Return the schema of a function, which must not be changed, and its text."""
     made = tool if isinstance(tool, Tool) else None
     fn = made.fn if made else tool
     if not callable(fn):
@@ -214,7 +214,7 @@ def _text_of(fn: Callable[..., Any]) -> str | None:
         return _text_of(fn.func)
     if inspect.isroutine(fn) or fn.__doc__ != type(fn).__doc__:
         return fn.__doc__
-    return type(fn).__call__.__doc__  # an object: what its class says describes no call
+    return type(fn).__call__.__doc__  # an object: the docstring of its class describes no call
 
 
 _ARGS = re.compile(r"(Args|Arguments|Parameters):\s*")
@@ -222,7 +222,7 @@ _ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
 def _docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
-    """Return the docstring without its `Args:` section, and what that says of each parameter."""
+    """Return the docstring without its `Args:` section, and the text for each parameter."""
     lines = inspect.cleandoc(docstring or "").splitlines()
     start = next((n for n, line in enumerate(lines) if _ARGS.fullmatch(line)), len(lines))
     end = start + 1
@@ -244,11 +244,10 @@ def _docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
 
 
 async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
-    """Run a tool as the model asked, and return the text that goes back to it.
+    """Run a tool as the model asked, and return the text for the model.
 
-    Whatever goes wrong becomes such a text: nothing but a cancellation is raised. A sync
-    function runs in a thread, which cannot be stopped: after a timeout or a cancellation it is
-    left alone and its result is lost.
+    Every error becomes such a text; only a cancellation is raised. A sync function runs in a
+    thread, which cannot be stopped: after a timeout or a cancellation its result is lost.
     """
     made = tool if isinstance(tool, Tool) else None
     fn = made.fn if made else tool
@@ -263,7 +262,7 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        text = f"Error: tool {call.name!r} was cancelled."  # by itself, not by us
+        text = f"Error: tool {call.name!r} was cancelled."  # by itself, not by its caller
     except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and limit.expired():
             text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
@@ -287,7 +286,7 @@ async def _run(fn: Callable[..., Any], call: ToolCall) -> str:
 
 
 def _result(value: object, name: str) -> str:
-    """Return what a tool gave as text: a str as it is, anything else as compact JSON."""
+    """Return a tool's result as text: a str unchanged, any other value as compact JSON."""
     if value is None:
         return DONE
     if isinstance(value, str):
@@ -304,7 +303,7 @@ def _result(value: object, name: str) -> str:
 def _jsonable(value: object) -> object:
     try:
         from pydantic_core import to_jsonable_python
-    except ImportError:  # what JSON has is written; of the rest it is said that it cannot be
+    except ImportError:  # without Pydantic only plain JSON can be written
         return value
     return to_jsonable_python(value)
 
@@ -312,7 +311,7 @@ def _jsonable(value: object) -> object:
 def shorten(text: str, most: int, counter: Counter) -> str:
     """Return `text`, or as much of its beginning as fits with a marker that says what is missing.
 
-    Where not even the marker fits, it stands alone: the model must know.
+    Where not even the marker fits, the marker stands alone: the model must know.
     """
     whole = counter.text_once(text)
     if whole <= most:

@@ -1,7 +1,7 @@
 """`muntin chat`: talk to a model, and see the window after every turn.
 
-Answers go to the output, all else (prompt, bars, remarks) to the error output: what is piped on
-is what the model said.
+Answers go to the output, everything else (prompt, bars, remarks) to the error output: only the
+model's answers are piped on.
 """
 
 import asyncio
@@ -146,7 +146,7 @@ def _instructions(given: str | None) -> str | None:
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation with whoever types, or with the lines of a file."""
+    """A conversation with the person at the terminal, or with the lines of a file."""
 
     runner: asyncio.Runner
     chat: Conversation
@@ -223,7 +223,7 @@ def _help(_: _Talk) -> bool:
     return True
 
 
-# What each does; False ends the conversation.
+# What each command does; False ends the conversation.
 _COMMANDS: dict[str, Callable[[_Talk], bool]] = {
     "/help": _help,
     "/report": _Talk.report,
@@ -236,7 +236,7 @@ _COMMANDS: dict[str, Callable[[_Talk], bool]] = {
 
 
 def _messages(prompt: str) -> Iterator[str]:
-    """Yield what is typed, or the lines of the input, without blank ones."""
+    """Yield the messages that are typed, or the lines of the input, without blank ones."""
     read = _reader(prompt)
     begun: list[str] = []
     while True:
@@ -263,9 +263,9 @@ def _messages(prompt: str) -> Iterator[str]:
 
 
 def _reader(prompt: str) -> Callable[[str], str]:
-    """Return what reads a line, with editing on a terminal; `EOFError` is the end."""
+    """Return the function that reads a line, with editing on a terminal; `EOFError` is the end."""
     if prompt and sys.stdout.isatty():
-        with suppress(ImportError):  # not everywhere; `input` edits lines where it was imported
+        with suppress(ImportError):  # not on every system; once imported, `input` can edit lines
             import readline  # noqa: F401
         return input
     return partial(_read_line, sys.stdin)

@@ -16,7 +16,7 @@ from muntin.timeline.project import default_messages
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds; `-` is the standard input."""
+    """Return the bytes of a file; `-` is the standard input."""
     try:
         return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
@@ -29,7 +29,7 @@ def is_header(value: object) -> bool:
 
 
 def exported(values: Iterable[Any]) -> Iterator[tuple[int, Message]]:
-    """Yield what the model sees of exported sessions, each message with the number of its value."""
+    """Yield the model's messages of exported sessions, each with the number of its value."""
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict) or "position" not in value:
             continue  # the header of a session, or the status of a turn

@@ -1,8 +1,8 @@
 """The command line: puts the commands together, each from the module that owns it.
 
-A command is the function of its module's name. Typer is an extra: so these modules are imported
-when it is known to be there. Typer reads annotations when a command runs: so theirs are
-not strings. Exit codes are those of `docs/cli.md`.
+A command is the function of its module's name. Typer is an extra, so these modules are imported
+only when it is installed. Typer reads annotations when a command runs, so their annotations are not
+strings. `docs/cli.md` lists the exit codes.
 """
 
 import sys
@@ -38,10 +38,10 @@ COMMANDS = (
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what its encoding has not is written as an escape
+        if isinstance(stream, TextIOWrapper):  # characters it lacks become escapes
             stream.reconfigure(errors="backslashreplace")
     try:
-        # A command that is named needs no other's modules; help and completion need them all.
+        # A named command needs only its own modules; help and completion need all.
         command = app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)
     except MissingExtra as error:
         fail(error)
@@ -52,12 +52,12 @@ def _run(command: "Typer") -> int:
     """Run a command line and return its exit code; wrong usage is one line."""
     import typer
 
-    # Click's, or the copy of it that Typer has.
+    # Click's class, or Typer's copy of it.
     usage: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         ended = command(standalone_mode=False)
     except usage as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked: its text is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # no arguments: its text is the help
             print(_text(error), file=sys.stderr)
             return 2
         context = getattr(error, "ctx", None)
@@ -75,13 +75,13 @@ def _called() -> str:
 
 
 def _said(error: Exception) -> str:
-    """Return what an error of the usage says, as a sentence."""
+    """Return the text of a usage error, as a sentence."""
     text = plain_value(" ".join(_text(error).split()))
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _text(error: Exception) -> str:
-    """Return what Click says of an error; `str` of it leaves out the option."""
+    """Return Click's text of an error; `str` of it leaves out the option."""
     return str(getattr(error, "format_message", error.__str__)())
 
 

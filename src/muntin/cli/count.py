@@ -21,7 +21,7 @@ from muntin.timeline.lines import Lines
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What one file costs; a chat has messages, a text has none."""
+    """The tokens of one file; a chat has messages, a text has none."""
 
     file: str
     kind: str
@@ -64,7 +64,7 @@ def count(
             advance(number, str(file))
             try:
                 counts.append(_count(file, counter, as_text=text))
-            except InvalidInput as error:  # the others are counted all the same
+            except InvalidInput as error:  # the other files are still counted
                 complain(error)
                 broken = True
     if as_json:
@@ -125,7 +125,7 @@ def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
 
 
 def _values(data: bytes) -> list[Any] | None:
-    """Return the JSON values of a file that holds a chat, None of one that does not."""
+    """Return the JSON values of a file that holds a chat, None for another file."""
     if not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
         return None
     try:
@@ -136,7 +136,7 @@ def _values(data: bytes) -> list[Any] | None:
 
 
 def _is_chat(value: object) -> bool:
-    """Say whether a value is a message, a list of them, or has one under `messages`."""
+    """Say whether a value is a message, a list of messages, or has messages under `messages`."""
     if isinstance(value, dict):
         return _is_message(value) or _is_chat(value.get("messages"))
     return isinstance(value, list) and bool(value) and all(map(_is_message, value))

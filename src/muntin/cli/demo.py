@@ -1,7 +1,7 @@
 """`muntin demo`: the main job in a minute, without a key or a network.
 
-A real conversation of an airline agent is replayed in a small window: a scripted model says what
-the real one said, and the tools answer what they answered.
+A real conversation of an airline agent is replayed in a small window: a scripted model gives the
+recorded answers, and the tools give the recorded results.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from muntin.view.bar import bar
 # The same conversation in a small window and in a roomy one: session, tokens.
 SESSIONS = {"airline-small": 2_500, "airline-roomy": 8_000}
 SHOWN = "airline-small"
-TOKENIZER = "openai/gpt-4o"  # the model that was recorded
+TOKENIZER = "openai/gpt-4o"  # the model of the recording
 GUIDE = "Write short sentences. Offer at most three options at a time. " * 12
 
 
@@ -84,7 +84,7 @@ def demo(
 
 
 def _replay(store: str) -> list[Window]:
-    """Replay the conversation in each session, and return the windows of the one that is shown."""
+    """Replay the conversation in each session, and return the windows of the session shown."""
     turns = len(recording().questions)
     windows: dict[str, list[Window]] = {}
     with open_store(store) as opened, progress("replaying", total=turns * len(SESSIONS)) as step:
@@ -131,7 +131,7 @@ def _cuts(report: Report) -> str:
     for rank, name, cut in sorted(cuts, key=lambda cut: cut[0]):
         last = cut.first + cut.count - 1
         what = f"messages {cut.first} to {last}" if cut.count > 1 else f"message {cut.first}"
-        # What was too old to be read is not counted.
+        # Messages too old to be read are not counted.
         about = "-" if rank else "about -"
         lost = f"{about}{cut.tokens_asked - cut.tokens_kept:,} tokens"
         lines.append(f"  {name:12} {what:18} {cut.status:8} {cut.reason:12} {lost}")
@@ -139,7 +139,7 @@ def _cuts(report: Report) -> str:
 
 
 def _request(window: Window) -> str:
-    """Return the window as OpenAI's SDK takes it: a line a message, cut to the width."""
+    """Return the window as OpenAI's SDK takes it: one line a message, cut to the width."""
     lines = ["", "The same window as an OpenAI request:", ""]
     for name, values in window.openai().items():
         lines += [f"{name}=[", *(f"  {json.dumps(v, ensure_ascii=False)}," for v in values), "]"]
@@ -149,14 +149,14 @@ def _request(window: Window) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded conversation: the rules of the agent, then what was said."""
+    """A recorded conversation: the rules of the agent, then the messages."""
 
     policy: str
     messages: tuple[Message, ...]
 
     @property
     def questions(self) -> list[str]:
-        """What the user said and got an answer to."""
+        """The user's messages that got an answer."""
         answered = max(n for n, each in enumerate(self.messages) if each.role == "assistant")
         return [each.text for each in self.messages[:answered] if each.role == "user"]
 
@@ -174,7 +174,7 @@ def recording() -> Recording:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The strategy: what goes into the window, and what gives way when it is full."""
+    """The strategy: what goes into the window, and what leaves it first."""
 
     policy: str
 
@@ -233,9 +233,9 @@ def tools(results: Iterator[str]) -> Sequence[ToolLike]:
 async def replay(
     store: Store, session: str, *, budget: int, advance: Callable[[], None] = lambda: None
 ) -> list[Window]:
-    """Live the recorded conversation in a session, and return the windows the model was given.
+    """Replay the recorded conversation in a session, and return the windows of the model.
 
-    The session is begun anew; `advance` is called after every turn.
+    The session begins anew; `advance` is called after every turn.
     """
     recorded = recording()
     model = ScriptedModel(recorded.said_by("assistant"), name="recorded", budget=budget)

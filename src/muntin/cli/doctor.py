@@ -25,7 +25,7 @@ from muntin.runtime.engine.jobs import state_of
 from muntin.runtime.engine.protocol import SILENT_SECONDS
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
-# What an extra is for.
+# The purpose of each extra.
 PURPOSES = {
     "prices": "context windows and prices by a model's name",
     "prompts": "prompts, prompt files, tools as functions",
@@ -52,11 +52,11 @@ PURPOSES = {
     "haystack": "agents of Haystack",
     "llama-index": "memories and agents of LlamaIndex",
 }
-# `all` and `dev` are made of the others.
+# `all` and `dev` consist of the others.
 _BUNDLES = ("all", "dev")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
-# So many turns that were given up are told.
+# At most this many turns that were given up are listed.
 _MOST_TOLD = 20
 
 State = Literal["ok", "missing", "broken"]
@@ -69,7 +69,7 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `missing` was not asked for; `broken` is to be mended."""
+    """One finding. `missing` was not asked for; `broken` must be repaired."""
 
     group: str
     name: str
@@ -159,7 +159,7 @@ def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
     return Check("extras", name, state, f"{what}pip install 'muntin[{name}]'")
 
 
-# As a package's metadata writes it: `typer>=0.16; extra == "cli"`, `muntin[prompts]; extra == …`.
+# The form of a package's metadata: `typer>=0.16; extra == "cli"`, `muntin[prompts]; extra == …`.
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(?:\[(?P<extras>[^]]*)\])?\s*(?:>=\s*(?P<least>[\w.]+))?"
 )
@@ -167,7 +167,7 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
 def _needs() -> dict[str, list[str]]:
-    """Return what each extra requires, as the installed package says."""
+    """Return the requirements of each extra, by the metadata of the installed package."""
     try:
         package = metadata.distribution("muntin")
     except metadata.PackageNotFoundError:
@@ -214,7 +214,7 @@ def _tokenizers() -> Iterator[Check]:
 
 
 def _store(url: str | None) -> Iterator[Check]:
-    """Open the store that was named, or look whether the usual one is there."""
+    """Open the named store, or look whether the default store exists."""
     asked = url is not None
     try:
         with open_store(url or DEFAULT_URL, create=False) as store:
@@ -239,7 +239,7 @@ def _store(url: str | None) -> Iterator[Check]:
 
 
 def _wakes(store: Store) -> Iterator[Check]:
-    """Say what waits, runs and failed, since when, and which workers live."""
+    """Say how much waits, runs and failed, since when, and which workers live."""
     state = state_of(store)
     since = "" if state.since is None else f", the oldest since {_ago(state.since)}"
     failed = f", failed for good: {state.failed:,}" if state.failed else ""
@@ -257,7 +257,7 @@ def _ago(time: datetime) -> str:
 
 
 def _address(url: str | None) -> str:
-    """Return an address without what might be a password."""
+    """Return an address without a possible password."""
     return re.sub(r"//[^@/]*@", "//***@", url or DEFAULT_URL)
 
 
@@ -267,7 +267,7 @@ def _schema(store: Any) -> str:
 
 
 def _providers(models: Iterable[str]) -> Iterator[Check]:
-    """Look for keys in the environment, and at the models that were asked for."""
+    """Look for keys in the environment, and check the models that were asked for."""
     seen = {api.provider: api for api in APIS.values()}
     for api in seen.values():
         held = [name for name in api.keys if os.environ.get(name)]

@@ -1,4 +1,4 @@
-"""`muntin gateway`: a server in front of a provider's, through which every request fits."""
+"""`muntin gateway`: a server in front of a provider's server, which makes every request fit."""
 
 from asyncio import Protocol
 from typing import Annotated
@@ -84,7 +84,7 @@ def gateway(
 
 
 def _patient() -> type[Protocol]:
-    """Return connections that give a request, its body included, a minute to arrive."""
+    """Return the class of connections that give a request, body included, a minute to arrive."""
     from muntin.inspector.connections import Connection
 
     class Patient(Connection):

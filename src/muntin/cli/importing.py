@@ -1,4 +1,4 @@
-"""`muntin sessions import`: files into a store, and no store left behind where nothing came in."""
+"""`muntin sessions import`: files into a store; no new store stays behind if nothing came in."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """How files are read in: another id, what counts, and whether waiting turns wait on."""
+    """How files are imported: another id, the tokenizer, and whether waiting turns keep waiting."""
 
     rename: str | None
     tokenizer: str | None
@@ -35,7 +35,7 @@ def check_kept(url: str) -> str:
 
 @contextmanager
 def new_store(url: str) -> Iterator[Store]:
-    """Open a store to import into; a file that was made for nothing is taken away again."""
+    """Open a store to import into; a new file is removed again if nothing came in."""
     file = _missing(check_kept(url))
     vain = False
     try:
@@ -46,13 +46,13 @@ def new_store(url: str) -> Iterator[Store]:
                 vain = file is not None and not store.sessions(limit=1)
                 raise
     finally:
-        # SQLite keeps a file beside its own as long as a process, here another one, has it open.
+        # SQLite keeps a second file as long as any process, here another one, has the store open.
         if vain and file is not None and not os.path.exists(f"{file}-wal"):
             os.unlink(file)
 
 
 def _missing(url: str) -> str | None:
-    """Return the file of an address, if it is one of SQLite and not there yet."""
+    """Return the file of an SQLite address, if the file does not exist yet."""
     if not url.startswith("sqlite"):
         return None
     from muntin.timeline.store.sql.address import read_address
@@ -62,13 +62,13 @@ def _missing(url: str) -> str | None:
 
 
 def import_files(store: Store, files: Sequence[Path], how: Import, *, as_json: bool) -> None:
-    """Import files, and say what is in, also when a later file fails."""
+    """Import files, and say what was imported, even if a later file fails."""
     done: list[Imported] = []
     try:
         for file in files:
             done += _import(store, file, how)
     finally:
-        if done:  # what is in stays in, whatever comes after
+        if done:  # imported files stay, even if a later one fails
             _show(done, store.name, as_json, how.wake)
 
 
@@ -112,7 +112,7 @@ def _import(store: Store, path: Path, how: Import) -> list[Imported]:
 
 
 def _size(file: BinaryIO) -> int | None:
-    """Return how many bytes there are to read, where that is known."""
+    """Return how many bytes there are to read, if that is known."""
     try:
         return os.fstat(file.fileno()).st_size or None
     except OSError:

@@ -61,10 +61,10 @@ def inspect(
 
 @contextmanager
 def _opened(address: str) -> Iterator[None]:
-    """Open the page in a browser, by way of a file that leads to it.
+    """Open the page in a browser, through a file that leads to it.
 
-    Other users of the machine see the command line of a browser; they cannot read the file. It is
-    gone when the browser had time to read it, at the latest when the block ends.
+    Other users of the machine can see the command line of a browser, but cannot read the file. The
+    file is removed when the browser had time to read it, at the latest when the block ends.
     """
     with TemporaryDirectory(prefix="muntin-") as folder:
         file = Path(folder) / "inspect.html"

@@ -8,7 +8,7 @@ import typer
 
 from muntin.core.checks import shown
 
-# A scheme of two letters or more; one letter is a drive of Windows.
+# A scheme of two letters or more; one letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
 
 
@@ -20,7 +20,7 @@ def store_option(help: str) -> Any:
 
 
 def store_address(text: str | None) -> str | None:
-    """Return the address of a store; a plain file is one of SQLite."""
+    """Return the address of a store; a plain file means SQLite."""
     if text is None or _SCHEME.match(text):
         return text
     path = Path(text)
@@ -34,7 +34,7 @@ def store_address(text: str | None) -> str | None:
 
 
 def check_url(text: str | None) -> str | None:
-    """Return the address of a server; refuse what is none."""
+    """Return the address of a server; refuse anything else."""
     if text is None or re.match(r"https?://\S+$", text):
         return text
     raise typer.BadParameter(f"{shown(text)} is not an address like http://localhost:11434/v1")

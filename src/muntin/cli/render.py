@@ -1,4 +1,4 @@
-"""`muntin render`: what a prompt file becomes."""
+"""`muntin render`: the window of a prompt file."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def render(
 
 
 def _values(pairs: list[str], file: Path | None) -> dict[str, Any]:
-    """Return the input: what the file says, and over it the pairs."""
+    """Return the input: the file's values, overridden by the pairs."""
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -122,7 +122,7 @@ def _rendered(file: PromptFile, values: Mapping[str, Any]) -> Rendered:
 
 
 def _model(provider: str | None, own: str | None) -> str | None:
-    """Return the model meant: a provider alone is that of the file's own model, if it fits."""
+    """Return the model meant: a provider alone means the file's own model, if that fits."""
     if provider is None or ModelName.parse(provider).provider is not None:
         return provider or own
     return own if own and ModelName.parse(own).provider == provider else f"{provider}/"

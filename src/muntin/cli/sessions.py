@@ -1,4 +1,4 @@
-"""`muntin sessions`: list, show, search, export, import and clear up what a store keeps."""
+"""`muntin sessions`: list, show, search, export, import and clean up the sessions of a store."""
 
 import json
 import os
@@ -41,7 +41,7 @@ from muntin.timeline.store import DEFAULT_URL, Store, open_store
 
 # How many sessions are read at once.
 PAGE = 500
-# How much of a text is shown.
+# How many characters of a text are shown.
 LONGEST = 400
 
 command = typer.Typer(
@@ -242,7 +242,7 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _existing(url: str) -> Iterator[Store]:
-    """Open a store to read from; one that is not there is not made."""
+    """Open a store to read from; a missing store is not made."""
     with failing(), open_store(check_kept(url), create=False) as store:
         yield store
 
@@ -269,7 +269,7 @@ def _export(store: Store, ids: Iterable[str], done: list[dict[str, Any]]) -> Ite
 
 
 def _told(lines: Iterable[bytes], advance: Advance) -> Iterator[bytes]:
-    """Yield lines, and show now and then how many there were."""
+    """Yield lines, and now and then show how many there were."""
     for number, line in enumerate(lines):
         if number % 1_000 == 0:
             advance(number, many(number, "line"))
@@ -287,8 +287,8 @@ def _print_lines(lines: Iterable[bytes]) -> None:
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file that is there as a whole or not at all."""
-    # A pipe or device is written as it is.
+    """Write a file whole or not at all."""
+    # A pipe or device is written directly.
     whole = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
     try:
         with whole.open("wb") as file:
@@ -366,7 +366,7 @@ def _who(item: Item) -> str:
 
 
 def _usual_key(items: Sequence[Item]) -> str | None:
-    """Return by which tokenizer most of the items were counted."""
+    """Return the tokenizer that counted most of the items."""
     found = Counter(key for item in items for key in item.tokens)
     return found.most_common(1)[0][0] if found else None
 
@@ -377,7 +377,7 @@ def _tokens(item: Item, key: str | None) -> str:
 
 
 def _text(item: Item) -> str:
-    """Return the beginning of an item in one line, with what is special about it."""
+    """Return the beginning of an item in one line, with its marks."""
     said: list[str] = []
     if not item.visibility.client:
         said.append("(hidden from the client)")

@@ -1,6 +1,6 @@
 """The command `muntin simulate`: replay a recorded conversation and show what caching saves.
 
-Owns its options, the reading of traces and of policies' names. Annotations are not strings here:
+Owns its options, and the reading of traces and of names of policies. Annotations are not strings:
 Typer reads them when the command runs.
 """
 
@@ -84,7 +84,7 @@ def _draw(result: Simulation, path: Path) -> None:
 def read_trace(path: Path) -> list[MessageLike]:
     """Read a conversation: messages, an object with `messages`, one of them a line, or an export.
 
-    Several conversations become one, in their order; system messages of later ones are left out.
+    Several conversations become one, in order; system messages of later ones are left out.
     """
     read = Lines(read_bytes(path).splitlines(keepends=True))
     values: list[Any] = []
@@ -132,8 +132,7 @@ def _is_system(message: Mapping[str, Any]) -> bool:
 
 
 def named_policy(text: str) -> tuple[str, PolicyLike]:
-    """Return a policy with its name: `stepped=0.6` fixes the low level, `module:function` is one's
-    own."""
+    """Return a policy with its name: `stepped=0.6` fixes the low level; or a `module:function`."""
     if text.startswith("stepped="):
         try:
             return text, Stepped(low=float(text.removeprefix("stepped=")))
@@ -142,7 +141,7 @@ def named_policy(text: str) -> tuple[str, PolicyLike]:
     if ":" not in text:
         return text, text
     module, _, name = text.partition(":")
-    sys.path.insert(0, "")  # one's own function is usually in a file right here
+    sys.path.insert(0, "")  # the user's function is usually in this folder
     try:
         found: Callable[..., Any] = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

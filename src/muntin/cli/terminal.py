@@ -1,4 +1,4 @@
-"""What the commands share: printing that no content can trick, errors in one line, progress.
+"""Shared by the commands: printing that no content can trick, errors in one line, progress.
 
 Must not know what any command does.
 """
@@ -27,7 +27,7 @@ BAR_SECONDS = 0.5
 # Wider is hard to read.
 WIDEST = 100
 
-# What could move the cursor, hide text or turn its direction round on a terminal.
+# Characters that could move the cursor, hide text or reverse its direction on a terminal.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -35,12 +35,12 @@ _UNSAFE = re.compile(
 
 
 def safe(text: str) -> str:
-    """Write what a terminal would obey as an escape of JSON, line ends too."""
+    """Write characters that a terminal obeys as JSON escapes, line ends too."""
     return _UNSAFE.sub(_escape, text)
 
 
 def safe_text(text: str) -> str:
-    """Escape a text of several lines as `safe` does, but for its line ends and tabs."""
+    """Escape a text of several lines as `safe` does, but keep its line ends and tabs."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else _escape(found), text)
 
 
@@ -55,7 +55,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line beside the output, for the person at the terminal."""
+    """Print one line to the error output, for the person at the terminal."""
     print(safe(text), file=sys.stderr, flush=True)
 
 
@@ -83,14 +83,14 @@ def width() -> int:
 
 
 def console() -> Console:
-    """Return Rich's console on the output, with nothing that contents could set off."""
+    """Return Rich's console on the output; contents cannot use its markup."""
     from rich.console import Console
 
     return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
 def this_command() -> str:
-    """Return how this command was called, so that a command that is printed works as it stands."""
+    """Return how this command was called, so that a printed command works when it is copied."""
     called = sys.argv[0]
     if os.path.basename(called) == "__main__.py":
         return f"{_as_typed(sys.executable)} -m muntin"
@@ -98,7 +98,7 @@ def this_command() -> str:
 
 
 def _as_typed(path: str) -> str:
-    """Return a program as short as a shell in this folder finds it."""
+    """Return the shortest name by which a shell in this folder finds a program."""
     name = os.path.basename(path)
     found = shutil.which(name)
     if found is not None and os.path.realpath(found) == os.path.realpath(path):
@@ -122,28 +122,28 @@ def fail(error: object) -> NoReturn:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Print an error of ours, or of a file, as one line, and exit with 2."""
+    """Print an error of Muntin's, or of a file, as one line, and exit with 2."""
     try:
         yield
     except MuntinError as error:
         fail(error)
     except BrokenPipeError:
-        raise  # the reader of the output has enough
+        raise  # the reader of the output has closed it
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}")
 
 
 class Advance(Protocol):
-    """Says how far something is."""
+    """Shows the progress of something."""
 
     def __call__(self, done: int, remark: str = "") -> None:
-        """Show that so much is done, with a remark."""
+        """Show how much is done, with a remark."""
 
 
 @contextmanager
 def progress(what: str, *, total: int | None = None) -> Iterator[Advance]:
-    """Give a function that shows how far something is.
+    """Yield a function that shows the progress of something.
 
     The bar is drawn on a terminal only, and only after a while.
     """
@@ -174,7 +174,7 @@ def progress(what: str, *, total: int | None = None) -> Iterator[Advance]:
     def advance(done: int, remark: str = "") -> None:
         bar.update(task, completed=done, remark=safe(remark))
 
-    # Begun by a clock and not by a step: a single step may take long.
+    # Started by a clock and not by a step: a single step may take long.
     timer = Timer(BAR_SECONDS, bar.start)
     timer.daemon = True
     timer.start()

@@ -1,6 +1,6 @@
-"""What the library says in Python's words, in the words of the command line."""
+"""Errors of the library, in the words of the command line."""
 
-# What the library says to programs, and what a person at a terminal does instead.
+# Words of the library for programs, and the words for a person at a terminal.
 IN_FLAGS = (
     (", or pass api_key= to as_model", ""),
     ("with a base_url", "with --base-url"),

@@ -1,4 +1,4 @@
-"""`muntin work`: handles what is sent to the entities of an app, until it is stopped."""
+"""`muntin work`: handles messages to the entities of an app, until it is stopped."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def work(
 
 
 def _find(name: str) -> App:
-    """Return the App that a module holds; modules are looked for in the current folder too."""
+    """Return the App of a module; modules are searched in the current folder too."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise InvalidInput(f"an app is named like 'support:app', not {shown(name)}")
@@ -51,7 +51,7 @@ def _find(name: str) -> App:
         held = vars(import_module(module))
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
-            raise  # of something that the module itself needs
+            raise  # the module needs something that is missing
         raise InvalidInput(f"there is no module {module!r} here: {error}") from error
     if attribute not in held:
         apps = [f"{module}:{key}" for key, value in held.items() if isinstance(value, App)]
@@ -66,7 +66,7 @@ def _find(name: str) -> App:
 async def _work(app: App, concurrency: int, timeout: float) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # where there are no signals, Ctrl-C still ends it
+        with suppress(NotImplementedError):  # without signals, Ctrl-C still stops it
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with app:
         work = asyncio.create_task(app.work(concurrency=concurrency, stop=stop, timeout=timeout))

@@ -1,7 +1,7 @@
-"""Names that an API accepts: what is refused is replaced, what is too long is cut.
+"""Names that an API accepts: refused characters are replaced, long names are cut.
 
-Owns how a name becomes another one, and nothing of where names stand. The same name always becomes
-the same, so that requests stay alike from turn to turn.
+Owns how a name becomes another name; knows nothing of where names stand. The same name always
+becomes the same name, so that requests stay alike from turn to turn.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ class NameRule:
     refused: Pattern[str] | None = None
 
     def accepts(self, name: str) -> bool:
-        """Say whether a name is sent as it is."""
+        """Say whether a name is sent unchanged."""
         if not name or len(name) > self.limit:
             return False
-        # Letters, digits and underscores are accepted everywhere, a digit at the beginning aside.
+        # Letters, digits and underscores are accepted everywhere, except a digit at the beginning.
         if self.refused is None or (name.isascii() and name.isidentifier()):
             return True
         return self.refused.search(name) is None
 
     def fitted(self, name: str) -> str:
-        """Return the name if it is accepted; else the nearest one that is."""
+        """Return the name if it is accepted; else the nearest accepted name."""
         if self.accepts(name):
             return name
         return self.marked(name) if len(name) > self.limit else self._replaced(name)
 
     def marked(self, name: str) -> str:
-        """Return a form that two names do not share even if they begin alike or become alike."""
+        """Return a form with a digest: two names that begin alike or become alike still differ."""
         return f"{self._replaced(name)[: self.limit - 9]}_{crc32(name.encode()):08x}"
 
     def _replaced(self, name: str) -> str:

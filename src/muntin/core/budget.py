@@ -1,6 +1,6 @@
 """The budget: how many tokens a window may have.
 
-`Budget.for_model` is the one thing here that looks up to another layer, late.
+Only `Budget.for_model` imports from another layer, late.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ DEFAULT_BUDGET = 128_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The tokens a window may have: a maximum for the input, less what is reserved.
+    """The tokens of a window: a maximum for the input, less a reserve.
 
-    `reserved_tokens` is room kept free for what is not composed here; `max_output_tokens` is
-    what the reply may take; it is for what sends the request.
+    `reserved_tokens` are kept free for input that is not composed here. `max_output_tokens` is the
+    most that the reply may take; the code that sends the request uses it.
     """
 
     max_input_tokens: int
     max_output_tokens: int | None = field(default=None, kw_only=True)
     reserved_tokens: int = field(default=0, kw_only=True)
-    # What is left for the input after the reservation, never below 0.
+    # The tokens left for the input after the reserve, never below 0.
     remaining_input_tokens: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Budget:
         )
 
     def keeping(self, tokens: int) -> Budget:
-        """Return the budget with so many tokens more kept free."""
+        """Return the budget with `tokens` more tokens kept free."""
         return replace(self, reserved_tokens=self.reserved_tokens + tokens) if tokens else self
 
     @classmethod
@@ -72,7 +72,7 @@ class Budget:
         default: int = DEFAULT_BUDGET,
         max_output_tokens: int | None = None,
     ) -> Budget:
-        """Take what `for_model` takes, or `default` where the model's window is not known."""
+        """Return the same as `for_model`, or `default` if the model's window is not known."""
         if model is not None:
             with suppress(UnknownModel, MissingExtra):
                 return cls.for_model(model, max_output_tokens=max_output_tokens)

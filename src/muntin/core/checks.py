@@ -1,5 +1,5 @@
-"""Checks that values share: each returns or refuses, naming what was wrong; and the text and the
-digest of values."""
+"""Checks of values: each returns the value, or refuses it with an error that names it; and the text
+and the digest of values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def check_text(value: object, what: str) -> str:
 
 
 def refuse_blank(value: object, what: str) -> None:
-    """Refuse a text of nothing but white space; values of other kinds pass."""
+    """Refuse a blank text; values of other types pass."""
     if isinstance(value, str) and not value.strip():
         raise InvalidInput(f"{what} is blank ({value!r:.40}): it must say something")
 
 
 def digest(text: str, size: int) -> str:
-    """Return the name of a text by its content: so many bytes, written in hexadecimal."""
-    # As `keep_surrogates`; a call less, for this is done for every message of a window.
+    """Return a digest of a text: `size` bytes, written in hexadecimal."""
+    # The same as `keep_surrogates`, but a call less: this runs for every message of a window.
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
@@ -57,7 +57,7 @@ def check_count(value: object, what: str) -> int:
 
 
 def check_seconds(value: object, what: str) -> float:
-    """Return a number of seconds, finite and above 0; anything else is refused."""
+    """Return a number of seconds, finite and above 0; refuse anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidType(f"{what} must be a number of seconds, not {shown(value)}")
     if not (math.isfinite(value) and value > 0):
@@ -87,7 +87,7 @@ def copy_extra(value: object, what: str) -> dict[Any, Any]:
 def copy_json(value: object, what: str, *, as_read: bool = False) -> Any:
     """Return a copy of JSON values; raise an error naming `what` for anything else.
 
-    With `as_read` it is the copy that reading the JSON gives: a tuple is a list.
+    With `as_read` it is the copy that reading the JSON gives: a tuple becomes a list.
     """
     try:
         return _copy_json(value, what, list if as_read else tuple)
@@ -101,12 +101,12 @@ def copy_json(value: object, what: str, *, as_read: bool = False) -> Any:
 _LONGEST_INT = 14_284
 
 
-# How much of a value an error shows: enough to find it, never a file or a whole conversation.
+# How much of a value an error shows: enough to find it, never a whole file or conversation.
 _SHOWN = 100
 
 
 def shown(value: object) -> str:
-    """Return a value as errors show it: its beginning, or what it is if it cannot be written."""
+    """Return a value as errors show it: its beginning, or its type if it cannot be written."""
     if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
         return "an int of more than 4,300 digits"
     try:
@@ -140,9 +140,9 @@ def _copy_json(value: object, what: str, made: type[list[Any] | tuple[Any, ...]]
     raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")
 
 
-# Lone surrogates: halves of characters that a str may hold and UTF-8 cannot carry. Text that a
-# caller hands in is refused, text that others made is sent with a question mark for each, text that
-# is only kept or hashed keeps them.
+# Lone surrogates: halves of characters that a str may hold and UTF-8 cannot carry. A caller's text
+# with one is refused; text from others is sent with a question mark for each; text that is only
+# stored or hashed keeps them.
 
 
 def has_surrogates(text: str) -> bool:

@@ -36,8 +36,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
-# What stands in the place of a result that was never recorded: providers refuse a call
-# without one.
+# The text in the place of a result that was never recorded: providers refuse a call without one.
 NO_RESULT = "(no result was recorded)"
 
 
@@ -74,7 +73,7 @@ class Message:
     item: tuple[str, int] | None = field(default=None, kw_only=True, repr=False, compare=False)
     # The text of the message, its text parts put together.
     text: str = field(init=False, repr=False, compare=False)
-    # What `counted` noted; a changed copy does not inherit it.
+    # The count that `counted` noted; a changed copy does not inherit it.
     known_tokens: tuple[str, int] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -117,10 +116,10 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Read an OpenAI-style dict; fields Muntin does not know ride along in `extra`.
+        """Read an OpenAI-style dict; fields Muntin does not know are kept in `extra`.
 
-        A message in the form of Anthropic, of Google or of the Responses API is read too, and so
-        is an SDK's object. One that means several messages is refused: `messages_from` reads it.
+        A message in the form of Anthropic, of Google or of the Responses API is read too, and so is
+        an SDK's object. A value that means several messages is refused; `messages_from` reads it.
         """
         if type(data) is dict and len(data) == 2 and data.get("role") in ROLES:
             content = data.get("content")
@@ -129,7 +128,7 @@ class Message:
         if data.__class__ is not dict:
             data = as_plain(data)
         if not _is_openai_style(data):
-            from muntin.core.forms import one_message  # it makes Messages
+            from muntin.core.forms import one_message  # late: that module makes Messages
 
             return one_message(data)
         known = dict(data)
@@ -173,7 +172,7 @@ class Message:
 
 
 def _is_openai_style(data: object) -> bool:
-    """Say whether a value is a dict as Chat Completions writes messages."""
+    """Say whether a value is a dict in the form of Chat Completions."""
     if not isinstance(data, Mapping) or "role" not in data or "parts" in data:
         return False
     content = data.get("content")
@@ -219,7 +218,7 @@ def as_message(value: MessageLike) -> Message:
 
 
 def role_of(item: MessageLike) -> Any:
-    """Return the role of a message or message dict, without the rest of it."""
+    """Return the role of a message or message dict; read nothing else of it."""
     if item.__class__ is Message:
         return item.role
     role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
@@ -237,20 +236,20 @@ def at_of(item: MessageLike) -> float | None:
 
 
 def opens_turn(items: Sequence[MessageLike], index: int) -> bool:
-    """Say whether a turn begins here: a user's message that follows no other."""
+    """Say whether a turn begins at `index`: at a user's message that follows no other user's."""
     return role_of(items[index]) == "user" and (index == 0 or role_of(items[index - 1]) != "user")
 
 
 def counted(message: Message, key: str, tokens: int) -> Message:
-    """Note what a message was counted as, by the key of the counter, so that it is not again."""
+    """Note the tokens of a message under the key of its counter, so that it is counted once."""
     object.__setattr__(message, "known_tokens", (key, tokens))
     return message
 
 
 def characters_of(message: Message) -> int | None:
-    """Return how many characters a message of texts and calls has; None of any other.
+    """Return how many characters a message of texts and calls has; None for any other message.
 
-    Nobody can change such a message, so that several may have the same.
+    A message of texts and calls cannot change, so equal messages may share one result.
     """
     if message.attachments or message.extra:
         return None
@@ -273,7 +272,7 @@ def at_position(
     known: tuple[str, int] | None = None,
     item: tuple[str, int] | None = None,
 ) -> Message:
-    """Return the message at a position; what `replace` does, without checking all of it again.
+    """Return the message at a position, as `replace` would, but without checking it again.
 
     `known` is what `counted` would note, `item` the item of a timeline that the message shows.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Whose a model is, by how its name begins.
+# The makers of models, by the beginning of the name.
 _FAMILIES = (
     (re.compile(r"(ft:)?(gpt-?\d|gpt-oss|chatgpt|o\d\b|codex)"), "openai"),
     (re.compile(r"([a-z]+\.)?(anthropic\.)?claude"), "anthropic"),
@@ -33,7 +33,7 @@ class ModelName:
 
     @property
     def maker(self) -> str | None:
-        """Whose model it is, by the name of its family; None if that says nothing."""
+        """The maker of the model, by its family name; None if the name tells none."""
         last = self.model.rpartition("/")[2].lower()
         return next((maker for begins, maker in _FAMILIES if begins.match(last)), None)
 
@@ -44,7 +44,7 @@ class ModelName:
         if self.provider is None:
             found = (route, self.maker)
         elif self.provider == "openai":
-            # OpenAI's own models have no slash: here another server speaks OpenAI's language.
+            # OpenAI's own models have no slash: here another server speaks OpenAI's protocol.
             found = (route, self.provider)
         else:
             found = (self.provider, route)
@@ -52,7 +52,7 @@ class ModelName:
 
     @property
     def suggestion(self) -> str | None:
-        """The same model with the provider it is known by; None if its maker is not known."""
+        """The same model with its provider; None if its maker is not known."""
         last = self.model.rpartition("/")[2]
         return f"{self.maker}/{last}" if self.maker else None
 

@@ -142,7 +142,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A reference to a stored file: what it is, not what is in it."""
+    """A reference to a stored file: its facts, not its contents."""
 
     id: str
     name: str
@@ -163,14 +163,14 @@ class Attachment:
 
 
 def as_plain(value: Any) -> Any:
-    """Return an SDK's object (a Pydantic model) as the dict it dumps; anything else as it is."""
+    """Return an SDK's object (a Pydantic model) as a dict; any other value unchanged."""
     if isinstance(value, Mapping) or not hasattr(value, "model_dump"):
         return value
     return value.model_dump(by_alias=True, exclude_unset=True, warnings=False)
 
 
 def joined(parts: Sequence[Part]) -> str | tuple[Part, ...] | None:
-    """Return parts as a message's content: plain text as a str, nothing as None."""
+    """Return parts as a message's content: plain text as a str, no parts as None."""
     if not parts:
         return None
     if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra:
@@ -179,7 +179,7 @@ def joined(parts: Sequence[Part]) -> str | tuple[Part, ...] | None:
 
 
 def put_before(part: Part, call_id: str) -> Part:
-    """Note on a part that it stood directly before this call, behind an earlier one."""
+    """Note on a part that it stood between two calls, directly before the call `call_id`."""
     if isinstance(part, Text):
         return Text(part.text, extra={**(part.extra or {}), "before": call_id})
     if isinstance(part, Reasoning):
@@ -198,7 +198,7 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
         raise InvalidType(
             f"a content part must be a mapping, not {type(data).__name__}: {shown(data)}"
         )
-    rest = dict(data)  # the part itself copies what is left of it
+    rest = dict(data)  # the part copies the remaining fields itself
     kind = rest.pop("type", None)
     if kind == "text" and isinstance(rest.get("text"), str):
         return Text(rest.pop("text"), extra=rest or None)
@@ -223,7 +223,7 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     return Other(data)
 
 
-# How the Responses API calls what Chat Completions calls text, image_url and file.
+# The names in the Responses API for text, image_url and file of Chat Completions.
 _RESPONSES_PARTS = ("input_text", "output_text", "input_image", "input_file")
 
 

@@ -1,7 +1,7 @@
 """Profiles: what a model's provider demands of a window and what it caches, as data.
 
-The table holds the rules of prompt caching as published; prices in it are defaults, which
-`models.caching_for` refines with those of `genai-prices`.
+The table holds the published rules of prompt caching; its prices are defaults, which
+`models.caching_for` refines with the prices of `genai-prices`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from muntin.core.message import Message
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType
 
-# Stands in front where a provider wants a user message first and the window has none.
+# The message in front where a provider wants a user message first and the window has none.
 OMITTED = Message("user", "(earlier messages omitted)")
 
 # Providers whose conversations must open with a user message:
 # https://docs.claude.com/en/api/messages (alternating turns, user first)
 # https://ai.google.dev/api/caching#Content (a call follows a user turn)
 _USER_FIRST = ("anthropic", "google")
-# The same two take system text apart from the conversation, in front of it; text that comes later
-# stays where it is, as the user's.
+# The same two providers take system text apart from the conversation, in front of it; later system
+# text stays where it is, as the user's.
 _SYSTEM_FIRST = _USER_FIRST
 
 
@@ -31,11 +31,11 @@ _SYSTEM_FIRST = _USER_FIRST
 class Caching:
     """The caching rules of one model; prices are multiples of the price of plain input.
 
-    `breakpoints` is how many a request may carry (0: the longest known prefix is found by itself).
-    `lookback` is how many blocks a read looks back from one (None: no limit, and the match is
-    exactly at one). A prefix below `min_prefix` tokens is not cached; a cached one grows in steps
-    of `granularity` tokens. `ttl` is in seconds. `assistant_breakpoints` says whether one may stand
-    on an assistant's message.
+    `breakpoints` is how many a request may have (0: the provider finds the longest known prefix by
+    itself). `lookback` is how many blocks a read looks back from a breakpoint (None: no limit, and
+    the match is exactly at a breakpoint). A prefix below `min_prefix` tokens is not cached; a
+    cached prefix grows in steps of `granularity` tokens. `ttl` is in seconds.
+    `assistant_breakpoints` says whether a breakpoint may stand on an assistant's message.
     """
 
     min_prefix: int
@@ -64,8 +64,8 @@ class Caching:
                 )
 
     def readable(self, tokens: int) -> int:
-        """Return how much of a shared beginning can be read: nothing below the minimum, and
-        from there on whole steps."""
+        """Return how many tokens of a shared beginning can be read: none below the minimum, and
+        above it whole steps."""
         if tokens < self.min_prefix:
             return 0
         return tokens - (tokens - self.min_prefix) % self.granularity
@@ -123,7 +123,7 @@ _RULES = [(re.compile(pattern), rules) for pattern, rules in _TABLE]
 def caching_of(model: str) -> Caching | None:
     """Return the caching rules of `model`, written `provider/model`, with the table's prices.
 
-    None if it caches nothing, or nothing is known of it.
+    None if it caches nothing, or is not known.
     """
     name = model.lower().replace(".", "-")
     return next((rules for pattern, rules in _RULES if pattern.match(name)), None)
@@ -131,11 +131,11 @@ def caching_of(model: str) -> Caching | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one model allows: how it counts, what its conversations must begin with, what it caches.
+    """The rules of one model: how it counts, how its conversations must begin, what it caches.
 
     `system_first` says that the system messages that open a window are sent apart, in front, and
-    later ones in their place as the user's. `caching` is None where nothing is cached, or nothing
-    is known of it.
+    later system messages in their place as the user's. `caching` is None if nothing is cached, or
+    nothing is known.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Profile:
     def for_model(cls, model: str) -> Profile:
         """Return the profile of `model`, written `provider/model`.
 
-        The provider may be left out of the models of OpenAI, of Claude and of Gemini.
+        For the models of OpenAI, of Claude and of Gemini the provider may be left out.
         """
         if not isinstance(model, str):
             raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {shown(model)}")
@@ -168,7 +168,7 @@ class Profile:
 
     @classmethod
     def of(cls, model: str | None) -> Profile | None:
-        """Do what `for_model` does; a model whose provider is not known has no profile."""
+        """Return the same as `for_model`; None for a model whose provider is not known."""
         if model is None:
             return None
         named = ModelName.parse(model)
@@ -176,7 +176,7 @@ class Profile:
 
 
 def _caching(named: ModelName) -> Caching | None:
-    """Return the rules of a model; behind a route only those that need no marks in the request."""
+    """Return the rules of a model; behind a route only rules that need no marks in the request."""
     if named.inner is None or named.inner.provider is None:
         return caching_of(str(named))
     rules = caching_of(str(named.inner))

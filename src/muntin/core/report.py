@@ -1,6 +1,6 @@
 """The report: a receipt for every token, as values, as JSON and as a table.
 
-Owns how decisions are told, and how a table is laid out as text. Takes no decision.
+Owns how decisions are reported, and how a table is laid out as text. Takes no decision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Status: TypeAlias = Literal["kept", "trimmed", "short", "stubbed", "dropped", "e
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
 NUMBERS = range(2, 8)
 NOTHING = "-"
-# A provider counts a little differently: that is no difference worth a word.
+# A provider counts a little differently: a smaller difference is not reported.
 _NEAR, _FEW = 0.05, 128
 
 
@@ -28,7 +28,7 @@ class Decision:
     """What became of one group of messages of a slot.
 
     `first` is the index of its first message in the slot, `count` how many messages it has.
-    `rank` says when it was cut: 1 went first. With `fits_with` tokens more (of the budget, or of
+    `rank` says when it was cut: 1 was cut first. With `fits_with` more tokens (of the budget, or of
     the ceiling if that was the reason) it would have been kept whole.
     """
 
@@ -44,7 +44,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Telling:
-    """A decision that is being told, made in a fifth of the time of one that is."""
+    """A decision as a plain object, made in a fifth of the time of a `Decision`."""
 
     first: int
     count: int
@@ -56,7 +56,7 @@ class Telling:
     fits_with: int | None = None
 
     def told(self) -> Decision:
-        """Return the decision."""
+        """Return it as a `Decision`."""
         return Decision(
             self.first,
             self.count,
@@ -92,9 +92,9 @@ class SlotReport:
 
 @dataclass(frozen=True, slots=True)
 class NotCarried:
-    """Something in the window that a provider's request could not carry.
+    """A part of the window that a provider's request could not carry.
 
-    `message` is the index of the message in the window; None if it is not in a message.
+    `message` is the index of the message in the window; None if the part is not in a message.
     """
 
     provider: str
@@ -105,10 +105,10 @@ class NotCarried:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where this window departs from the turn before, although it was expected not to.
+    """Where this window differs from the turn before, although it was expected not to.
 
-    `message` is the first that differs, in the order they are sent; `slot` the one that caused it
-    (`(tools)` for tool schemas); `tokens` were expected to be shared with it, and are not. The
+    `message` is the first message that differs, in the order of sending; `slot` the slot that
+    caused it (`(tools)` for tool schemas); `tokens` were expected to be shared, and are not. The
     `reason` is `stepped`, `trimmed`, `lost` (the message at the frontier is gone), `added`,
     `absent`, `tools` or `changed`.
     """
@@ -121,8 +121,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the provider says it did with the request: the tokens of its input, and how many of
-    them it read from its cache and wrote to it."""
+    """The provider's own numbers for the request: the tokens of its input, and how many of them it
+    read from its cache and wrote to its cache."""
 
     input: int
     read: int = 0
@@ -131,13 +131,13 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The beginning of the request, as the provider is sent it, and what its cache may find of it.
+    """The beginning of the request as it is sent, and how much of it a cache may find.
 
-    `hash` is of all that is sent. `tokens` is the beginning shared with the request before, as
-    far as a cache can read it: 0 if it is below the provider's minimum, or nothing was sent
-    before; `share` is its part of the window. `expected` is the beginning that the next request
-    is expected to share. `unstable` are slots whose tier says stable but whose content changed
-    since the turn before. `reported` is what the provider said of it, None before it has answered.
+    `hash` is of the whole request. `tokens` is the beginning shared with the request before, as far
+    as a cache can read it: 0 if it is below the provider's minimum, or there was no request before;
+    `share` is its part of the window. `expected` is the beginning that the next request is expected
+    to share. `unstable` are slots whose tier says stable but whose content changed since the turn
+    before. `reported` are the provider's numbers, None before it has answered.
     """
 
     hash: str
@@ -154,13 +154,12 @@ class Prefix:
 class Report:
     """Where every token of a window went.
 
-    `tokens` is the sum of what the slots kept, `tools_tokens`, `joined_tokens` (what joining
-    texts adds: separators, the message around them, tokens that merge at a seam), `lead_tokens`
+    `tokens` is the sum of the tokens of all slots, `tools_tokens`, `joined_tokens` (added by
+    joining texts: separators, the message around them, tokens that merge at a seam), `lead_tokens`
     (the user message that some providers want first) and `answer_tokens` (the frame of the answer).
-    `not_carried` is what the
-    requests made of the window so far could not carry. `input_cut` says that the current input
-    was too long and lost its middle. `prefix` is None where neither the profile
-    prices caching nor a window before is known.
+    `not_carried` lists what the requests of this window so far could not carry. `input_cut` says
+    that the current input was too long and lost its middle. `prefix` is None if the profile does
+    not price caching and no window before is known.
     """
 
     slots: tuple[SlotReport, ...]
@@ -178,7 +177,7 @@ class Report:
     prefix: Prefix | None = None
 
     def __getitem__(self, name: str) -> SlotReport:
-        """Return what became of the slot with this name; of several, the first."""
+        """Return the report of the slot with this name; of several, the first."""
         for slot in self.slots:
             if slot.name == name:
                 return slot
@@ -216,7 +215,7 @@ class Report:
         return self.fallback and any(slot.floor for slot in self.slots)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the cells of the table, under `COLUMNS`: the slots, then what is no slot's."""
+        """Return the cells of the table, under `COLUMNS`: the slots, then the rest."""
         rows = [_row(slot) for slot in self.slots]
         for name in ("tools", "joined", "lead", "answer"):
             tokens = getattr(self, f"{name}_tokens")
@@ -233,12 +232,13 @@ class Report:
         )
 
 
-# A report of no more decisions is kept as it is; of more, none of so many tokens is joined.
+# A report of at most so many decisions is stored unchanged; in a longer one, decisions of this many
+# tokens are not joined.
 SHORT, _LARGE = 100, 4_096
 
 
 def in_ranges(report: Report) -> Report:
-    """Return a long report with neighbours that shared one fate as one decision, as it is kept."""
+    """Return a long report in its stored form: neighbours with one fate become one decision."""
     if sum(len(slot.decisions) for slot in report.slots) <= SHORT:
         return report
     slots = [replace(slot, decisions=tuple(ranges(slot.decisions))) for slot in report.slots]
@@ -246,10 +246,9 @@ def in_ranges(report: Report) -> Report:
 
 
 def ranges(decisions: Sequence[Decision] | Sequence[Telling]) -> Iterator[Decision]:
-    """Yield decisions, neighbours that shared one fate as one.
+    """Yield decisions; neighbours with one fate become one.
 
-    Their tokens are added up; the rank is the first, and `fits_with` is what the nearest of them
-    needs.
+    Their tokens are added up; the rank is the first, and `fits_with` is the smallest of them.
     """
     start = 0
     for place in range(1, len(decisions)):
@@ -261,7 +260,7 @@ def ranges(decisions: Sequence[Decision] | Sequence[Telling]) -> Iterator[Decisi
 
 
 def _go_together(one: Decision | Telling, other: Decision | Telling, joined: int) -> bool:
-    """Say whether a decision goes with the one before it, with which `joined` go already."""
+    """Say whether a decision joins the one before it, which stands for `joined` already."""
     return (
         one.first + one.count == other.first
         and one.status == other.status
@@ -288,7 +287,7 @@ def _joined(alike: Sequence[Decision] | Sequence[Telling]) -> Decision:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    """Return the fields of a value by name; a tenth of what `asdict` takes, and kept every turn."""
+    """Return the fields of a value by name; ten times as fast as `asdict`, for every turn."""
     names, values = _GETTERS[type(value)]
     return dict(zip(names, values(value), strict=True))
 
@@ -306,7 +305,7 @@ def _lost(entry: NotCarried) -> str:
 
 
 def _prefix_lines(prefix: Prefix) -> Iterable[str]:
-    """Say what is shared with the request before, what moved it, what was read, and what may."""
+    """Say how much is shared with the request before, what moved it, and what the provider read."""
     yield from prefix_words(prefix)
     if prefix.moved is not None:
         moved = prefix.moved
@@ -322,7 +321,7 @@ def _prefix_lines(prefix: Prefix) -> Iterable[str]:
 
 
 def prefix_words(prefix: Prefix) -> Iterable[str]:
-    """Say how much of a request is shared with the one before, and what the provider read of it."""
+    """Say how much of a request is shared with the one before, and how much the provider read."""
     if prefix.tokens:
         yield f"shared with the request before: {prefix.tokens:,} tokens ({prefix.share:.0%})"
     elif prefix.moved is not None:
@@ -335,8 +334,7 @@ def prefix_words(prefix: Prefix) -> Iterable[str]:
 
 
 def level_words(report: Report) -> Iterable[str]:
-    """Say how much of the past is shown shorter than it was, and whether a summary stands in front
-    of it."""
+    """Say how much of the past is shown shorter, and whether a summary stands in front of it."""
     found = [each for slot in report.slots for each in slot.decisions]
     counts = [(sum(each.status == name for each in found), name) for name in ("short", "stubbed")]
     told = [f"{count:,} {name}" for count, name in counts if count]
@@ -348,7 +346,7 @@ def level_words(report: Report) -> Iterable[str]:
 
 
 def reported_words(shared: int, reported: Reported) -> str:
-    """Put what the provider read from its cache beside what is shared, with the difference."""
+    """Compare the tokens that the provider read from its cache with the shared tokens."""
     said = f"the provider read {reported.read:,} of {reported.input:,} tokens from its cache"
     missing = shared - reported.read
     if not shared or abs(missing) <= max(_NEAR * shared, _FEW):
@@ -374,7 +372,7 @@ def _row(slot: SlotReport) -> tuple[str, ...]:
 
 
 def _why(slot: SlotReport) -> str:
-    """Say why a slot lost something, and what would have kept its next piece."""
+    """Say why a slot lost something, and how many tokens would have kept its next piece."""
     if slot.reason is None:
         return ""
     words = slot.reason if slot.detail is None else f"{slot.reason}: {slot.detail}"
@@ -383,7 +381,7 @@ def _why(slot: SlotReport) -> str:
 
 
 def text_table(rows: Sequence[Sequence[str]], numbers: Container[int]) -> Iterable[str]:
-    """Lay out rows in columns under the first of them, the columns of `numbers` to the right."""
+    """Lay out rows in columns under the first row; the columns `numbers` are right-aligned."""
     rows = [[_escape(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
@@ -397,7 +395,7 @@ def text_table(rows: Sequence[Sequence[str]], numbers: Container[int]) -> Iterab
 
 
 def _escape(cell: str) -> str:
-    """Write line ends and control characters as escapes: a row is one line, and stays text."""
+    """Write line ends and control characters as escapes, so that a row stays one line."""
     if cell.isprintable():
         return cell
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)

@@ -1,4 +1,4 @@
-"""The schemas of tools: checked, copied and written once, however often they are counted."""
+"""The schemas of tools: checked, copied and written once, even if they are counted often."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, cast
 from muntin.core.checks import compact_json, copy_json, shown
 from muntin.errors import InvalidType
 
-# Breakpoints in the providers' own words; where they stand is no part of what is cached.
+# The providers' own names for breakpoints; breakpoints are no part of the cached text.
 USER_BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 
 
 class Schemas(tuple[Mapping[str, Any], ...]):
-    """Schemas that nobody else holds: what was counted is what is sent."""
+    """Schemas that no caller can change: the schemas that are sent are the schemas counted."""
 
     @classmethod
     def of(cls, tools: Iterable[Mapping[str, Any]]) -> Schemas:
@@ -38,21 +38,21 @@ class Schemas(tuple[Mapping[str, Any], ...]):
     @cached_property
     def by_name(self) -> Schemas:
         """The schemas in the order of their names: they stand before everything that is cached.
-        Where the user has marked one, the given order stays."""
+        If the user has marked one of them, the given order stays."""
         if not self or any(tool.get(key) for tool in self for key in USER_BREAKPOINTS):
             return self
         return Schemas(sorted(self, key=_name))
 
     def copied(self) -> tuple[Mapping[str, Any], ...]:
-        """Return schemas to give away."""
+        """Return copies for callers."""
         if self._written is None:
             return cast("tuple[Mapping[str, Any], ...]", copy_json(tuple(self), "tools"))
         return cast("tuple[Mapping[str, Any], ...]", marshal.loads(self._written))
 
     @cached_property
     def _written(self) -> bytes | None:
-        """The schemas as bytes, from which a copy is made in a tenth of the time; None of values
-        that only look like JSON's."""
+        """The schemas as bytes, from which a copy is made in a tenth of the time; None if a value
+        only looks like JSON."""
         try:
             return marshal.dumps(copy_json(tuple(self), "tools"))
         except ValueError:

@@ -12,7 +12,7 @@ from typing import Any
 class Usage:
     """Tokens as the provider billed them.
 
-    `input` is the whole input, what was read from and written to the cache included.
+    `input` is the whole input, including tokens read from and written to the cache.
     """
 
     input: int = 0
@@ -34,7 +34,7 @@ class Usage:
 
     @classmethod
     def from_dict(cls, value: Any) -> Usage:
-        """Read it from JSON values; what is no count of tokens is 0."""
+        """Read usage from JSON values; a value that is no count becomes 0."""
         if not isinstance(value, Mapping):
             return cls()
         found = {each.name: value.get(each.name) for each in fields(cls)}
@@ -43,18 +43,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class SessionUsage:
-    """What a session has cost: the answers of its turns, and the summaries made of it."""
+    """The usage of a session: of the answers of its turns, and of its summaries."""
 
     answers: Usage = field(default_factory=Usage)
     summaries: Usage = field(default_factory=Usage)
 
     def and_in_vain(self, text: str | None) -> SessionUsage:
-        """Add what is kept, as JSON, of summaries that came to nothing."""
+        """Add the stored usage of failed summaries, given as JSON."""
         vain = Usage() if text is None else Usage.from_dict(json.loads(text))
         return SessionUsage(self.answers, self.summaries + vain)
 
     def words(self) -> Iterable[str]:
-        """Say what was billed, if anything is known."""
+        """Say what was billed, if it is known."""
         if self.answers != Usage():
             yield f"billed for answers: {self.answers}"
         if self.summaries != Usage():

@@ -1,4 +1,4 @@
-"""Fitting: a framework's own messages made to fit, and given back as they came."""
+"""Fitting: a framework's own messages are made to fit, and returned in their own form."""
 
 from muntin.fitting.client import fit_client
 from muntin.fitting.fitter import Fitter

@@ -1,8 +1,8 @@
-"""`fit_client`: the client of a vendor's SDK, whose requests fit.
+"""`fit_client`: a client of a vendor's SDK whose requests fit.
 
-Knows of the SDKs only what they share: `copy()`, and `post`, by which every call goes, streamed or
-not, raw or parsed. OpenAI's and Anthropic's are made by the same generator and have both. Looked at
-with openai 3.49 and anthropic 2.8, which has a hook of its own (`with_middleware`).
+Knows of the SDKs only what they share: `copy()`, and `post`, through which every call goes,
+streamed or not, raw or parsed. OpenAI's and Anthropic's are made by the same generator and have
+both. Checked with openai 3.49 and anthropic 2.8, which has a hook of its own (`with_middleware`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def fit_client(
 ) -> Client:
     """Return a client like this one whose requests fit the budget.
 
-    `client` is one of the `openai` or the `anthropic` SDK, sync or async; it is left as it is, and
-    the two share their connections. Fitted are Chat Completions, Responses and Messages, streamed
-    or not; all else passes. `with_options` and `with_raw_response` fit too. Other settings than
-    the budget are those of a `Fitter`.
+    `client` is a client of the `openai` or the `anthropic` SDK, sync or async; it is not changed,
+    and the two share their connections. Requests of Chat Completions, Responses and Messages are
+    fitted, streamed or not; all others pass. `with_options` and `with_raw_response` fit too. For
+    other settings than the budget, give a `Fitter`.
     """
     made = fitter_of(budget, fitter)
     if hasattr(client, "with_middleware"):
@@ -90,7 +90,7 @@ def fitter_of(budget: Budget | int | None, fitter: Fitter | None) -> Fitter:
 
 
 def fit_body(fitter: Fitter, path: str, body: Any) -> Any:
-    """Return the body of a request to a path, fitted; what is no request to a model as it is."""
+    """Return the fitted body of a request to a path; a request not to a model stays unchanged."""
     form = form_of(path)
     if form is None or not isinstance(body, Mapping):
         return body
@@ -99,11 +99,11 @@ def fit_body(fitter: Fitter, path: str, body: Any) -> Any:
     except InvalidInput:
         if fitter.strict:
             raise
-        return body  # the provider will say what is wrong with it
+        return body  # the provider will say what is wrong
 
 
 async def afit_body(fitter: Fitter, path: str, body: Any) -> Any:
-    """Do what `fit_body` does; where it records, without holding up the event loop."""
+    """Do the same as `fit_body`; recording does not block the event loop."""
     if fitter.recorder is None:
         return fit_body(fitter, path, body)
     return await in_thread(lambda: fit_body(fitter, path, body))

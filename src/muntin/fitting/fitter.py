@@ -1,7 +1,7 @@
 """The Fitter: a framework's list of messages, made to fit a budget by the Composer.
 
-Holds the settings and what is known of conversations. One list goes in, one plan is made, and what
-is kept comes back as references.
+Holds the settings and the known conversations. One list goes in, one plan is made, and references
+to the kept items come back.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from muntin.timeline.store import Store
 class Fitter:
     """Makes lists of messages fit; one for an app or a hook, safe to use from many threads.
 
-    `budget` is what a request may have, tools and system text included; without one it is the
+    `budget` is the tokens of a request, tools and system text included; without one it is the
     model's context window. `margin` tokens of it are kept free, for what a framework adds after
-    the hook. With `strict` what cannot be read is an error. `trimming`, `results` and `ladder` are
-    as for `Slots`. With a `store`, conversations are recorded there, each as a session: by its
-    name, or by one that is made for it.
+    the hook. With `strict` an item that cannot be read is an error. `trimming`, `results` and
+    `ladder` are as for `Slots`. With a `store`, conversations are recorded there, each as a
+    session: under its name, or under a new one.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Fitter:
         model: str | None = None,
         output: Mapping[str, Any] | None = None,
     ) -> Fitted:
-        """Return what of a list is sent.
+        """Return the part of a list that is sent.
 
-        `system` are messages that stand before all others and are sent elsewhere: they are counted
-        and not placed. `output` is the schema that the answer is to have, which is sent too.
-        `previous` is the frontier of the request before this one. Without it the conversation is
-        found again by its name, or by its opening and what was in it, as long as the process
-        lives; an empty mapping begins anew.
+        `system` are messages that stand before all others and are sent elsewhere: they are
+        counted and not placed. `output` is the schema of the answer, which is sent too. `previous`
+        is the frontier of the request before this one. Without it the conversation is found by its
+        name, or by its opening and its messages, as long as the process lives; an empty mapping
+        begins anew.
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
@@ -144,13 +144,13 @@ class Fitter:
         return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
 
     async def afit(self, pieces: Sequence[Piece], **given: Any) -> Fitted:
-        """Do what `fit` does; where it records, without holding up the event loop."""
+        """Do the same as `fit`; recording does not block the event loop."""
         if self.recorder is None:
             return self.fit(pieces, **given)
         return await in_thread(lambda: self.fit(pieces, **given))
 
     def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
-        """Record what is new; a store that is away does not keep a request from being sent."""
+        """Record the new messages; if the store is away, the request is sent all the same."""
         try:
             sent = recorder.sent_of(left.session, talk, window, left.to_dict())
             if sent is not None:
@@ -173,7 +173,7 @@ class Fitter:
     def _before(
         self, previous: Mapping[str, Any] | Frontier | None, key: str, talk: Talk
     ) -> tuple[Left | None, str | None]:
-        """Return what the request before this one left, or why it is not used."""
+        """Return the frontier of the request before this one, or why it is not used."""
         if previous is None:
             return self._table.find(key, talk), None
         if isinstance(previous, Mapping) and not previous:
@@ -190,5 +190,5 @@ class Fitter:
 
 
 _log = logging.getLogger(__name__)
-# So many models a Fitter remembers.
+# A Fitter remembers this many models.
 _MODELS = 64

@@ -1,7 +1,7 @@
-"""Frontiers: what a request leaves to the next one of its conversation, as small as it may be.
+"""Frontiers: what a request leaves to the next request of its conversation, as small as possible.
 
-Owns the JSON of it, whether it belongs to a list of messages, and the table that finds it again
-where a hook has no state.
+Owns its JSON, whether it belongs to a list of messages, and the table that finds it again where a
+hook has no state.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from muntin.core.planning.past import locate
 from muntin.errors import InvalidInput, InvalidType
 
 _VERSION = 1
-# A conversation is known by so many of its last messages.
+# A conversation is known by this many of its last messages.
 _FEW = 4
-# Of a list that is met for the first time so many messages are recorded.
+# At most this many messages of a new list are recorded.
 _NEWEST = 1_000
-# How many openings the table knows, and conversations of each; how many windows it holds on to.
+# How many openings the table knows, how many conversations of each, and how many windows.
 _OPENINGS, _EACH, _WINDOWS = 1_024, 16, 32
 
 
 class Talking(Protocol):
-    """What is to be known of a list: its messages behind the opening, and the first of them."""
+    """The known parts of a list: its messages behind the opening, and the first of them."""
 
     @property
     def past(self) -> Sequence[Message]:
@@ -37,15 +37,15 @@ class Talking(Protocol):
 
     @property
     def first_digest(self) -> str:
-        """The digest of the first of them."""
+        """The digest of the first message behind the opening."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a request left: where its past began, and by what its conversation is known.
+    """What a request leaves: where its past begins, and how its conversation is recognised.
 
     `opening` is the digest of the first message behind the opening, `behind` that of the message
-    behind the frontier. There were `count` messages; `last` is of the last few of them. `session`
+    behind the frontier. There were `count` messages; `last` is a digest of the last few. `session`
     is where the conversation is recorded.
     """
 
@@ -58,7 +58,7 @@ class Left:
 
     @classmethod
     def of(cls, start: Start | None, past: Sequence[Message], opening: str) -> Left:
-        """Return what a request leaves that has this past."""
+        """Return what a request with this past leaves."""
         if not past:
             return cls(start)
         next_one = start.first + 1 if start is not None and start.digest is not None else len(past)
@@ -67,7 +67,7 @@ class Left:
 
     @property
     def frontier(self) -> Frontier | None:
-        """What the planner goes by."""
+        """The frontier for the planner."""
         return None if self.start is None else Frontier((self.start,))
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Left:
         return cls(starts[0] if starts else None, opening, behind, count, last, session)
 
     def why_not(self, talk: Talking) -> str | None:
-        """Say why this is not of the conversation that a list shows; None if it is."""
+        """Say why this does not belong to the conversation of a list; None if it does."""
         past, start = talk.past, self.start
         same = not self.opening or talk.first_digest == self.opening
         if start is None or not (start.first or start.digest):
@@ -113,18 +113,18 @@ class Left:
             return "the message at the frontier is not in the list any more" if same else _ANOTHER
         if same:
             return None
-        # The list lost its beginning, or it is another that has the same message somewhere.
+        # The list lost its beginning, or another conversation has the same message.
         known = start.digest is not None and found + 1 < len(past) and self.behind
         return None if known and digest(past[found + 1]) == self.behind else _ANOTHER
 
     def goes_on(self, talk: Talking) -> bool:
-        """Say whether a list begins with all that was there."""
+        """Say whether a list begins with all messages of that request."""
         past = talk.past
         return 0 < self.count <= len(past) and _ending(past, self.count) == self.last
 
 
 def _told(start: Start) -> dict[str, Any]:
-    """Return a start as plain JSON, quicker than `asdict` does."""
+    """Return a start as plain JSON, faster than `asdict`."""
     told = {name: each for name in _FIELDS if (each := getattr(start, name)) is not None}
     return told if start.recap is None else {**told, "recap": asdict(start.recap)}
 
@@ -133,7 +133,7 @@ _FIELDS = tuple(each.name for each in fields(Start))
 
 
 def _ending(past: Sequence[Message], end: int) -> str:
-    """Return one digest of the few messages before a place: one alone may be in many lists."""
+    """Return one digest of the last few messages before a place: one alone may be in many lists."""
     last = [digest(past[place]) for place in range(max(0, end - _FEW), end)]
     return hashed(" ".join(last), 8)
 
@@ -151,7 +151,7 @@ _EMPTY: dict[str, Any] = {
 
 
 def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
-    """Return what was given as `previous`."""
+    """Return the argument `previous` as a `Left`."""
     if isinstance(given, Frontier):
         return Left(given.starts[0] if given.starts else None)
     if not isinstance(given, Mapping):
@@ -160,15 +160,15 @@ def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
 
 
 def first_new(told: Mapping[str, Any] | None, talk: Talking) -> int:
-    """Return the first message of a list that was not there when this was told of it.
+    """Return the first new message of a list, by the frontier `told` of an earlier request.
 
-    Of a list that is met for the first time the newest turns are new; of one that does not go on
-    as it was, the last.
+    In a list without a frontier the newest turns are new; in a list that does not go on from the
+    earlier request, the last turn is new.
     """
     past = talk.past
     try:
         left = Left.from_dict(told) if told else None
-    except InvalidInput:  # of another version
+    except InvalidInput:  # written by another version
         left = None
     if left is not None and left.goes_on(talk):
         return left.count
@@ -179,10 +179,10 @@ def first_new(told: Mapping[str, Any] | None, talk: Talking) -> int:
 
 
 class Table:
-    """Finds a conversation again by its name, or by its opening and what was in it.
+    """Finds a conversation again by its name, or by its opening and its messages.
 
-    It also holds on to the newest windows, so that reports can tell what a request shares with
-    the one before. All of it is bounded, and lost with the process.
+    It also holds the newest windows, so that reports can tell what a request shares with the one
+    before. The table is bounded, and lost with the process.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class Table:
         return next((each for each in moved if each.why_not(talk) is None), None)
 
     def known(self, left: Left | None) -> LazyFrontier | Frontier | None:
-        """Return all that is known of the window of a request."""
+        """Return the window of a request, or its frontier if the window is no longer held."""
         if left is None:
             return None
         with self._lock:
@@ -210,7 +210,7 @@ class Table:
     def put(
         self, key: str, left: Left, before: Left | None, window: LazyFrontier | Frontier
     ) -> None:
-        """Note what a request left, in the place of what the one before it had left."""
+        """Store what a request left, in the place of what the request before it left."""
         with self._lock:
             rows = self._rows.setdefault(key, [])
             self._rows.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Layout: a talk as slots of the Composer, and the window of them as references.
+"""Layout: a talk as slots of the Composer, and the window as references.
 
 The opening system messages stay, the user's last message stays; history and run are one past with
 that message inside. Nothing is trimmed here.
@@ -22,7 +22,7 @@ from muntin.fitting.pieces import Piece, Placed
 from muntin.fitting.talk import Talk
 from muntin.timeline.receipts import plan_of
 
-# The slot of what stands before all pieces and is sent elsewhere.
+# The slot of the messages that stand before all pieces and are sent elsewhere.
 _ELSEWHERE = "instructions"
 
 
@@ -83,8 +83,8 @@ def shown_places(window: Window, talk: Talk) -> list[int | None]:
 def place(
     window: Window, composer: Composer, talk: Talk, places: Sequence[int | None], elsewhere: int
 ) -> tuple[tuple[Placed, ...], Breakpoint | None]:
-    """Return what is sent, in order, and the breakpoint behind the first `elsewhere` messages,
-    which are sent elsewhere."""
+    """Return the messages that are sent, in order, and the breakpoint behind the first `elsewhere`
+    messages, which are sent elsewhere."""
     marks: dict[int | None, Breakpoint] = {each.after - 1: each for each in window.breakpoints}
     placed: list[Placed] = []
     pieces = talk.pieces
@@ -107,7 +107,7 @@ def _in_order(window: Window) -> Iterable[tuple[int | None, Message]]:
     messages, frontier = window.messages, window.lazy_frontier
     sent = frontier.messages if isinstance(frontier, LazyFrontier) else ()
     if len(sent) == len(messages) and all(map(is_, sent, messages)):
-        return enumerate(messages)  # as most are: nothing moves, nothing is added
+        return enumerate(messages)  # as in most windows: nothing moves, nothing is added
     return [(piece.place, piece.message) for piece in as_sent(messages)]
 
 

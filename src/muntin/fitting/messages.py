@@ -1,4 +1,4 @@
-"""`fit`: a list of messages in, those of it that fit out, as the objects they were."""
+"""`fit`: a list of messages goes in, the messages that fit come out, as the same objects."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from muntin.timeline.store import Store
 
 @dataclass(frozen=True, slots=True)
 class FittedMessages:
-    """What of a list fits: `kept` are its own objects, and new ones of their form for the few that
-    were shortened or added."""
+    """The messages of a list that fit: `kept` are its own objects, and new objects of the same form
+    for the few messages that were shortened or added."""
 
     kept: list[Any]
     fitted: Fitted
@@ -40,12 +40,12 @@ class FittedMessages:
 
     @property
     def frontier(self) -> dict[str, Any]:
-        """Plain JSON, to be given as `previous` with the next request."""
+        """Plain JSON, to be passed as `previous` with the next request."""
         return self.fitted.frontier
 
     @property
     def placed(self) -> tuple[Placed, ...]:
-        """What is sent, in order, with the references."""
+        """The messages that are sent, in order, with the references."""
         return self.fitted.placed
 
     @property
@@ -60,17 +60,17 @@ class FittedMessages:
 
     @property
     def tokens(self) -> int:
-        """What the request has, tools and all."""
+        """The tokens of the request, tools included."""
         return self.fitted.window.tokens
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What could not be read and was carried as it is."""
+        """The items that could not be read and are sent unchanged."""
         return self.fitted.unread
 
     @property
     def fresh(self) -> str | None:
-        """Why the frontier that was given was not used."""
+        """Why the given frontier was not used; None if it was used, or none was given."""
         return self.fitted.fresh
 
 
@@ -92,12 +92,12 @@ def fit(
     conversation: str | None = None,
     store: Store | str | Recorder | None = None,
 ) -> FittedMessages:
-    """Return what of a list of messages fits a budget.
+    """Return the messages of a list that fit a budget.
 
     Messages are dicts or objects of an SDK, in the form of any provider. `system` is text that is
-    sent beside them. Give the `frontier` of each request as `previous` with the next one: the
-    requests then begin alike, and the provider's cache is of use. Without it, a conversation is
-    found again as long as the process lives. All else is as for `Fitter`.
+    sent beside them. Pass the `frontier` of each request as `previous` with the next one: then the
+    requests begin alike, and the provider's cache can be used. Without it, a conversation is found
+    again as long as the process lives. All other arguments are as for `Fitter`.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise InvalidType(f"messages must be a list, not {shown(messages)}")
@@ -116,7 +116,7 @@ def fit(
     told = _told(system)
     given: dict[str, Any] = {"previous": previous, "conversation": conversation}
     try:
-        # Most lists are of single messages; to be sure of it, all of them would have to be read.
+        # In most lists each item is one message; checking would mean reading all of them.
         fitted = fitter.fit(pieces_of(messages, single=True), tools=tools, system=told, **given)
     except NotSingle:
         fitted = fitter.fit(pieces_of(messages), tools=tools, system=told, **given)
@@ -143,8 +143,8 @@ def _known(budget: Budget | int | None, **given: Any) -> Fitter:
 
 
 def _fitter(budget: Budget | int | None, **given: Any) -> Fitter:
-    """Return the Fitter with these settings: one for all who ask for it, if they can be compared,
-    so that it finds conversations again."""
+    """Return the Fitter with these settings. Equal settings share one Fitter, so that it finds
+    conversations again."""
     try:
         return _known(budget, **given)
     except TypeError as error:

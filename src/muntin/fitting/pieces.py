@@ -1,7 +1,7 @@
-"""Pieces: what `fit` sees of a framework's items, and what it gives back of them.
+"""Pieces: the items of a framework as `fit` sees them, and the result as references.
 
 An item is never converted back. A piece holds a message for counting and grouping and a reference
-to the item; what comes back are references, and the few texts that replace others.
+to the item; the result is references, and the few texts that replace others.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from muntin.core.message import Message, Role
 from muntin.core.planning.composed import Breakpoint
 from muntin.core.planning.window import Window
 
-# Tuples, not dataclasses: these are made for most messages of every list, and in no time.
+# Tuples, not dataclasses: one is made for most messages of every list, so it must be quick.
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Piece(NamedTuple):
-    """One message of a framework's list, as it is counted and grouped, and where it came from.
+    """One message of a framework's list, as it is counted and grouped, and its origin.
 
-    `ref` is the adapter's own: an item, or its number and that of a part in it. `opaque` says why
-    the item could not be read; it then counts `tokens`, else the size of what `message` or `ref`
-    holds. `repaired` says that the item cannot be sent as it is: the text and the arguments of
-    `message` are always written back.
+    `ref` is the adapter's own: an item, or the numbers of an item and of a part. `opaque` says why
+    the item could not be read; then it counts as `tokens`, else as the size of `message` or `ref`.
+    `repaired` says that the item cannot be sent as it is: the text and the arguments of `message`
+    are always written back.
     """
 
     message: Message | None
@@ -41,9 +41,9 @@ class Placed(NamedTuple):
     """One message of the fitted request.
 
     `ref` is the piece's, None if Muntin added the message: a summary, a line about what is missing,
-    the fixed result of a call that has none. `message` is what is counted. `text`, if it is not
-    None, takes the place of the item's text: `message.content` then is this text alone, and what
-    the item held beside it goes, or parts, of which the text parts are new. `arguments` are new
+    the fixed result of a call that has none. `message` is the counted message. `text`, if it is not
+    None, replaces the item's text. Then `message.content` is either this text alone, and other
+    content of the item goes, or parts, of which the text parts are new. `arguments` are new
     arguments of calls, as JSON texts by the ids of the calls. With a `breakpoint`, the provider is
     to cache up to the end of the message.
     """
@@ -56,18 +56,18 @@ class Placed(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the item goes as it came."""
+        """Whether the item is sent unchanged."""
         return self.ref is not None and self.text is None and not self.arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A list that fits: what is sent of it, in order, and what is to be known of it.
+    """A list that fits: the messages that are sent, in order, and facts about them.
 
-    `frontier` is plain JSON of at most 1 KB; give it back as `previous` with the next request of
-    the conversation. `unread` names what could not be read and was carried as it is. `fresh` says
-    why the frontier that was given was not used; None if it was, or none was given.
-    `system_breakpoint` is the one after the system text that is sent elsewhere.
+    `frontier` is plain JSON of at most 1 KB; pass it as `previous` with the next request of the
+    conversation. `unread` names items that could not be read and are sent unchanged. `fresh` says
+    why the given frontier was not used; None if it was used, or none was given.
+    `system_breakpoint` stands after the system text that is sent elsewhere.
     """
 
     placed: tuple[Placed, ...]
@@ -82,11 +82,11 @@ class Fitted:
 
 
 class Pieces(Sequence[Piece]):
-    """The pieces of a list of items, each read when it is first looked at.
+    """The pieces of a list of items, each read when it is first needed.
 
-    `read` returns the pieces of an item, which it is given with its number. An item is one piece,
-    unless `several` says how many it is, by its number. `role` tells the role of an item without
-    reading it, None if it must be read.
+    `read` returns the pieces of an item, which it gets with its number. An item is one piece,
+    unless `several` has another count for its number. `role` returns the role of an item
+    without reading the item, None if it must be read.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Pieces(Sequence[Piece]):
         self._read = read
         self._role = role
         self._known: dict[int, Sequence[Piece]] = {}
-        # Where each item begins; None if all are one piece.
+        # Where each item begins; None if each item is one piece.
         self._begins: list[int] | None = None
         if several:
             sizes = (several.get(number, 1) for number in range(len(items)))
@@ -111,7 +111,7 @@ class Pieces(Sequence[Piece]):
         return len(self._items) if self._begins is None else self._begins[-1]
 
     def __getitem__(self, index: Any) -> Any:
-        # The quickest way: most are asked for once and by a place that is there.
+        # The quickest way: most pieces are asked for once and by a valid place.
         begins = self._begins
         if begins is None and index.__class__ is int and index >= 0:
             found = self._known.get(index)

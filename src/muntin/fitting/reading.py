@@ -1,7 +1,8 @@
-"""Reading: items in any form that is really sent, as pieces, and nothing that raises.
+"""Reading: items in any form that is sent in practice, as pieces; never raises.
 
-Owns how a list is divided into pieces. What cannot be read, even repaired, is an opaque piece: it
-says why, and counts by its size. The reference of a piece is (first item, end of items, part).
+Owns how a list is divided into pieces. An item that cannot be read, even repaired, is an opaque
+piece: it says why, and counts by its size. The reference of a piece is (first item, end of items,
+part).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from muntin.errors import MuntinError
 from muntin.fitting.pieces import Piece, Pieces
 from muntin.fitting.repair import made_id, normal, spelled_role
 
-# What tells a block of a result from others, in the forms of Anthropic and of Google.
+# The marks of a block that is a result, in the forms of Anthropic and of Google.
 _RESULTS = ("tool_result", "function_response", "functionResponse")
 
 
@@ -32,14 +33,14 @@ class Ref(NamedTuple):
 
 
 class NotSingle(Exception):
-    """An item is not one message, although all were taken to be."""
+    """An item is not one message, although each item was expected to be one."""
 
 
 def pieces_of(items: Sequence[Any], *, single: bool = False) -> Pieces:
-    """Return the pieces of a list, read when they are looked at.
+    """Return the pieces of a list, read when they are needed.
 
-    All items are looked at to see which of them are several messages, or part of one. With
-    `single` none is taken to be, and reading one that is raises `NotSingle`.
+    All items are checked for several messages in one item, and several items in one message. With
+    `single` each item is expected to be one message; reading another item raises `NotSingle`.
     """
     if single:
         reader = _Reader(items, None, single=True)
@@ -71,8 +72,8 @@ def piece(data: Any, ref: Any) -> Piece:
 
 
 def spans_of(item: Any) -> list[range]:
-    """Return the blocks of each piece of an item: results stand alone, what is said between them
-    is one piece."""
+    """Return the blocks of each piece of an item: each result is a piece, and all blocks between
+    two results are one piece."""
     blocks = blocks_of(item)
     if blocks is None or not any(map(is_result, blocks)):
         return [range(0)]
@@ -104,7 +105,7 @@ def is_result(block: Any) -> bool:
 
 
 def _groups(items: Sequence[Any]) -> list[range]:
-    """Return which items are read together: those of one answer of the Responses API."""
+    """Return which items are read together: the items of one answer of the Responses API."""
     groups: list[range] = []
     for joins, run in groupby(range(len(items)), lambda number: joins_others(items[number])):
         numbers = list(run)
@@ -141,7 +142,7 @@ class _Reader:
         if self._single and not plain and (count > 1 or joins_others(item)):
             raise NotSingle
         found = _read([item], ref)
-        # What could not be read is one piece, whatever is in it.
+        # An item that could not be read is one piece, whatever its content.
         missing = count - len(found)
         if self._groups is not None:
             found = [self._answer(each) for each in found]
@@ -164,12 +165,12 @@ class _Reader:
             return None
         role = spelled_role(item.get("role"))
         if role == "user" and item.get("content").__class__ is not str:
-            return None  # it may hold results
+            return None  # the item may hold results
         return role
 
     def _call_id(self, number: int, item: Mapping[str, Any]) -> str:
-        """Return the id of the call that a result answers without saying so: of the calls right
-        before it, the first of its name, else the one at its place."""
+        """Return the id of the call that a result without an id answers: of the calls right before
+        it, the first with its name, else the call at its place."""
         owner = number - 1
         while owner >= 0 and role_of(self._items[owner]) in ("tool", "function"):
             owner -= 1
@@ -218,7 +219,7 @@ def _read(items: Sequence[Any], ref: Any) -> list[Piece]:
 
 
 def _plain(item: dict[str, Any]) -> Message | None:
-    """Return a message of Chat Completions that has nothing unusual, as most are."""
+    """Return a plain message of Chat Completions, as most are; None for any other."""
     role, content = item.get("role"), item.get("content", item)
     if content.__class__ is not str and content is not None:
         return None
@@ -237,7 +238,7 @@ def _plain(item: dict[str, Any]) -> Message | None:
 
 
 def _opaque(item: Any, ref: Any, why: str) -> Piece:
-    """Return an item that could not be read, in the role it says, if it says one."""
+    """Return an item that could not be read, in the role that it names, if any."""
     data = as_plain(item)
     told = data if isinstance(data, Mapping) else {}
     role: Any = spelled_role(told.get("role")) or "user"
@@ -245,7 +246,7 @@ def _opaque(item: Any, ref: Any, why: str) -> Piece:
         text = compact_json(data)
     except (TypeError, ValueError, RecursionError):
         text = repr(data)
-    # No text that could be cut: it comes back as it is, or not at all.
+    # Not a text that could be cut: the item is sent unchanged, or not at all.
     part = Other({"type": "unread", "value": text})
     called = told.get("tool_call_id")
     if role == "tool" and isinstance(called, str):

@@ -1,8 +1,8 @@
-"""The Recorder: windows that were made elsewhere, in a session of a store.
+"""The Recorder: windows that were made elsewhere, recorded in a session of a store.
 
-What is recorded is what the inspector shows: the messages, in turns, and the report of each window
-with what it was made of. A request is recorded when it is sent, with what it leaves to the next
-one; its answer and its report when the answer has come.
+It records what the inspector shows: the messages, in turns, and the report of each window with its
+plan. A request is recorded when it is sent, with its frontier; its answer and its report when the
+answer has come.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from muntin.timeline.session import Session
 from muntin.timeline.store import Store, as_store
 
 T = TypeVar("T")
-# Under these names a session keeps what the newest request left to the next, and how often it was
-# written to, with the newest step of each of the newest turns: [7, {"3": 1}].
+# The names under which a session keeps the frontier of its newest request, and the number of its
+# writes with the newest step of each of the newest turns: [7, {"3": 1}].
 LINE, STEPS = "fit", "fit-steps"
-# So many turns may wait for their answers at once.
+# At most this many turns may wait for their answers at once.
 _TURNS = 16
-# So often others may come first before something is not recorded; how many seconds to keep out of
-# their way, at first and at last.
+# How often other processes may come first before a record is given up; the seconds between tries,
+# at first and at most.
 _TRIES, _PAUSES = 100, (0.001, 0.1)
-# In the meta of an answer: the step of the turn that it is the answer of.
+# In the meta of an answer: the step of the turn that it answers.
 STEP = "step"
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request that is recorded: its window, and the newest item of its session."""
+    """A recorded request: its window, and the newest item of its session."""
 
     session: Session
     window: Window
@@ -51,7 +51,7 @@ class Sent:
 class Recorder:
     """Records windows into the sessions of a store, from any thread; its methods may block.
 
-    `store` is a store or its address. `keep` is how many reports of a session are kept; those
+    `store` is a store or its address. `keep` is how many reports of a session are kept. The reports
     of all sessions have at most about `report_bytes` together and are no older than `report_age`.
     """
 
@@ -66,18 +66,18 @@ class Recorder:
         self.store = as_store(store)
         self._keep = check_count(keep, "keep")
         self._bounds = Bounds(report_bytes, report_age)
-        # The store decides between processes; threads of this one need not get in its way.
+        # The store decides between processes; locks keep threads of this process apart.
         self._locks = [Lock() for _ in range(64)]
 
     def frontier(self, session: str) -> dict[str, Any] | None:
-        """Return the frontier that the newest window of a session left, or None."""
+        """Return the frontier of the newest window of a session, or None."""
         found = self._line(session, LINE)
         return found if isinstance(found, dict) else None
 
     def new_in(self, session: str, talk: Talking) -> list[Message]:
         """Return the messages of a list that a session does not have yet.
 
-        An answer that was recorded when it came is not new when it comes back.
+        An answer that is recorded already is not new when a list repeats it.
         """
         told = self.frontier(session)
         new = list(talk.past[first_new(told, talk) :])
@@ -94,9 +94,10 @@ class Recorder:
         window: Window,
         frontier: Mapping[str, Any] | None = None,
     ) -> Sent | None:
-        """Append the new messages of a request, with what its window leaves; None if none was said.
+        """Append the new messages of a request, with the frontier of its window; None if there is
+        no message at all.
 
-        It is one transaction: or the same messages would be appended once more.
+        It is one transaction; otherwise the same messages could be appended twice.
         """
         return self._sent(session, lambda: messages, window, frontier)
 
@@ -107,7 +108,7 @@ class Recorder:
         window: Window,
         frontier: Mapping[str, Any] | None = None,
     ) -> Sent | None:
-        """Do what `sent` does with the messages of a list that the session does not have yet.
+        """Do the same as `sent` with the messages of a list that the session does not have yet.
 
         Processes that record the same list at once append each message once.
         """
@@ -143,10 +144,10 @@ class Recorder:
         *,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep the report of a window, and the answer if it has come.
+        """Store the report of a window, and the answer if it has come.
 
-        `meta` is what is known of the answer. An answer after which the session has gone on
-        already is not appended: the list that went on holds it, or its reader never saw it.
+        `meta` are facts about the answer. If the session has gone on already, the answer is not
+        appended: the list that went on has it, or its reader never saw it.
         """
         session, turn = sent.session, sent.newest.turn
 
@@ -176,10 +177,10 @@ class Recorder:
         *,
         reply: Message | None = None,
     ) -> None:
-        """Do what `sent` and `answered` do, for a window whose answer is there or never comes.
+        """Do the same as `sent` and `answered`, for a window whose answer is there or never comes.
 
-        `messages` are those that the session does not have yet; `reply` is the answer, if it is
-        known. `frontier` is what `frontier()` returns from now on.
+        `messages` are the messages that the session does not have yet; `reply` is the answer, if it
+        is known. `frontier` is what `frontier()` returns from now on.
         """
         if not messages and reply is not None:
             messages, reply = [reply], None
@@ -188,10 +189,10 @@ class Recorder:
             self.answered(sent, reply)
 
     def _agreed(self, session: str, write: Callable[[_Steps], T]) -> T:
-        """Write what is new by what is read now, once more where another process came first."""
+        """Read the state and write; try again if another process has written in between."""
         with self._locks[hash(session) % len(self._locks)]:
             for attempt in range(_TRIES):
-                # Before all else that is read: what is written since then is noticed.
+                # Read first, so that a later write of another process is noticed.
                 steps = _Steps.read(self.store.frontier(session, STEPS))
                 try:
                     return write(steps)
@@ -222,12 +223,12 @@ class _Steps:
         if not isinstance(told, list) or len(told) != 2:
             return cls(text, 0, {})
         count, steps = told
-        if not isinstance(steps, dict):  # of an older version: a turn, and its step
+        if not isinstance(steps, dict):  # written by an older version: a turn, and its step
             return cls(text, 0, {count: steps})
         return cls(text, count, {int(turn): step for turn, step in steps.items()})
 
     def beside(self, beside: Beside, new: Mapping[int, int] | None = None) -> Beside:
-        """Return what is to be kept with one writing more, while none came between."""
+        """Return the data to store with one more write; refused if another write came between."""
         steps = sorted({**self.of, **(new or {})}.items())[-_TURNS:]
         text = compact_json([self.count + 1, {str(turn): step for turn, step in steps}])
         return replace(beside, frontiers={**beside.frontiers, STEPS: text}, seen={STEPS: self.text})

@@ -1,7 +1,7 @@
-"""Repair: what frameworks really send, as dicts that can be read.
+"""Repair: what frameworks send in practice, as dicts that can be read.
 
-Owns every shape beyond the providers' own: other names of roles and fields, calls without an id or
-arguments, results without an id, texts with half characters. Nothing that is given is changed.
+Owns every form beyond the providers' own: other names of roles and fields, calls without an id or
+arguments, results without an id, texts with lone surrogates. Never changes the given values.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _ROLES: dict[str, Role] = {
     "AIMessageChunk": "assistant",
     "HumanMessageChunk": "user",
 }
-# Of what stands beside the content, what is counted or says where a breakpoint is. All else is the
-# item's own affair: it comes back with it.
+# The fields beside the content that are counted or name a breakpoint. All other fields belong to
+# the item and stay with it.
 _BESIDE = (
     "reasoning_content",
     "reasoning",
@@ -45,7 +45,7 @@ _BESIDE = (
     "prompt_cache_breakpoint",
 )
 
-# The fields that are read of objects of which nothing else is known.
+# The fields that are read of unknown objects.
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "function_call")
 
 
@@ -55,12 +55,12 @@ def spelled_role(role: object) -> Role | None:
 
 
 def made_id(name: str, arguments: str, place: int) -> str:
-    """Return an id for a call that has none: the same for the same call."""
+    """Return an id for a call that has none: always the same for the same call."""
     return f"call_{digest(f'{name} {arguments}', 6)}_{place}"
 
 
 def normal(item: Any) -> tuple[Any, bool]:
-    """Return an item as something that can be read, and whether it cannot be sent as it is."""
+    """Return an item in a readable form, and whether it cannot be sent as it is."""
     if isinstance(item, Message):
         return item, False
     if isinstance(item, str):
@@ -76,12 +76,12 @@ def normal(item: Any) -> tuple[Any, bool]:
 
 
 def _fields(item: Any) -> Mapping[str, Any]:
-    """Return the fields of an item: of a dict, of an SDK's object, or of any with a role."""
+    """Return the fields of an item: of a dict, of an SDK's object, or of any object with a role."""
     data = as_plain(item)
     if isinstance(data, Mapping):
         if item is data or "role" in data or "parts" in data or data.get("type") is not None:
             return data
-        return {**data, "type": type(item).__name__}  # a dump leaves out what is always the same
+        return {**data, "type": type(item).__name__}  # a dump leaves constant fields out
     found = {key: each for key in _FIELDS if (each := getattr(item, key, None)) is not None}
     if "role" not in found and spelled_role(type(item).__name__) is None:
         raise InvalidType(f"a {type(item).__name__} cannot be read as a message")
@@ -89,13 +89,13 @@ def _fields(item: Any) -> Mapping[str, Any]:
 
 
 class _Cleaner:
-    """Puts a question mark for each half character, and notes that there was one."""
+    """Replaces each lone surrogate by a question mark, and notes that there was one."""
 
     def __init__(self) -> None:
         self.found = False
 
     def value(self, value: Any) -> Any:
-        """Return a value whose texts can be sent; one that has nothing to mend is itself."""
+        """Return a value whose texts can be sent; without lone surrogates, the same value."""
         if isinstance(value, str):
             if value.isascii() or not has_surrogates(value):
                 return value
@@ -109,7 +109,7 @@ class _Cleaner:
 
 
 def _unwrapped(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without the envelope that LangChain stores it in."""
+    """Return a message without the envelope in which LangChain stores it."""
     inner = data.get("kwargs") if "lc" in data else None
     if isinstance(inner, Mapping) and isinstance(data.get("id"), Sequence) and data["id"]:
         return {**inner, "type": str(data["id"][-1])}
@@ -120,7 +120,7 @@ def _unwrapped(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _message(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with a role as the dict that is read."""
+    """Return a message with a role as a dict that can be read."""
     word = data.get("role") or data.get("type")
     role = spelled_role(word)
     if role is None:
@@ -184,7 +184,7 @@ def _part(part: Any) -> Any:
 
 
 def _image(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image as LangChain writes it in the form of Chat Completions."""
+    """Return LangChain's form of an image in the form of Chat Completions."""
     data = part.get("base64") or part.get("data")
     url = part.get("url")
     if isinstance(data, str):
@@ -193,7 +193,7 @@ def _image(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apart(content: Any, calls: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a content without the blocks that are calls, where the calls are told beside it."""
+    """Return a content without the blocks that are calls, if the calls also stand beside it."""
     if not isinstance(content, list):
         return content
     known = {call["id"] for call in calls}
@@ -215,7 +215,7 @@ def _calls(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls: dict[str, dict[str, Any]] = {}
     for place, each in enumerate(found):
         call = _call(each, place)
-        calls.setdefault(call["id"], call)  # one that is there twice is counted once
+        calls.setdefault(call["id"], call)  # a repeated call is counted once
     return list(calls.values())
 
 

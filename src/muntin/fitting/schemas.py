@@ -1,4 +1,4 @@
-"""Schemas: the tools of a request as they are counted, whatever a framework gives for them."""
+"""Schemas: the tools of a request as they are counted, in whatever form a framework gives them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from muntin.errors import InvalidType, MuntinError
 
 
 def schemas(tools: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
-    """Return the schemas of tools, and what of them could not be read: it counts as the text it
-    has."""
+    """Return the schemas of tools, and which of them could not be read, and why: such a tool
+    counts as its text."""
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
     found: list[Mapping[str, Any]] = []

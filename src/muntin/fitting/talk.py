@@ -1,6 +1,6 @@
 """A talk: the pieces of one request as messages, and where its parts begin.
 
-Owns what is the opening, the history, the question and the run of a list that a framework sends.
+Owns which messages of a framework's list are the opening, the history, the question and the run.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from muntin.fitting.pieces import Piece, Pieces
 
 
 class Talk(Sequence[Message]):
-    """The messages of a list of pieces, each read when it is first looked at.
+    """The messages of a list of pieces, each read when it is first needed.
 
     `opening` is how many system messages stand in front, `question` the place of the user's last
-    message. The history ends where it stands, at `asked`, and the run begins behind it; without
-    a question all that follows the opening is the run.
+    message. The history ends there, at `asked`, and the run begins behind it; without a question
+    all messages behind the opening are the run.
     """
 
     def __init__(self, pieces: Sequence[Piece], counter: Counter) -> None:
         self.pieces = pieces
         self._counter = counter
         self._known: dict[int, Message] = {}
-        # Why messages that were looked at could not be read, by their places.
+        # Why messages could not be read, by their places.
         self.opaque: dict[int, str] = {}
-        # All messages, where the pieces are read already.
+        # All messages, if the pieces are read already.
         self._all: list[Message] | None = None
         if pieces.__class__ is list:
-            # Most are plain: a message, and nothing to be said about it.
+            # Most pieces are plain: a message, with nothing else.
             self._all = [
                 message
                 if message is not None and opaque is None and tokens is None
@@ -61,16 +61,16 @@ class Talk(Sequence[Message]):
 
     @property
     def past(self) -> Sequence[Message]:
-        """All but the opening."""
+        """All messages behind the opening."""
         return self.part(self.opening, len(self))
 
     @property
     def first_digest(self) -> str:
-        """What the conversation is known by: its first message that is not the system's."""
+        """The digest of the first message behind the opening; it identifies the conversation."""
         return digest(self[self.opening]) if self.opening < len(self) else ""
 
     def part(self, first: int, end: int) -> Sequence[Message]:
-        """Return some of the messages that follow each other."""
+        """Return the messages from `first` to `end`."""
         return Part(self, first, end) if self._all is None else self._all[first:end]
 
     def left(self, starts: Sequence[Start]) -> Left:
@@ -78,7 +78,7 @@ class Talk(Sequence[Message]):
         return Left.of(starts[0] if starts else None, self.past, self.first_digest)
 
     def _role(self, index: int) -> Role:
-        """Return the role of a message, without reading it where that can be done."""
+        """Return the role of a message, without reading the message if possible."""
         pieces = self.pieces
         role = pieces.role(index) if isinstance(pieces, Pieces) else None
         return role or self[index].role
@@ -102,7 +102,7 @@ class Talk(Sequence[Message]):
         if piece.opaque is not None or message is None:
             self.opaque[index] = piece.opaque or "it was not read"
         if message is None:
-            # No text that could be cut: it comes back as it is, or not at all.
+            # Not a text that could be cut: the item is sent unchanged, or not at all.
             message = Message("user", (Other({"type": "unread", "value": _text(piece.ref)}),))
         if piece.tokens is not None:
             counted(message, self._counter.key(message), piece.tokens)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ class Talk(Sequence[Message]):
 
 
 class Part(Sequence[Message]):
-    """Messages of a talk that follow each other."""
+    """Consecutive messages of a talk."""
 
     def __init__(self, talk: Talk, first: int, end: int) -> None:
         self._talk, self._first, self._size = talk, first, end - first
@@ -129,7 +129,7 @@ class Part(Sequence[Message]):
 
 
 def _text(value: Any) -> str:
-    """Return about what an item has when it is sent."""
+    """Return roughly the text of an item as it is sent."""
     try:
         return compact_json(value)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Writing: the items of a list that stay, as they were; new ones only where a text is another.
+"""Writing: the items of a list that stay, unchanged; new items only where a text changed.
 
 An item that must change is copied in its own form: a dict, an SDK's object, a message of Muntin.
 """
@@ -22,7 +22,7 @@ _TEXTS = ("text", "input_text", "output_text")
 
 
 def written(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
-    """Return the items that are placed; each is the object it was, if nothing of it changed."""
+    """Return the placed items; an unchanged item is the same object."""
     found: list[Any] = []
     place = 0
     while place < len(placed):
@@ -47,10 +47,10 @@ def answered_together(
     answers: Callable[[Any], bool],
     joined: Callable[[Any, Any], Any],
 ) -> list[Any]:
-    """Put the results of the calls of one message into one message, for APIs that demand it;
-    items that stood beside each other are left so.
+    """Put the results of the calls of one message into one message, for APIs that demand it; items
+    that stood side by side before stay so.
 
-    `answers` says whether an item holds results, `joined` makes one item of two.
+    `answers` says whether an item holds results, `joined` makes one item from two.
     """
     given = {id(item) for item in items}
     made: list[Any] = []
@@ -68,7 +68,7 @@ def _answers(item: Any) -> bool:
 
 
 def _joined(one: Any, other: Any) -> Any:
-    # A dict may hold parts of either kind, an object of the SDK's only its own.
+    # A dict may hold parts of both kinds, an SDK's object only its own.
     whole = one if isinstance(one, Mapping) else other
     return with_fields(whole, parts=[*get(one, "parts"), *get(other, "parts")])
 
@@ -78,7 +78,7 @@ def _is_of(ref: Ref | None, other: Ref) -> bool:
 
 
 def _items(items: Sequence[Any], ref: Ref, parts: Sequence[Placed]) -> Iterable[Any]:
-    """Yield the items of one reference with what is new in them."""
+    """Yield the items of one reference with their changes."""
     if ref.end - ref.first > 1:  # an answer of the Responses API
         (answer,) = parts
         for number in range(ref.first, ref.end):
@@ -90,7 +90,7 @@ def _items(items: Sequence[Any], ref: Ref, parts: Sequence[Placed]) -> Iterable[
     item = items[ref.first]
     plain = item.__class__ is dict and item.get("content").__class__ is str
     if plain and parts[0].is_whole:
-        yield item  # most of them
+        yield item  # as for most items
         return
     spans = spans_of(item)
     if len(parts) == len(spans) and all(part.is_whole for part in parts):
@@ -119,7 +119,7 @@ def _some_blocks(item: Any, spans: Sequence[range], parts: Sequence[Placed]) -> 
 
 
 def _result(block: Any, text: str) -> Any:
-    """Return a block with the result of a call, with another text."""
+    """Return a block that is a result, with another text."""
     for key in ("function_response", "functionResponse"):
         inner = get(block, key)
         if inner is not None:
@@ -128,7 +128,7 @@ def _result(block: Any, text: str) -> Any:
 
 
 def _said(blocks: Sequence[Any], message: Message) -> list[Any]:
-    """Return blocks whose texts are those of a message."""
+    """Return blocks with the texts of a message."""
     content = message.content
     parts = content if isinstance(content, tuple) else (Text(content or ""),)
     texts = [part.text for part in parts if isinstance(part, Text)]
@@ -142,7 +142,7 @@ def _said(blocks: Sequence[Any], message: Message) -> list[Any]:
 
 
 def is_text(block: Any) -> bool:
-    """Say whether a block is nothing but a text."""
+    """Say whether a block is only a text."""
     if isinstance(block, str):
         return True
     kind = get(block, "type")
@@ -156,7 +156,7 @@ def _with_text(block: Any, text: str) -> Any:
 
 
 def changed(item: Any, placed: Placed) -> Any:
-    """Return a copy of an item that means one message, with what is new in it."""
+    """Return a copy of an item that means one message, with its changes."""
     if isinstance(item, Message):
         return placed.message
     if isinstance(item, str):
@@ -206,7 +206,7 @@ def _new_calls(item: Any, placed: Placed) -> dict[str, Any]:
 
 
 def _in_place(given: Sequence[Any], told: Sequence[str | None]) -> list[str | None]:
-    """Return the new arguments of each call; a call whose id was there before was not read."""
+    """Return the new arguments of each call; a call with a repeated id was not read."""
     texts, seen = iter(told), set[Any]()
     found: list[str | None] = []
     for call in given:
@@ -246,7 +246,7 @@ def _with_args(call: Any, text: str) -> Any:
 
 
 def _added(placed: Placed, items: Sequence[Any], others: Sequence[Placed]) -> Any:
-    """Return a message that Muntin adds, in the form of those beside it."""
+    """Return a message that Muntin adds, in the form of the items beside it."""
     message, text = placed.message, placed.message.text
     called = message.tool_call_id
     form = _form(items, others, called)
@@ -271,7 +271,7 @@ def _call(called: str, placed: Sequence[Placed]) -> ToolCall:
 
 
 def _form(items: Sequence[Any], placed: Sequence[Placed], called: str | None) -> Form:
-    """Return the form of the item that makes a call; without one, of the first item."""
+    """Return the form of the item that makes a call; without such an item, of the first item."""
     for each in placed:
         if each.ref is None:
             continue
@@ -297,7 +297,7 @@ def _has(value: Any, key: str) -> bool:
 
 
 def with_fields(value: Any, **new: Any) -> Any:
-    """Return a copy of a dict or an object with other fields; the rest of it is the same."""
+    """Return a copy of a dict or an object with some fields replaced."""
     if not new:
         return value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The gateway: an HTTP server in front of a provider's, through which every request fits."""
+"""The gateway: an HTTP server in front of a provider's server, which makes every request fit."""
 
 from muntin.gateway.server import Gateway, make_server, serve
 

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to, and what the request before it left.
+"""Which conversation a request belongs to, and the frontier of the request before it.
 
 Owns the names of sessions, salted with the API key so that two clients never meet, and the lookup
 of frontiers in the store, which gateways of many processes share.
@@ -22,13 +22,13 @@ from muntin.fitting import Recorder
 from muntin.fitting.frontiers import Left
 from muntin.fitting.talk import Talk
 
-# Where clients say which conversation a request belongs to.
+# The header in which clients name the conversation of a request.
 HEADER = "x-muntin-session"
 _METADATA = ("session_id", "conversation_id", "thread_id")
 _KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
-# How many conversations with the same opening are told apart, and how many are held in memory.
+# How many conversations with the same opening are told apart; how many are held in memory.
 _EACH, _HELD = 8, 4_096
-# How many seconds a store that failed is left alone.
+# For how many seconds a store that failed is not asked.
 _PAUSE = 5.0
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Conversation:
 
 
 class Conversations:
-    """Finds conversations in a store, and holds what is on its way there."""
+    """Finds conversations in a store, and holds frontiers that are not stored yet."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -56,7 +56,7 @@ class Conversations:
         return time.monotonic() < self._until
 
     def stay_away(self, error: Exception) -> None:
-        """Leave the store alone for some time, unless it is only this that it cannot keep."""
+        """Do not ask the store for some time; an error of the value alone does not count."""
         if not isinstance(error, InvalidInput):
             self._until = time.monotonic() + _PAUSE
         _log.warning("something could not be recorded: %s", type(error).__name__)
@@ -66,7 +66,7 @@ class Conversations:
     ) -> Conversation:
         """Return the conversation of a request; a new one if it is not known.
 
-        `user` is whom the request says it is for.
+        `user` is the user that the request names.
         """
         salt = next((headers[key] for key in _KEYS if key in headers), "")
         name = _name(headers, body)
@@ -90,7 +90,7 @@ class Conversations:
         return moved or Conversation(f"gateway/{opening}-{last}", {})
 
     def hold(self, session: str, frontier: Mapping[str, Any]) -> None:
-        """Note what a request leaves, before it is stored."""
+        """Hold the frontier of a request until it is stored."""
         with self._lock:
             self._held[session] = frontier
             self._held.move_to_end(session)
@@ -98,21 +98,21 @@ class Conversations:
                 self._held.popitem(last=False)
 
     def let_go(self, session: str, frontier: Mapping[str, Any]) -> None:
-        """Say that what was held is stored."""
+        """Drop a held frontier that is stored now."""
         with self._lock:
             if self._held.get(session) is frontier:
                 del self._held[session]
 
     def _left(self, session: str) -> tuple[Mapping[str, Any], Left | None]:
-        """Return what the newest request of a session left, here or in another process: as it is
-        kept, and as it was read, None if it cannot be."""
+        """Return the frontier of the newest request of a session, of this or another process: as it
+        is stored, and as it was read; None if it cannot be read."""
         with self._lock:
             held = self._held.get(session)
         kept: Mapping[str, Any] | None = None
         if not self.away:
             try:
                 kept = self._recorder.frontier(session)
-            except Exception as error:  # what this process knows must do
+            except Exception as error:  # use what this process holds
                 self.stay_away(error)
         there, here = _read(kept), _read(held)
         if here is None or (there is not None and there.count > here.count):
@@ -121,13 +121,13 @@ class Conversations:
 
 
 def _read(told: Mapping[str, Any] | None) -> Left | None:
-    with suppress(InvalidInput):  # of another version: begin anew
+    with suppress(InvalidInput):  # written by another version: begin anew
         return Left.from_dict(told) if told else None
     return None
 
 
 def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
-    """Return how the client calls the conversation, if it does."""
+    """Return the client's name of the conversation, if there is one."""
     metadata = body.get("metadata")
     told = [metadata.get(key) for key in _METADATA] if isinstance(metadata, Mapping) else []
     for name in (headers.get(HEADER), *told):
@@ -137,5 +137,5 @@ def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
 
 
 def _digest(*texts: str) -> str:
-    """Return what tells texts from others; it does not tell what they are."""
+    """Return a digest that tells texts apart without revealing them."""
     return digest("".join(f"{len(text)}:{text}" for text in texts), 8)

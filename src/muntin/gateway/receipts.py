@@ -1,4 +1,4 @@
-"""The receipt of a request as a header: what was sent of it, and what was left out."""
+"""The receipt of a request as a header: which messages were sent, and which were left out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from muntin.fitting import Fitted, Piece, Pieces
 
 HEADER = "x-muntin-receipt"
-# Servers and proxies take headers of some kilobytes.
+# Servers and proxies accept headers of a few kilobytes.
 _LONGEST = 2_000
 
 
 def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: bool) -> str:
     """Return the receipt of a request, as JSON of one line.
 
-    Messages are named by their places in the request that came.
+    Messages are named by their places in the client's request.
     """
     told: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
     if changed:
         placed = [each for each in fitted.placed if each.ref is not None]
         refs = places([each.ref for each in placed])
-        # Of a long list not all are read, and each item is a message.
+        # A long list is read in part, and each of its items is a message.
         lazy = isinstance(pieces, Pieces)
         every = set(range(len(pieces)) if lazy else places([piece.ref for piece in pieces]))
         told["left_out"] = ranges(every.difference(refs))
@@ -38,12 +38,12 @@ def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: b
 
 
 def passed(why: str) -> str:
-    """Return the receipt of a request that goes as it came."""
+    """Return the receipt of a request that is passed on unchanged."""
     return _written({"passed": why})
 
 
 def places(refs: Iterable[Any]) -> list[int]:
-    """Return the places of what pieces refer to."""
+    """Return the places that pieces refer to."""
     return [ref if ref.__class__ is int else int(ref[0]) for ref in refs]
 
 
@@ -59,7 +59,7 @@ def ranges(places: Iterable[int]) -> str:
 
 
 def _written(told: dict[str, Any]) -> str:
-    """Return JSON that a header can hold; what is too long is cut to how much there is."""
+    """Return JSON that fits a header; values that are too long are cut."""
     text = json.dumps(told, separators=(",", ":"))
     for key in ("unread", "fresh", "passed", "left_out", "shortened", "session"):
         if len(text) > _LONGEST and key in told:

@@ -1,6 +1,6 @@
-"""Keeping what passes, beside it: the store never holds up an answer.
+"""Recording requests and answers while they pass: the store never delays an answer.
 
-Owns the order: of each session one thing is written after the other, as it passed.
+Owns the order: for each session, one record is written after the other, in the order of passing.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from muntin.gateway.conversations import Conversations
 from muntin.providers.model import Reply
 from muntin.threads import in_thread
 
-# A request is recorded when its answer has passed, or has not come for so many seconds: to record
-# takes the time of passing it on.
+# A request is recorded when its answer has passed, or when the answer has not come for this many
+# seconds: recording takes time from passing the request on.
 _SILENT = 0.01
-# How many seconds the end of a stream waits until its request is stored, for a next request may go
+# How many seconds the end of a stream waits until its request is stored: the next request may go
 # to another gateway.
 _PATIENCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that is being recorded, from `now` on."""
+    """A request that is being recorded; setting `now` begins the recording."""
 
     task: asyncio.Task[Sent | None]
     now: asyncio.Event
 
 
 class Recording:
-    """Records what passes a gateway; what cannot be stored is lost, and no request with it."""
+    """Records requests and answers; a record that cannot be stored is lost, the request is not."""
 
     def __init__(self, recorder: Recorder, conversations: Conversations) -> None:
         self._recorder = recorder
@@ -43,7 +43,7 @@ class Recording:
         self._newest: dict[str, asyncio.Task[Any]] = {}
 
     def sent(self, session: str, talk: Talk, fitted: Fitted) -> Recorded | None:
-        """Have a request recorded that is on its way; nothing is, while the store is away."""
+        """Have a request recorded that is on its way; None while the store is away."""
         self._conversations.hold(session, fitted.frontier)
         if self._conversations.away:
             return None
@@ -85,7 +85,7 @@ class Recording:
         self._behind(session, work)
 
     async def stored(self, recorded: Recorded | None) -> None:
-        """Wait until a request is stored, not for long."""
+        """Wait until a request is stored, but not for long."""
         if recorded is not None:
             recorded.now.set()
             await asyncio.wait({recorded.task}, timeout=_PATIENCE)
@@ -105,7 +105,7 @@ class Recording:
     def _behind(
         self, session: str, work: Callable[[], Coroutine[Any, Any, Any]]
     ) -> asyncio.Task[Any]:
-        """Do something behind what is being done for a session, whoever waits for it."""
+        """Do `work` after the earlier work for a session, even if no task waits for it."""
         before = self._newest.get(session)
 
         async def next_one() -> Any:

@@ -1,6 +1,6 @@
-"""Answers as they pass: whole or streamed, read beside, never held up.
+"""Answers as they pass: whole or streamed, read on the side, never delayed.
 
-What cannot be read is not recorded, and is no error: the client gets it all the same.
+An answer that cannot be read is not recorded; that is no error: the client still gets it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muntin.providers.model import Reply
 from muntin.providers.wire import anthropic, chat, responses
 
 _FORMS: dict[str, Any] = {"chat": chat, "responses": responses, "anthropic": anthropic}
-# An answer that is longer is not read.
+# A longer answer is not read.
 _MOST = 32 * 1024 * 1024
 _UNREADABLE = (MuntinError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 

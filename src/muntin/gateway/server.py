@@ -1,4 +1,4 @@
-"""The server: which requests are fitted, how they go on, and how it is run.
+"""The server: which requests are fitted, how they are passed on, and how the server is run.
 
 Owns the answers that the gateway gives itself. Logs neither keys nor contents. Listens on this
 machine only, unless told otherwise.
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_installed() -> None:
-    """Say what to install, if something is missing."""
+    """Raise an error that says what to install, if something is missing."""
     with needing("the gateway needs: pip install 'muntin[gateway]'"):
         import httpx2  # noqa: F401
         import starlette  # noqa: F401
@@ -58,7 +58,7 @@ def check_installed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """What is to be recorded of a request that fits."""
+    """The facts to record about a request that fits."""
 
     session: str
     talk: Talk
@@ -67,7 +67,7 @@ class _Fit:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A request as it goes on: its bytes, its receipt, and what is to be recorded of it."""
+    """A request to pass on: its bytes, its receipt, and the facts to record."""
 
     body: bytes
     receipt: str | None = None
@@ -75,10 +75,11 @@ class _Ready:
 
 
 class Gateway:
-    """An ASGI application before a provider: requests to models fit, all else passes.
+    """An ASGI application before a provider: requests to models are fitted, all others pass.
 
-    `upstream` is the provider's address, `budget` what a request may have, or a `fitter` with more
-    settings. Sessions are recorded into `store`. `inspector` is what serves `/muntin/`.
+    `upstream` is the provider's address, `budget` the tokens of a request, or `fitter` a Fitter
+    with more settings. Sessions are recorded into `store`. `inspector` is the app that serves
+    `/muntin/`.
     """
 
     def __init__(
@@ -115,14 +116,14 @@ class Gateway:
                 await self._pass(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Begin and end with the server; what is being recorded is ended first."""
+        """Start and stop with the server; records are written before it stops."""
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def close(self) -> None:
-        """Write what is not recorded yet, and close the connections."""
+        """Write the records that are not stored yet, and close the connections."""
         await self._recording.close()
         await self.upstream.close()
 
@@ -143,7 +144,7 @@ class Gateway:
             size = f"{self._most:,}"
             await _tell(send, 413, f"the body is larger than {size} bytes", form)
             return
-        # While the answer is awaited, the client may leave: then nobody waits for it.
+        # If the client leaves while the answer is awaited, the answer is not needed any more.
         passing = asyncio.create_task(self._answered(scope, form, body, send))
         leaving = asyncio.create_task(_left(receive))
         try:
@@ -205,13 +206,13 @@ class Gateway:
         except Away as away:
             refused = True
             await _tell(send, 504 if away.late else 502, str(away), form)
-        finally:  # also where the client has left
+        finally:  # also if the client has left
             if fit is not None and recorded is not None and not refused:
                 read = reading.reply if reading is not None and whole else _no_reply
                 self._recording.answered(fit.session, recorded, read)
 
     async def _ready(self, form: Form | None, scope: Scope, body: bytes) -> _Ready:
-        """Return a request that fits; what cannot be read goes as it came."""
+        """Return a request that fits; a request that cannot be read is passed on unchanged."""
         if form is None:
             return _Ready(body)
         headers = {
@@ -237,7 +238,7 @@ class Gateway:
         except (MuntinError, ValueError, RecursionError) as error:
             return _Ready(body, passed(f"it cannot be read: {error}"))
         fitted = outcome.fitted
-        assert fitted is not None  # it does not pass
+        assert fitted is not None  # a request that passes has returned above
         changed = outcome.body is not data
         receipt = receipt_of(fitted, request.pieces, found.session, changed)
         ready = _bytes(outcome.body) if changed else body
@@ -245,22 +246,22 @@ class Gateway:
 
 
 def _bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a request as it is sent."""
+    """Return the body of a request as bytes."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # halves of characters, which only an escape can carry
+    except UnicodeEncodeError:  # lone surrogates, which only an escape can carry
         return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _target(scope: Scope) -> str:
-    """Return the path of a request with its query, as they came."""
+    """Return the path and the query of a request, unchanged."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     return (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
 
 
 def _no_reply() -> None:
-    """Return the answer of which not all has passed."""
+    """Return None: an answer that did not pass whole is not recorded."""
 
 
 async def _left(receive: Receive) -> None:
@@ -270,7 +271,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _tell(send: Send, status: int, why: str, form: Form | None = None) -> None:
-    """Answer with an error, in the form that clients of the API read."""
+    """Answer with an error, in the form that the API's clients read."""
     kinds = {400: "invalid_request_error", 413: "request_too_large", 404: "not_found_error"}
     kind = kinds.get(status, "upstream_unavailable")
     error: dict[str, Any] = {"message": f"muntin gateway: {why}", "type": kind}
@@ -291,7 +292,7 @@ async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[byte
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; `port` 0 takes any that is free."""
+    """Return a socket that listens; `port` 0 takes any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -313,7 +314,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def make_server(gateway: Gateway, protocol: type[asyncio.Protocol] | None = None) -> Server:
-    """Return the server of a gateway, to be run on a socket; `protocol` is that of connections."""
+    """Return the server of a gateway, to be run on a socket; `protocol` handles connections."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -333,10 +334,10 @@ def make_server(gateway: Gateway, protocol: type[asyncio.Protocol] | None = None
 
 
 def _settle() -> None:
-    """Make a process that does nothing else quick to answer.
+    """Make a process that only runs the gateway quick to answer.
 
-    The thread that passes answers on waits less long for those that fit and record, and garbage,
-    which requests hardly leave, is looked for less often, in what is new.
+    The thread that passes answers on waits less for threads that fit and record; the garbage
+    collector, which finds little, runs less often and only over new objects.
     """
     sys.setswitchinterval(0.001)
     gc.freeze()
@@ -348,5 +349,5 @@ def serve(
 ) -> None:
     """Serve a gateway until it is interrupted."""
     _settle()
-    with suppress(KeyboardInterrupt):  # that is how it is ended
+    with suppress(KeyboardInterrupt):  # the way to stop it
         make_server(gateway, protocol).run(sockets=[listening])

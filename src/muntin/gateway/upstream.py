@@ -1,6 +1,6 @@
-"""The way to the provider and back: headers, bytes, what happens when one side leaves.
+"""The way to the provider and back: headers, bytes, and what happens when one side leaves.
 
-Knows nothing of what is in the bodies. Needs the extra `gateway`.
+Knows nothing of the bodies. Needs the extra `gateway`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _OF_THE_CONNECTION = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"transfer-encoding upgrade".split()
 )
-# The body is sent by its length. Answers are asked for without compression, to be read as they
-# pass.
+# The body is sent with its length. Answers are asked for without compression, so that they can be
+# read as they pass.
 _OURS = frozenset({b"host", b"content-length", b"expect", b"accept-encoding"})
 
 
@@ -46,11 +46,11 @@ class Upstream:
             )
         if parts.query or parts.fragment or parts.username or parts.password:
             raise InvalidInput(
-                "an upstream is an address without user, question mark and fragment; keys are "
-                "those of the clients"
+                "an upstream is an address without user, question mark and fragment; clients send "
+                "their own keys"
             )
         self.url = url.rstrip("/")
-        # The address as it may be shown.
+        # The address without secrets.
         self.name = f"{parts.scheme}://{parts.netloc}"
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds), pool=None),
@@ -77,7 +77,7 @@ class Upstream:
 
 
 def _forwarded(headers: Iterable[Header]) -> list[Header]:
-    """Return the headers of a client that are the provider's business."""
+    """Return the headers of a client that are for the provider."""
     given = [(name.lower(), value) for name, value in headers]
     named = {
         each.strip().lower()
@@ -105,7 +105,7 @@ async def pass_back(
 ) -> bool:
     """Send a response to the client as it comes; say whether it was whole.
 
-    `feed` is given its bytes too; `end` is awaited before the client is told that all has come.
+    `feed` gets the bytes too; `end` is awaited before the client gets the end of the answer.
     """
     headers = [
         (name.lower(), value)
@@ -119,7 +119,7 @@ async def pass_back(
             "headers": [*headers, *more],
         }
     )
-    # A client that was told how long the answer is has all of it with its last byte.
+    # A client that knows the length of the answer has all of it with the last byte.
     left = int(response.headers.get("content-length") or -1)
     try:
         async for data in response.aiter_raw():
@@ -129,8 +129,8 @@ async def pass_back(
                 await end()
             await send({"type": "http.response.body", "body": data, "more_body": True})
     except httpx2.TransportError:
-        # Not ended but left open: the server then cuts the client off, who must not take a part
-        # for the whole.
+        # The response is left unfinished: the server then cuts the connection, so that the client
+        # does not take a part for the whole.
         return False
     if left != 0:
         await end()

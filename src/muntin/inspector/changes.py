@@ -1,7 +1,7 @@
 """Comparing windows: with another budget, with another turn.
 
-Owns how it is told what came, what went and where two windows part. Where and why they part is
-the rule of `core.planning.prefix`, which the reports go by too.
+Owns how the differences and the parting of two windows are told. `core.planning.prefix` has the
+rule where and why they part; reports use it too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muntin.inspector.steps import call_words
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
 
-# How many of what changed one answer names, and how much of each text.
+# How many changes one answer names, and how much of each text.
 NAMED = 100
 EXCERPT = 240
 # How long windows are compared before it is told what is known: other questions wait meanwhile.
@@ -35,7 +35,7 @@ SECONDS = 0.5
 
 
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
-    """Return a window planned again at another budget, and what comes and goes."""
+    """Return a window planned again at another budget, and the messages that come and go."""
     told = window(plans, session, turn, step, budget)
     planned = planned_of(plans, session, turn, step)
     own, other = plans.sight(planned), plans.sight(planned, budget)
@@ -51,7 +51,7 @@ def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int
 
 
 def _present(lines: Sequence[Line]) -> dict[tuple[int, int], tuple[int, Message]]:
-    """Return the declared messages that a window shows, by slot and place in it."""
+    """Return the declared messages that a window shows, by slot and index in the slot."""
     found: dict[tuple[int, int], tuple[int, Message]] = {}
     for line in lines:
         for fate in (line.fate, *line.joined):
@@ -67,18 +67,18 @@ def _excerpt(slot: int | None, message: Message) -> dict[str, Any]:
 
 
 def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int) -> dict[str, Any]:
-    """Return from which budgets on something of a slot, and all of it, is kept.
+    """Return the smallest budgets at which a part of a slot, and all of it, is kept.
 
-    A slot may also live at smaller budgets, when a larger one lets a better-protected neighbour
-    in: `some` and `all` are the smallest that were found, `some_from` and `all_from` those from
-    which on it holds.
+    A slot may also be kept at smaller budgets, when a larger budget lets a better-protected
+    neighbour in: `some` and `all` are the smallest budgets found; from `some_from` and `all_from`
+    on, every larger budget keeps the slot.
     """
     planned = planned_of(plans, session, turn, step)
     return plans.remember(("survival", planned.key, slot), lambda: _survival(plans, planned, slot))
 
 
 def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
-    plans.sight(planned, planned.budget + 1)  # says why, if it cannot be planned again
+    plans.sight(planned, planned.budget + 1)  # raises why, if it cannot be planned again
     plan = planned.plan
     assert plan is not None  # else the line above has raised
     declared = plan.declared.slots
@@ -88,7 +88,7 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     known: dict[int, tuple[SlotReport, bool]] = {}
 
     def outcome(budget: int) -> tuple[SlotReport, bool]:
-        """Return what becomes of the slot, and whether the window could be sent."""
+        """Return the report of the slot, and whether the window could be sent."""
         if budget not in known:
             made = plan.at(budget)
             found = next(each for each in made.report().slots if each.index == slot)
@@ -120,10 +120,10 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
 
 
 def _budgets(holds: Callable[[int], bool], own: int, most: int) -> tuple[int | None, int | None]:
-    """Return from which budget on something holds, and the smallest found for which it does.
+    """Return the budget from which on `holds` is true, and the smallest such budget found.
 
-    None if it does not hold even for `most`. What does not hold for the window's own budget holds
-    from a larger one on. A few smaller ones are tried too.
+    None if `holds` is false even for `most`. If it is false for the window's `own` budget, the
+    first number is larger than that. A few smaller budgets are tried too.
     """
     if not holds(most):
         return None, None
@@ -213,7 +213,7 @@ class _Sent:
 
 
 def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
-    """Tell where a window stops being like the one before, in the words of its report."""
+    """Tell where a window stops being like the window before, in the words of its report."""
     if there.place == 0:
         return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
     was = before.messages[there.message]
@@ -232,14 +232,14 @@ def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
 
 
 def _reported(planned: Planned, there: Parted) -> str | None:
-    """Return the reason of the kept report, which knows the decisions, if it means this place."""
+    """Return the reason in the stored report, which knows the decisions, if it fits."""
     moved = (planned.report.get("prefix") or {}).get("moved") or {}
     same = (moved.get("message"), moved.get("slot")) == (there.message, there.slot)
     return moved["reason"] if same and moved["reason"] in REASONS else None
 
 
 def _joined(now: _Sent, before: _Sent, message: int) -> tuple[str, str]:
-    """Name the first slot by which two joined messages differ, and say how."""
+    """Name the first slot in which two joined messages differ, and say how."""
 
     def texts(sent: _Sent) -> dict[str, str | None]:
         place = sent.sent[message].place
@@ -262,7 +262,7 @@ def _name(window: Window, slot: int | None) -> str:
 
 
 def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what every slot of either window kept, by name and number of that name."""
+    """Return the tokens of every slot of either window, by name and number of that name."""
     both: dict[tuple[str, int], list[Any]] = {}
     for side, report in enumerate((before, now)):
         seen: dict[str, int] = {}
@@ -282,7 +282,7 @@ def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
-    """Return what one window has and the other has not."""
+    """Return the messages that one window has and the other does not have."""
     left = Counter(key for key, _ in other.pieces[1:])
     found = []
     for (key, _), (origin, message) in zip(one.pieces[1:], one.messages, strict=True):

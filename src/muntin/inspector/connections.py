@@ -1,6 +1,6 @@
 """Connections of the inspector: a request that is not whole in time is cut off.
 
-Knows when a request is whole, and nothing of what it asks. Needs the extra `inspector`.
+Knows when a request is whole, and nothing of its content. Needs the extra `inspector`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 class Connection(H11Protocol):
     """A connection that gives a request, its body included, `seconds` to arrive.
 
-    The time runs from the first byte, and from the beginning of a connection: bytes that trickle
-    do not prolong it.
+    The time runs from the first byte, and from the beginning of a connection: slow bytes do not
+    prolong it.
     """
 
     seconds = 10.0
@@ -31,7 +31,7 @@ class Connection(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a request; one that is whole may take as long as it needs."""
+        """Wait for the rest of a request; a whole request may take as long as it needs."""
         super().data_received(data)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._wait()
@@ -45,7 +45,7 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         if self._limit is None:
-            # Not closed but cut off: a client that reads nothing would keep it open.
+            # Not closed but cut off: a client that does not read would keep the connection open.
             self._limit = self.loop.call_later(self.seconds, self.transport.abort)
 
     def _stop(self) -> None:

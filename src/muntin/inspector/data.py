@@ -1,7 +1,7 @@
-"""What the pages show, as plain JSON values, read from a store.
+"""The data of the pages, as plain JSON values, read from a store.
 
-Owns the form of every answer but those that compare windows (`changes`). Every text is bounded
-here, so that no content makes an answer too large.
+Owns the form of every answer except comparisons of windows (`changes`). Every text is bounded here,
+so that no content makes an answer too large.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from muntin.providers.names import prices_of
 from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
 from muntin.view.lines import LONGEST, Shown, clip, show
 
-# How many of anything one answer holds.
+# How many entries one answer holds.
 PAGE = 100
-# How much of a text an answer holds, if more of it is asked for.
+# How many characters of a text an answer holds at most.
 MOST_TEXT = 400_000
-# So many messages that were left out in a row are not folded.
+# Up to this many messages left out in a row are not folded.
 FEW = 3
 # How much of a question is the title of its window.
 TITLE = 160
 # How long a name or a reason may be.
 _NAME = 2_000
-# What a summary tells of a window.
+# The fields of a window in a summary.
 _TOTALS = (
     "tokens",
     "budget",
@@ -44,7 +44,7 @@ _TOTALS = (
     "lead_tokens",
     "answer_tokens",
 )
-# What a summary tells of a slot, beside its name.
+# The fields of a slot in a summary, beside its name.
 _SLOT_KEYS = ("index", "status", "tokens_kept", "tokens_asked")
 
 
@@ -56,7 +56,7 @@ def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, An
     if search:
         found = [info for info in found if search.casefold() in info.id.casefold()]
         named = store.session(search) if len(search) <= 500 and "\x00" not in search else None
-        if named is not None and named not in found:  # one beyond those looked through
+        if named is not None and named not in found:  # a session beyond the scanned ones
             found.append(named)
     return {
         "store": store.name,
@@ -116,14 +116,14 @@ def turns(
 
 
 def usage(plans: Plans, session: str) -> dict[str, Any]:
-    """Return what was billed for a session, answers and summaries told apart, also in words."""
+    """Return the usage of a session, answers and summaries apart, also in words."""
     store, id = plans.store, session_info(plans, session).id
     used = usage_of(store.read(id)).and_in_vain(store.frontier(id, VAIN))
     return {**asdict(used), "words": list(used.words())}
 
 
 def _state(turn: Turn) -> dict[str, str]:
-    """Return how a turn stands, and why it failed where that is known."""
+    """Return the status of a turn, and why it failed if that is known."""
     why = {} if turn.reason is None else {"reason": turn.reason}
     return {"status": turn.status, **why}
 
@@ -147,13 +147,13 @@ def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
 
 
 def price_of(model: str | None) -> dict[str, float] | None:
-    """Return what a million tokens of a model cost, plain and read from the cache, if known."""
+    """Return the price of a million tokens of a model, plain and from the cache, if known."""
     prices = None if model is None else prices_of(model)
     return None if prices is None else dict(zip(("input", "read"), prices, strict=True))
 
 
 def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
-    """Return the beginning of what the user asked."""
+    """Return the beginning of the user's message."""
     asked = [each for each in plan["slots"] if each.get("is_input") and each["messages"]]
     if not asked:
         return ""
@@ -175,7 +175,7 @@ def window(
 ) -> dict[str, Any]:
     """Return one window: its report, its tools, where the cache marks are.
 
-    The report is the one that was kept; at another budget, that of the window planned again.
+    The report is the stored one; at another budget, the report of the window planned again.
     """
     record = plans.record(check_session_id(session), turn, step)
     planned = plans.planned(session, record)
@@ -214,7 +214,7 @@ def planned_of(plans: Plans, session: str, turn: int, step: int | None) -> Plann
 
 
 def most_budget(planned: Planned) -> int:
-    """Return a budget at which everything fits, or nearly."""
+    """Return a budget at which everything fits, or nearly everything."""
     report = planned.report
     asked = sum(slot["tokens_asked"] for slot in report["slots"])
     added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
@@ -253,7 +253,7 @@ def _marks(planned: Planned, window: Window) -> list[dict[str, Any]]:
 
 
 def _doubt(planned: Planned, window: Window) -> str | None:
-    """Say why the messages shown may not be exactly those that were sent."""
+    """Say why the messages shown may differ from the messages that were sent."""
     kept, again = planned.report, window.report
     if kept["tokenizer"] != again.tokenizer:
         return (
@@ -265,7 +265,7 @@ def _doubt(planned: Planned, window: Window) -> str | None:
         return None
     return (
         "Planned again from what is kept of it, this window comes out a little different; the bar "
-        "and the table are those of the window that was sent."
+        "and the table show the window that was sent."
     )
 
 
@@ -281,9 +281,9 @@ def messages(
     longest: int = LONGEST,
     fold: bool = False,
 ) -> dict[str, Any]:
-    """Return some lines of a window: its messages, and between them what was left out.
+    """Return some lines of a window: its messages, and between them the messages left out.
 
-    With `fold`, a run of what was left out of a slot is one line that says how to ask for it.
+    With `fold`, consecutive left-out messages of a slot are one line that says how to ask for them.
     """
     planned = planned_of(plans, session, turn, step)
     sight = plans.sight(planned, None if budget is None else check_budget(budget))
@@ -307,7 +307,7 @@ def messages(
 
 
 def _runs(sight: Sight) -> list[tuple[int, int]]:
-    """Return the lines as (first, count): runs of what was left out of one slot together."""
+    """Return the lines as (first, count): consecutive left-out messages of a slot are one run."""
     runs: list[tuple[int, int]] = []
     before: int | None = None
     for number, line in enumerate(sight.lines):

@@ -1,7 +1,7 @@
-"""Kept windows, planned again: at their own budget or at another.
+"""Stored windows, planned again: at their own budget or at another.
 
-Owns what is kept in memory of them. It reads from a store, by functions that write nothing, and
-leaves every decision to the planner.
+Owns how many of them stay in memory. It reads a store by functions that write nothing, and leaves
+every decision to the planner.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from muntin.view.lines import Line, lines
 
 T = TypeVar("T")
 
-# How many plans and windows are kept at hand, and how many characters of plans.
+# How many plans and windows stay in memory, and how many characters of plans.
 PLANS = 8
 WINDOWS = 16
-# Small answers about windows, which never change, that are kept.
+# How many small answers about windows, which never change, stay in memory.
 ANSWERS = 10_000
 CHARACTERS = 64_000_000
-# A text that is longer is not planned again at other budgets: a cut of it takes seconds.
+# A window with a longer text is not planned again at other budgets: cutting it takes seconds.
 LONGEST = 4_000_000
 
 
 class Kept(Protocol):
-    """What the inspector asks of a store: only to be read."""
+    """The part of a store that the inspector uses: only reading."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class Kept(Protocol):
         """Return sessions by id, from the first behind `after`."""
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session."""
+        """Return the facts about one session."""
 
     def turns(self, session: str) -> list[Turn]:
         """Return the turns, the newest first."""
@@ -62,7 +62,7 @@ class Kept(Protocol):
         """Return sessions with the turns that were given up."""
 
     def frontier(self, session: str, line: str) -> str | None:
-        """Return what is kept for a line of windows."""
+        """Return the frontier of a line of windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,15 @@ class Key:
 
 
 def key_of(session: str, record: Record) -> Key:
-    """Return which window a record is of."""
+    """Return the key of a record's window."""
     return Key(session, record.turn, record.step, record.time)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A kept window: its report as it was, what was written of its plan, and the plan.
+    """A stored window: its original report, its written plan, and the plan.
 
-    `plan` is None if it cannot be read any more; `why` says so. `longest` is the length of its
+    `plan` is None if it can no longer be read; `why` says so. `longest` is the length of its
     longest text.
     """
 
@@ -111,18 +111,18 @@ class Sight:
 
 
 class Plans:
-    """The kept plans of a store, the last few at hand."""
+    """The stored plans of a store, the last few in memory."""
 
     def __init__(self, store: Kept) -> None:
         self.store = store
-        # One at a time: planning is all computing, and two would only be in each other's way.
+        # One at a time: planning only computes, and two plans would slow each other down.
         self._lock = RLock()
         self._plans: OrderedDict[Key, Planned] = OrderedDict()
         self._sights: OrderedDict[tuple[Key, int], Sight] = OrderedDict()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
     def remember(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Return a small answer about kept windows, made when it is first asked for."""
+        """Return a small answer about stored windows, made when it is first asked for."""
         with self._lock:
             if what in self._answers:
                 self._answers.move_to_end(what)
@@ -134,7 +134,7 @@ class Plans:
             return found
 
     def record(self, session: str, turn: int, step: int | None = None) -> Record:
-        """Return a kept report: that of a step, or of the last step of the turn."""
+        """Return a stored report: of a step, or of the last step of the turn."""
         found = self.store.reports(session, first=turn, last=turn)
         chosen = [each for each in found if step is None or each.step == step]
         if not chosen:
@@ -143,7 +143,7 @@ class Plans:
         return chosen[-1]
 
     def planned(self, session: str, record: Record) -> Planned:
-        """Return a kept window with its plan."""
+        """Return a stored window with its plan."""
         key = key_of(session, record)
         with self._lock:
             known = self._plans.get(key)

@@ -1,6 +1,6 @@
-"""Searching: one session by the index its windows recall from, and all sessions by the same.
+"""Searching: one session by its index for recall, and all sessions in the same way.
 
-Owns how long a search of all sessions may take, and where it goes on.
+Owns how long a search of all sessions may take, and where it continues.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from muntin.timeline.recall.stored import search
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store
 
-# How many excerpts a search of a session finds, and how many of each one a search of all.
+# How many excerpts a search of one session finds, and how many of each in a search of all.
 FOUND, EACH = 20, 3
-# How much of an excerpt is told, of one session and of all.
+# How many characters of an excerpt are shown, of one session and of all.
 MOST_FOUND, EXCERPT = 4_000, 400
-# How long a search of all sessions may take before it tells what it has, and how long of what.
+# How many seconds a search of all sessions may take before it returns its hits so far.
 SECONDS = 2.0
 SCANNED, _NAME = 5_000, 2_000
 
 
 def session_info(plans: Plans, session: str) -> SessionInfo:
-    """Return what is known of a session that must be there."""
+    """Return the facts about a session that must exist."""
     info = plans.store.session(check_session_id(session))
     if info is None:
         raise InvalidInput(f"there is no session {session[:_NAME]!r}")
@@ -35,7 +35,7 @@ def session_info(plans: Plans, session: str) -> SessionInfo:
 
 
 def scan(plans: Plans) -> list[SessionInfo]:
-    """Return the sessions of a store, the newest first; of very many those first by id."""
+    """Return the sessions of a store, the newest first; of very many, only the first by id."""
     after: str | None = None
     found: list[SessionInfo] = []
     left = SCANNED
@@ -46,15 +46,15 @@ def scan(plans: Plans) -> list[SessionInfo]:
 
 
 def found(plans: Plans, session: str, query: str) -> dict[str, Any]:
-    """Return what a session has on a question, best first, each with the turn it belongs to."""
+    """Return the excerpts of a session on a question, best first, each with its turn."""
     id = session_info(plans, session).id
     return {"session": id, "query": query[:_NAME], "found": _hits(plans, id, query, FOUND)}
 
 
 def everywhere(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
-    """Return what the sessions have on a question, from the newest session on.
+    """Return the excerpts of all sessions on a question, from the newest session on.
 
-    It stops after a while; `next` is where to go on, None at the end.
+    It stops after a while; `next` is where to continue, None at the end.
     """
     sessions = scan(plans)
     until = time.monotonic() + SECONDS
@@ -63,7 +63,7 @@ def everywhere(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
     while place < len(sessions) and (place == offset or time.monotonic() < until):
         info = sessions[place]
         hits = _hits(plans, info.id, query, EACH) if info.items else []
-        matching = [hit for hit in hits if hit["words"]]  # the rest is what stands beside it
+        matching = [hit for hit in hits if hit["words"]]  # the others only stand beside a match
         told += [{"session": info.id, **hit, "text": hit["text"][:EXCERPT]} for hit in matching]
         place += 1
     return {
@@ -76,7 +76,7 @@ def everywhere(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
 
 
 def _hits(plans: Plans, session: str, query: str, most: int) -> list[dict[str, Any]]:
-    # Of the store only what reads is used: nothing is kept, and no turn is mended.
+    # Only reading functions of the store are used: nothing is stored, and no turn is failed.
     store = cast("Store", plans.store)
     told = []
     for each in search(Session(session, store=store, mend=False), query, most, keep=False):

@@ -1,7 +1,7 @@
-"""The server of the inspector: which requests are let through, and the answers.
+"""The server of the inspector: which requests are accepted, and the answers.
 
 Owns the token, the checks of every request and the headers of every answer. Listens on this
-machine only, takes GET and HEAD only, and reads; what the answers hold is `data` and `changes`.
+machine only, takes GET and HEAD only, and only reads; `data` and `changes` make the answers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _HEADERS = {
-    # Nothing but our own files runs or is loaded, and no text can become markup.
+    # Only Muntin's own files run or are loaded, and no text can become markup.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -63,7 +63,7 @@ _NO_TOKEN = (
 
 
 def check_installed() -> None:
-    """Say what to install, if something is missing."""
+    """Raise an error that says what to install, if something is missing."""
     with needing("the inspector needs: pip install 'muntin[inspector]'"):
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -77,7 +77,7 @@ def new_token() -> str:
 def make_app(store: Kept, *, token: str, port: int, base: str = "/") -> Starlette:
     """Return the inspector of a store, as an ASGI application that is reached at `port`.
 
-    `base` is the path under which another server has it.
+    `base` is the path under which another server mounts it.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -92,7 +92,7 @@ def make_app(store: Kept, *, token: str, port: int, base: str = "/") -> Starlett
         routes.append(Route(f"/api/{name}", _api(plans, answer)))
     guard = Middleware(_Guard, token=token, port=port, base=base)
     app = Starlette(routes=routes, middleware=[guard])
-    app.router.redirect_slashes = False  # a path is right or it is not
+    app.router.redirect_slashes = False  # no redirects to another path
     return app
 
 
@@ -206,7 +206,7 @@ def _api(
             status, value = 400, {"error": str(error)[:2_000]}
         except (StoreError, MuntinError) as error:
             status, value = 503, {"error": str(error)[:2_000]}
-        # ASCII, because a text may hold what is no character, which UTF-8 cannot write.
+        # ASCII, because a text may hold lone surrogates, which UTF-8 cannot write.
         body = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
         headers = {"Content-Type": "application/json"}
         return Response(body.encode("ascii"), status, headers=headers)
@@ -218,13 +218,13 @@ def _api(
 
 
 class _Guard:
-    """Lets through what comes from this page on this machine, with the token."""
+    """Accepts only requests from this page on this machine, with the token."""
 
     def __init__(self, app: ASGIApp, *, token: str, port: int, base: str) -> None:
         self._app = app
         self._base = base
         self._token = token.encode("ascii")
-        # Cookies do not tell ports apart: two inspectors must not take each other's.
+        # Cookies do not tell ports apart: two inspectors must not use each other's cookie.
         self._cookie = f"muntin-{port}"
         self._hosts = {f"{name}:{port}" for name in _NAMES}
         if port == 80:
@@ -266,12 +266,12 @@ class _Guard:
             await PlainTextResponse(refusal[1], refusal[0], allow)(scope, receive, answer)
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
-        """Say why a request is refused, whatever token it has."""
+        """Say why a request is refused, even with the right token."""
         if request.method not in ("GET", "HEAD"):
             return 405, "This page only reads.\n"
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            # Another name that leads here is a page elsewhere that wants to read this one.
+            # Another host name: a page elsewhere may be trying to read this one.
             return 421, "This page answers to this machine's own names only.\n"
         for origin in request.headers.getlist("origin"):
             if origin.lower() not in {f"http://{host}" for host in self._hosts}:
@@ -317,7 +317,7 @@ def check_loopback(host: str) -> str:
 
 
 def listen(host: str = HOST, port: int = PORT) -> socket.socket:
-    """Return a socket that listens on this machine; `port` 0 takes any that is free."""
+    """Return a socket that listens on this machine; `port` 0 takes any free port."""
     address = check_loopback(host)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -350,7 +350,7 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
     app = make_app(store, token=token, port=listening.getsockname()[1])
     config = uvicorn.Config(
         app,
-        # The address holds the token: it must not get into a log.
+        # The address holds the token, which must not get into a log.
         access_log=False,
         log_level="warning",
         server_header=False,
@@ -367,5 +367,5 @@ def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
 
 def serve(store: Kept, listening: socket.socket, token: str) -> None:
     """Serve the inspector until it is interrupted."""
-    with suppress(KeyboardInterrupt):  # that is how it is ended
+    with suppress(KeyboardInterrupt):  # the way to stop it
         make_server(store, listening, token).run(sockets=[listening])

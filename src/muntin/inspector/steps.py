@@ -1,7 +1,7 @@
-"""What came of each window: the answer, what it cost, the calls and what they brought.
+"""The result of each window: the answer, its cost, the calls and their results.
 
 Owns which answer belongs to which window, and how a step is told in words. It reads the items of
-turns; what a window held is `data`.
+turns; `data` shows the window itself.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from muntin.timeline.items import Item, Record, Turn
 from muntin.timeline.store import Store
 from muntin.view.lines import clip
 
-# How much of an answer, of a call and of its arguments is told, and how many calls of a step.
+# How many characters of an answer, a call and its arguments are shown, and how many calls.
 ANSWER, CALL, VALUE, CALLS = 20_000, 120, 40, 8
-# How much of an answer stands in a row; from which length on the same words are no chance.
+# How many characters of an answer a row shows; from this length on equal texts are a repetition.
 ROW, SAME = 160, 40
-# A provider counts a little differently: that is no difference worth a word.
+# A provider counts a little differently: a smaller difference is not shown.
 _NEAR, _FEW = 0.05, 128
-# How a tool says that it was cut by its own limit.
+# The text of a result that was cut by the tool's own limit.
 _OWN_LIMIT = re.compile(r"\[cut: [\d,]+ of ([\d,]+) characters left out\]$")
 _SHORTER = ("trimmed", "short", "stubbed", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A window, what was answered to it, and what its calls brought."""
+    """A window, its answer, and the results of its calls."""
 
     record: Record
     answer: Item | None = None
     results: tuple[Item, ...] = ()
-    # What the next window of the turn shows of the call and its results.
+    # How many tokens of the call and its results the next window of the turn shows.
     shown: int | None = field(default=None)
 
     @property
@@ -79,11 +79,11 @@ def steps_of(records: Sequence[Record], items: Sequence[Item]) -> list[Step]:
 
 
 def _answer(records: Sequence[Record], place: int, answers: Sequence[Item]) -> Item | None:
-    """Return the answer to a window: by its number, or by time where some were never answered."""
+    """Return the answer to a window: by its number, or by time if some were never answered."""
     if len(answers) == records[-1].step:
         return answers[records[place].step - 1]
     times = [record.time for record in records]
-    if answers and answers[0].time < times[0]:  # kept when the answer had come
+    if answers and answers[0].time < times[0]:  # stored when the answer had come
         within = [each for each in answers if each.time <= times[place]]
         within = [each for each in within if not place or each.time > times[place - 1]]
         return within[-1] if within else None
@@ -107,7 +107,7 @@ def _shown(record: Record | None, answer: Item | None, results: Sequence[Item]) 
 
 
 def _tokens(item: Item) -> int:
-    """Return what an item counts: as it was counted, else as is estimated."""
+    """Return the tokens of an item: as counted, else estimated."""
     if item.tokens:
         return next(iter(item.tokens.values()))
     return as_tokenizer("estimate").count(item.message.text if item.message else "")
@@ -117,7 +117,7 @@ def _tokens(item: Item) -> int:
 
 
 def told(step: Step, before: Step | None) -> dict[str, Any]:
-    """Return what a row says of a step."""
+    """Return the row of a step."""
     text = step.answer.message.text if step.answer and step.answer.message else ""
     return {
         "did": [each["words"] for each in calls_of(step)],
@@ -127,7 +127,7 @@ def told(step: Step, before: Step | None) -> dict[str, Any]:
 
 
 def _repeats(step: Step, before: Step | None) -> str | None:
-    """Say that a step does what the one before it did: the same calls, or the same words."""
+    """Say that a step repeats the step before: the same calls, or the same words."""
     if before is None or step.answer is None or before.answer is None:
         return None
     if step.calls:
@@ -146,7 +146,7 @@ def _meant(call: ToolCall) -> tuple[str, Any]:
 
 
 def calls_of(step: Step) -> list[dict[str, Any]]:
-    """Return the calls of a step, each with what it brought, also in words."""
+    """Return the calls of a step, each with its result, also in words."""
     results = {item.message.tool_call_id: item for item in step.results if item.message}
     alone = len(step.results) == 1
     found = []
@@ -166,7 +166,7 @@ def calls_of(step: Step) -> list[dict[str, Any]]:
 
 
 def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
-    """Say what a call brought."""
+    """Describe the result of a call."""
     if item is None or item.message is None:
         return "no result yet"
     text = item.message.text
@@ -180,7 +180,7 @@ def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
 
 
 def call_words(call: ToolCall) -> str:
-    """Return a call as one would write it: look(n=3)."""
+    """Return a call as code: look(n=3)."""
     try:
         given = json.loads(call.arguments or "{}")
     except ValueError:
@@ -201,7 +201,7 @@ def _value(value: Any) -> str:
 
 
 def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
-    """Return what was answered to a window, what it cost, and what the provider said of it."""
+    """Return the answer to a window, its cost, and the provider's numbers."""
     turn = record.turn
     records = plans.store.reports(session, first=turn, last=turn)
     steps = steps_of(records, items_of(plans, session, turn, turn).get(turn, ()))
@@ -218,7 +218,7 @@ def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
 
 def _told_answer(step: Step) -> dict[str, Any]:
     item = step.answer
-    assert item is not None  # else nothing is told of it
+    assert item is not None  # without an answer this is not called
     assert item.message is not None
     return {
         "text": asdict(clip(item.message.text, ANSWER)),
@@ -229,7 +229,7 @@ def _told_answer(step: Step) -> dict[str, Any]:
 
 
 def _usage(step: Step, report: Mapping[str, Any]) -> Usage | None:
-    """Return what was billed: as the answer says, else what the report was told of the input."""
+    """Return the billed tokens: from the answer, else the report's numbers of the input."""
     meta = step.answer.meta.get("usage") if step.answer else None
     if meta:
         return Usage.from_dict(meta)
@@ -245,7 +245,7 @@ def _cost(model: str | None, usage: Usage) -> float | None:
 
 
 def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """Put what was claimed beside what the provider reported; a sentence where they differ."""
+    """Compare Muntin's count with the provider's; with a sentence if they differ."""
     prefix = report.get("prefix") or {}
     shared = prefix.get("tokens")
     claim: dict[str, Any] = {"input": report["tokens"], "shared": shared, "differs": []}
@@ -274,7 +274,7 @@ def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
 def rows(
     plans: Plans, session: str, records: Sequence[Record], since: tuple[int, int] = (0, 0)
 ) -> dict[tuple[int, int], Any]:
-    """Return what rows say of some windows, by turn and step, from one of them on."""
+    """Return the rows of some windows, by turn and step; `since` is the first."""
     if not records:
         return {}
     items = items_of(plans, session, records[0].turn, records[-1].turn)

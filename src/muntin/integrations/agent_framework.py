@@ -4,8 +4,8 @@
 
 Hook (agent-framework 1.23): `ChatMiddleware.process(context: ChatContext, call_next)`, which sees
 every call of the model with its messages, options and session. The frontier is in the state of the
-session, which `AgentSession.to_dict()` keeps. Answers are sent without the name that the framework
-gives them after a run, because with it the next request would begin otherwise.
+session, which `AgentSession.to_dict()` keeps. The framework names answers after a run. They are
+sent without this name; otherwise the beginning of the next request would change.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FRONTIER = "muntin_frontier"
 class MuntinMiddleware(Hook, ChatMiddleware):
     """Fits every request of an agent; the session keeps all messages.
 
-    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
-    settings. `model` names the model for counting; without it that of the client is taken where
-    its maker is known. `on_fit` is told of every fitted request.
+    `budget` is the tokens of a request, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it the client's model is used, if its
+    maker is known. `on_fit` is called with every fitted request.
     """
 
     @staticmethod
@@ -53,7 +53,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         return model_name(type(client).__module__.partition(".")[0], name)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Send what fits."""
+        """Send the messages that fit."""
         fitted = await self.recorded(lambda: self.fitted(context))
         if context.session is not None:
             context.session.state[FRONTIER] = fitted.frontier
@@ -61,7 +61,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         await call_next()
 
     def fitted(self, context: ChatContext) -> Fitted:
-        """Return what of a request is sent."""
+        """Return the messages of a request that are sent."""
         options = context.options or {}
         told = options.get("instructions")
         session = context.session
@@ -91,7 +91,7 @@ def pieces_of(messages: Sequence[Any]) -> Pieces:
 
 
 def _results(message: Any) -> list[int]:
-    """Return which contents of a message are results; all are, or none is."""
+    """Return which contents of a message are results; either all are, or none is."""
     kinds = [content.type == "function_result" for content in message.contents]
     return list(range(len(kinds))) if kinds and all(kinds) else []
 
@@ -135,7 +135,7 @@ def _as_dict(message: Any) -> dict[str, Any]:
 
 
 def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
-    """Return the messages that are sent; each is the object it was unless something changed."""
+    """Return the messages that are sent; an unchanged message is the same object."""
     found: list[Any] = []
     for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
         placed = list(several)
@@ -183,6 +183,6 @@ def _contents(message: Any, placed: Placed) -> list[Any]:
             content = copy(content)
             content.arguments = placed.arguments[content.call_id]
         elif content.type == "text" and placed.text is not None:
-            content, text = Content.from_text(text or ""), None  # all texts are one now
+            content, text = Content.from_text(text or ""), None  # one text replaces all texts
         contents.append(content)
     return [each for each in contents if each.type != "text" or each.text]

@@ -1,6 +1,6 @@
 """Anthropic's SDK: a middleware whose requests fit.
 
-The hook is the SDK's own, looked at in anthropic 2.8: `Anthropic(middleware=[...])`, with
+The hook is the SDK's own, checked with anthropic 2.8: `Anthropic(middleware=[...])`, with
 `handle(request, call_next)` and `handle_async`, called once for every attempt.
 """
 

@@ -4,8 +4,8 @@
 
 Hook (google-adk 2.13): `BasePlugin.before_model_callback(*, callback_context: CallbackContext,
 llm_request: LlmRequest) -> LlmResponse | None`, which may change the contents of the request. The
-frontier is in the state of the session, which the session service keeps. An error of ours arrives
-as the cause of a `RuntimeError`, as all errors of plugins do.
+frontier is in the state of the session, which the session service keeps. An error of Muntin's is
+the cause of a `RuntimeError`, as all errors of plugins are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["MuntinPlugin"]
 
 FRONTIER = "muntin_frontier"
 _ROLES = {None: "user", "model": "assistant"}
-# Ids of calls that have none, which is how Gemini is told of them.
+# The prefix of ids for calls that have none; Gemini gets such calls without an id.
 _MADE = "muntin-"
 
 
@@ -51,9 +51,9 @@ class _Plugin(BasePlugin):
 class MuntinPlugin(Hook, _Plugin):
     """Fits every request of every agent of an app; the session keeps all events.
 
-    `budget` is what a request may have, instruction and tools included, or a `Fitter` with more
-    settings. `model` names the model for counting; without it that of the request is taken where
-    its maker is known. `on_fit` is told of every fitted request.
+    `budget` is the tokens of a request, instruction and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it the request's model is used, if its
+    maker is known. `on_fit` is called with every fitted request.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MuntinPlugin(Hook, _Plugin):
 
     @staticmethod
     def schema(tool: Any) -> Mapping[str, Any]:
-        """Describe a declared function as OpenAI does; other tools stay as they are."""
+        """Describe a declared function in OpenAI's form; other tools stay unchanged."""
         if not isinstance(tool, FunctionDeclaration):
             return Hook.schema(tool)
         parameters = tool.parameters_json_schema
@@ -81,14 +81,14 @@ class MuntinPlugin(Hook, _Plugin):
 
     @staticmethod
     def name_of(model: Any) -> str | None:
-        """Return a model's name: a bare one is Gemini's, LiteLLM's have their maker before them."""
+        """Return a model's name: a bare name is Gemini's, LiteLLM's names begin with the maker."""
         maker, _, name = str(model or "").rpartition("/")
         return model_name(maker or "google", name)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-        """Send what fits."""
+        """Send the contents that fit."""
         state = callback_context.state
-        key = f"{FRONTIER}:{callback_context.agent_name}"  # agents of one run see other contents
+        key = f"{FRONTIER}:{callback_context.agent_name}"  # agents see different contents
         previous = state.get(key)
         fitted = await self.recorded(lambda: self.fitted(llm_request, previous))
         state[key] = fitted.frontier
@@ -96,7 +96,7 @@ class MuntinPlugin(Hook, _Plugin):
         llm_request.contents = written(llm_request.contents, fitted, _takes_text(agent))
 
     def fitted(self, request: Any, previous: Mapping[str, Any] | None) -> Fitted:
-        """Return what of a request is sent."""
+        """Return the contents of a request that are sent."""
         told = _text(request.config.system_instruction)
         contents = request.contents
         return self.fit(
@@ -109,7 +109,7 @@ class MuntinPlugin(Hook, _Plugin):
 
 
 def _takes_text(agent: Any) -> bool:
-    """Say whether the agent's model may be given a result that is no dict: LiteLLM's may."""
+    """Say whether the agent's model accepts a result that is no dict: LiteLLM's do."""
     model = getattr(agent, "canonical_model", None)
     return any(each.__name__ == "LiteLlm" for each in type(model).__mro__)
 
@@ -133,7 +133,7 @@ def _declared(tools: Sequence[Any]) -> list[Any]:
     return found
 
 
-# Reading: each result of a content is a piece, and what stands beside them is one.
+# Reading: each result of a content is a piece, and the parts beside the results are one piece.
 
 
 def _results(content: Any) -> list[int]:
@@ -165,7 +165,7 @@ def _read(contents: Sequence[Any], content: Any, number: int) -> Sequence[Piece]
 
 
 def _said(content: Any, number: int) -> dict[str, Any]:
-    """Return what a content says and calls, in the form of Chat Completions."""
+    """Return the texts and calls of a content, in the form of Chat Completions."""
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for at, part in enumerate(content.parts or ()):
@@ -191,7 +191,7 @@ def _part(part: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    """Return a value as the text that LiteLLM sends for it; others send no more."""
+    """Return a value as the text that LiteLLM sends for it; other models send no more."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -199,8 +199,8 @@ def _json(value: Any) -> str:
 
 
 def _answered(contents: Sequence[Any], number: int, at: int) -> str:
-    """Return the id of the call that a result without one answers: the calls of its name and the
-    results of its name stand in the same order."""
+    """Return the id of the call that a result without an id answers: calls and results of one name
+    stand in the same order."""
     answers = [part.function_response for part in contents[number].parts[: at + 1]]
     name = answers[at].name
     before = sum(bool(each and each.name == name) for each in answers[:at])
@@ -219,8 +219,8 @@ def _answered(contents: Sequence[Any], number: int, at: int) -> str:
 
 
 class _Said(FunctionResponse):
-    """A shortened result for LiteLLM, which sends a dict as JSON, where escapes make it longer
-    than it was counted, and a text as it is. All who read the fields see a dict."""
+    """A shortened result for LiteLLM, which sends a dict as JSON, where escapes make it longer than
+    it was counted, and a text unchanged. Code that reads the fields sees a dict."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -266,7 +266,7 @@ def _joined(one: Any, other: Any) -> Any:
 
 
 def _changed(content: Any, placed: Placed) -> list[Any]:
-    """Return what a content says and calls, with its new text and arguments."""
+    """Return the texts and calls of a content, with its new text and arguments."""
     calls = iter(placed.message.tool_calls)
     parts: list[Any] = []
     text = placed.text
@@ -281,6 +281,6 @@ def _changed(content: Any, placed: Placed) -> list[Any]:
         elif part.text and not part.thought and placed.text is not None:
             if not text:
                 continue
-            part, text = part.model_copy(update={"text": text}), None  # all texts are one now
+            part, text = part.model_copy(update={"text": text}), None  # one text replaces all texts
         parts.append(part)
     return parts

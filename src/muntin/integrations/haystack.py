@@ -3,8 +3,8 @@
     Agent(chat_generator=…, hooks=MuntinHook(8_000, model="openai/gpt-5").hooks)
 
 Hooks (haystack-ai 3.4): `before_llm` and `after_run`, each an object with `run(state: State)` that
-changes the state. The model is sent `state.data["messages"]` as it stands, so the first hook puts
-what fits there and keeps all messages in the `hook_context` of the run; the second puts them back.
+changes the state. The model is sent `state.data["messages"]`, so the first hook puts the messages
+that fit there and keeps all messages in the `hook_context` of the run; the second puts them back.
 The frontier is in the `meta` of the last message, which Haystack keeps with it and does not send.
 """
 
@@ -35,24 +35,24 @@ _RUN = "muntin_run"
 
 @dataclass(slots=True)
 class _Run:
-    """All messages of a run, how many stand in the state since the last request, its frontier."""
+    """All messages of a run, how many the state had at the last request, and the frontier."""
 
     messages: list[Any]
     sent: int
     frontier: Mapping[str, Any] | None
 
     def take(self, state: Any) -> None:
-        """Take what the run added to the state."""
+        """Take the messages that the run added to the state."""
         self.messages += state.data["messages"][self.sent :]
         self.sent = len(state.data["messages"])
 
 
 class MuntinHook(Hook):
-    """Fits every request of an agent; what the run returns is whole. Give its `hooks` to the agent.
+    """Fits every request of an agent; the run returns all messages. Give its `hooks` to the agent.
 
-    `budget` is what a request may have, system prompt and tools included, or a `Fitter` with more
+    `budget` is the tokens of a request, system prompt and tools included, or a `Fitter` with more
     settings. `model` names the model for counting, as in `openai/gpt-5`: the hook does not see it.
-    `on_fit` is told of every fitted request.
+    `on_fit` is called with every fitted request.
     """
 
     allowed_hook_points = ("before_llm",)
@@ -70,23 +70,23 @@ class MuntinHook(Hook):
 
     @property
     def hooks(self) -> dict[str, list[Any]]:
-        """This hook, and the one that puts all messages back behind the run."""
+        """This hook, and the hook that puts all messages back after the run."""
         return {"before_llm": [self], "after_run": [MuntinRestore()]}
 
     def run(self, state: Any) -> None:
-        """Put into the state what fits."""
+        """Put the messages that fit into the state."""
         run = _run_of(state)
         self._put(state, run, self.fitted(run, state.data.get("tools") or ()))
 
     async def run_async(self, state: Any) -> None:
-        """Put into the state what fits."""
+        """Put the messages that fit into the state."""
         run = _run_of(state)
         tools = state.data.get("tools") or ()
         fitted = await self.recorded(lambda: self.fitted(run, tools))
         self._put(state, run, fitted)
 
     def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:
-        """Return what of a run is sent."""
+        """Return the messages of a run that are sent."""
         return self.fit(parted(run.messages, _count, _read), tools, previous=run.frontier)
 
     def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
@@ -118,7 +118,7 @@ class MuntinRestore:
     allowed_hook_points = ("after_run",)
 
     def run(self, state: Any) -> None:
-        """Put them back."""
+        """Put the messages and the frontier back."""
         run = (state.data.get("hook_context") or {}).get(_RUN)
         if run is None:
             return
@@ -140,20 +140,20 @@ class MuntinRestore:
 
 
 def _run_of(state: Any) -> _Run:
-    """Return the run of a state, with all its messages; a new one when it begins."""
+    """Return the run of a state, with all its messages; a new run when it begins."""
     context = state.data.get("hook_context") or {}
     run: _Run | None = context.get(_RUN)
     if run is None:
         metas = (message.meta for message in reversed(state.data["messages"]))
         frontier = next((meta[FRONTIER] for meta in metas if meta and FRONTIER in meta), None)
         run = _Run([], 0, frontier)
-        # A dict of our own: the caller's may be that of other runs too.
+        # A new dict: the caller's dict may belong to other runs too.
         state.set("hook_context", {**context, _RUN: run}, handler_override=replace_values)
     run.take(state)
     return run
 
 
-# Reading: each result of a message is a piece, any other message is one.
+# Reading: each result of a message is a piece, any other message is one piece.
 
 
 def _count(message: Any) -> int:
@@ -184,12 +184,12 @@ def _as_dict(message: Any) -> dict[str, Any]:
 
 
 def _id(called: Any) -> str:
-    """Return the id of a call; of one that has none, a name that it and its result share."""
+    """Return the id of a call; if it has none, a name that the call and its result share."""
     return called.id or made_id(called.tool_name, json.dumps(called.arguments), 0)
 
 
 def _content(parts: Any) -> Any:
-    """Return a content as Chat Completions has it: one text, or parts."""
+    """Return a content in the form of Chat Completions: one text, or parts."""
     if isinstance(parts, str):
         return parts
     found = [_part(part) for part in parts]
@@ -224,7 +224,7 @@ def _added(message: Message) -> Any:
 
 
 def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
-    """Return a message with its new texts and arguments; results that are left are one each."""
+    """Return a message with its new texts and arguments; each kept result is a message."""
     if placed[0].ref[1] is not None:
         results = [(message.tool_call_results[each.ref[1]], each.text) for each in placed]
         return [

@@ -34,9 +34,9 @@ __all__ = ["MuntinMiddleware", "MuntinState"]
 
 
 class MuntinState(AgentState):
-    """The agent's state, and what one request leaves to the next."""
+    """The agent's state, with the frontier that one request leaves to the next."""
 
-    # Where LangChain is not installed, a type checker does not know that this is a TypedDict.
+    # If LangChain is not installed, a type checker does not know that this is a TypedDict.
     muntin_frontier: NotRequired[  # type: ignore[valid-type, unused-ignore]
         Annotated[dict[str, Any], PrivateStateAttr]
     ]
@@ -45,9 +45,9 @@ class MuntinState(AgentState):
 class MuntinMiddleware(Hook, AgentMiddleware):
     """Fits every request of an agent; the conversation itself stays whole.
 
-    `budget` is what a request may have, system text and tools included, or a `Fitter` with more
-    settings. `model` names the model for counting, as in `openai/gpt-5`; without it that of the
-    request is taken where its maker is known. `on_fit` is told of every fitted request.
+    `budget` is the tokens of a request, system text and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting, as in `openai/gpt-5`; without it the request's
+    model is used, if its maker is known. `on_fit` is called with every fitted request.
     """
 
     state_schema = MuntinState
@@ -58,14 +58,14 @@ class MuntinMiddleware(Hook, AgentMiddleware):
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
     ) -> ExtendedModelResponse:
-        """Send what fits."""
+        """Send the messages that fit."""
         fitted, smaller = self.fitted(request)
         return _extended(handler(smaller), fitted)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ExtendedModelResponse:
-        """Send what fits."""
+        """Send the messages that fit."""
         fitted, smaller = await self.recorded(lambda: self.fitted(request))
         return _extended(await handler(smaller), fitted)
 

@@ -8,8 +8,8 @@
         fitted = fit(state)
         return {"messages": [model.invoke(fitted.messages)], **fitted.update}
 
-LangGraph 1.2 has no hook before a model: a node is a function of the state, and what it returns is
-merged into the state and kept by the checkpointer.
+LangGraph 1.2 has no hook before a model: a node is a function of the state, and the dict that it
+returns is merged into the state and kept by the checkpointer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with needing("muntin.integrations.langgraph needs: pip install 'muntin[langgraph
     from langchain_core.messages import BaseMessage, SystemMessage
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
-    # As LangGraph's own states are made, so that one class can be both.
+    # The same TypedDict as LangGraph's own states have, so that one class can inherit from both.
     from typing_extensions import TypedDict
 
 from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
@@ -35,14 +35,14 @@ __all__ = ["FittedState", "MuntinFit", "MuntinState"]
 
 
 class MuntinState(TypedDict, total=False):
-    """What a graph's state needs: what one request leaves to the next."""
+    """The key that a graph's state needs: the frontier that one request leaves to the next."""
 
     muntin_frontier: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FittedState:
-    """What a node sends, and what it returns beside the model's answer."""
+    """The messages that a node sends, and the update that it returns beside the model's answer."""
 
     messages: list[BaseMessage]
     update: dict[str, Any]
@@ -50,7 +50,7 @@ class FittedState:
 
 
 class MuntinFit(Hook):
-    """Fits the messages of a state; `tools` and `system` are what the node sends with them.
+    """Fits the messages of a state; the node sends `tools` and `system` with them.
 
     A system text is put before the messages, and not into the state.
     """
@@ -75,7 +75,7 @@ class MuntinFit(Hook):
         self._key = key
 
     def __call__(self, state: Mapping[str, Any]) -> FittedState:
-        """Return what is sent of a state."""
+        """Return the messages of a state that are sent."""
         if self._key not in state:
             raise InvalidInput(f"the state has no key {self._key!r}; name it: MuntinFit(key=...)")
         messages = state[self._key]

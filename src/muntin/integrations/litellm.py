@@ -6,7 +6,7 @@
 
 Hook (litellm 1.106): `CustomLogger.async_pre_call_deployment_hook(kwargs: dict, call_type) ->
 dict | None`, called with the deployment that was chosen. `completion` calls no hook that may change
-a request, so it is given a fitted one. LiteLLM keeps no state: conversations are found again as
+a request, so give it a fitted request. LiteLLM keeps no state: conversations are found again as
 long as the process lives, and by `metadata={"muntin_frontier": …}` after a restart.
 """
 
@@ -34,9 +34,9 @@ _CALLS = ("completion", "acompletion")
 class MuntinHook(Hook, CustomLogger):
     """Fits the messages of every chat completion.
 
-    `budget` is what a request may have, tools included, or a `Fitter` with more settings. `model`
-    names the model for counting; without it that of the request is taken. `on_fit` is told of
-    every fitted request: its `frontier` is what to keep for after a restart.
+    `budget` is the tokens of a request, tools included, or a `Fitter` with more settings. `model`
+    names the model for counting; without it the request's model is used. `on_fit` is called with
+    every fitted request: keep its `frontier` for after a restart.
     """
 
     @staticmethod
@@ -46,21 +46,21 @@ class MuntinHook(Hook, CustomLogger):
             name, provider, *_ = get_llm_provider(
                 model.get("model"), model.get("custom_llm_provider")
             )
-        except Exception:  # whatever LiteLLM says of a name that it does not know
+        except Exception:  # any error of LiteLLM's about an unknown name
             return None
         return model_name(str(provider), name)
 
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
-        """Send what fits."""
+        """Send the messages that fit."""
         called = getattr(call_type, "value", call_type)
         if called not in (None, *_CALLS):
             return None
         return await self.recorded(lambda: self.fitted(kwargs))
 
     def fitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request with the messages that fit; one without messages as it is."""
+        """Return a request with the messages that fit; without messages it stays unchanged."""
         messages = request.get("messages")
         if not isinstance(messages, list) or not messages:
             return dict(request)

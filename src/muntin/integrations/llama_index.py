@@ -1,10 +1,10 @@
-"""LlamaIndex: a memory whose messages fit, and an agent whose requests all do.
+"""LlamaIndex: a memory whose messages fit, and an agent whose requests all fit.
 
     memory = MuntinMemory.from_defaults(token_limit=8_000, llm=llm)
     await MuntinAgent(llm=llm, tools=tools).run("Hi", memory=memory)
 
 Hooks (llama-index-core 0.14): `BaseMemory.get(input, **kwargs) -> list[ChatMessage]` and `aget`,
-which chat engines and loops of one's own ask before each request; and `FunctionAgent.take_step(ctx,
+which chat engines and custom loops call before each request; and `FunctionAgent.take_step(ctx,
 llm_input, tools, memory) -> AgentOutput`, because an agent keeps the messages of a run to itself
 until it ends: its memory does not see them. The frontier is in the chat store, beside the messages.
 """
@@ -36,11 +36,11 @@ _ROLES = {"chatbot": "assistant"}
 
 
 class _Hook(Hook):
-    """What fits the messages of a memory."""
+    """The hook that fits the messages of a memory."""
 
     @staticmethod
     def schema(tool: Any) -> Mapping[str, Any]:
-        """Describe a tool as OpenAI's models are sent it; others are sent less."""
+        """Describe a tool in the form for OpenAI's models; other models get less."""
         if isinstance(tool, dict):
             return tool
         made: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
@@ -55,11 +55,11 @@ class _Hook(Hook):
 
 
 class MuntinMemory(BaseChatStoreMemory):
-    """A memory that keeps all messages, and returns those that fit.
+    """A memory that keeps all messages, and returns the messages that fit.
 
-    `token_limit` is what a request may have; without one it is the window of the model. What is
-    sent beside the messages counts: `system_prompt` and `tool_schemas`, which `from_defaults` makes
-    of the tools. A `MuntinAgent` sees its own.
+    `token_limit` is the tokens of a request; without one it is the window of the model. What is
+    sent beside the messages counts too: `system_prompt` and `tool_schemas`, which `from_defaults`
+    makes from the tools. A `MuntinAgent` uses its own.
     """
 
     token_limit: int | None = None
@@ -90,8 +90,8 @@ class MuntinMemory(BaseChatStoreMemory):
         on_fit: Watcher | None = None,
         **settings: Any,
     ) -> MuntinMemory:
-        """Make a memory. `model` names the model for counting; without it that of `llm` is taken
-        where its maker is known. `settings` are those of a `Fitter`."""
+        """Make a memory. `model` names the model for counting; without it the model of `llm` is
+        used, if its maker is known. `settings` are the settings of a `Fitter`."""
         made = cls(
             chat_store=chat_store or SimpleChatStore(),
             chat_store_key=chat_store_key,
@@ -101,7 +101,7 @@ class MuntinMemory(BaseChatStoreMemory):
             tool_schemas=[dict(_Hook.schema(tool)) for tool in tools],
         )
         made._settings, made._on_fit = settings, on_fit
-        made._hook(0)  # settings that are not right are refused here
+        made._hook(0)  # refuses wrong settings at once
         if chat_history:
             made.set(chat_history)
         return made
@@ -115,7 +115,7 @@ class MuntinMemory(BaseChatStoreMemory):
     def get(
         self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
     ) -> list[Any]:
-        """Return the messages that fit, with room for what a chat engine says it adds."""
+        """Return the messages that fit, with room for the tokens that a chat engine adds."""
         mark = self._mark("")
         left = self.chat_store.get_messages(mark)
         sent, left = self.fitted(self.get_all(), left, beside=initial_token_count)
@@ -125,11 +125,11 @@ class MuntinMemory(BaseChatStoreMemory):
     async def aget(
         self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
     ) -> list[Any]:
-        """Return the messages that fit, with room for what a chat engine says it adds."""
+        """Return the messages that fit, with room for the tokens that a chat engine adds."""
         return await self._afitted("", await self.aget_all(), beside=initial_token_count)
 
     async def astep(self, agent: Any, run: Sequence[Any], tools: Sequence[Any]) -> list[Any]:
-        """Return what an agent sends: its system prompt, the memory and the messages of its run."""
+        """Return the messages that an agent sends: system prompt, memory and its run."""
         lead = [ChatMessage(agent.system_prompt, role="system")] if agent.system_prompt else []
         whole = [*lead, *await self.aget_all(), *run]
         return await self._afitted(agent.name, whole, tools=tools, llm=agent.llm)
@@ -151,21 +151,21 @@ class MuntinMemory(BaseChatStoreMemory):
         tools: Sequence[Any] | None = None,
         llm: Any = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Return what is sent of messages, and what it leaves to the next request."""
+        """Return the messages that are sent, and the frontier for the next request."""
         told = self.system_prompt if tools is None else ""
         fitted = self._hook(beside).fit(
             Pieces(messages, _read),
             self.tool_schemas if tools is None else tools,
             llm,
             system=[Message("system", told)] if told else (),
-            # Memory and agents ask with other lists: each goes by its own frontier, or by none.
+            # Memory and agents have different lists: each uses its own frontier, or none.
             previous=json.loads(left[0].content) if left else {},
         )
         kept = ChatMessage(json.dumps(fitted.frontier), role="system")
         return [_written(messages, each) for each in fitted.placed], [kept]
 
     def _mark(self, name: str) -> str:
-        """Return the key under which the chat store has the frontier of an agent."""
+        """Return the key of an agent's frontier in the chat store."""
         return f"{self.chat_store_key}:muntin_frontier:{name}"
 
     def _hook(self, beside: int) -> _Hook:
@@ -178,10 +178,10 @@ class MuntinMemory(BaseChatStoreMemory):
 
 
 class MuntinAgent(FunctionAgent):
-    """An agent all of whose requests fit; it is run with a `MuntinMemory`."""
+    """An agent whose requests all fit; run it with a `MuntinMemory`."""
 
     async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
-        """Ask the model with what fits of memory and run; the run keeps all its messages."""
+        """Ask the model with the messages of memory and run that fit; the run keeps all."""
         if not isinstance(memory, MuntinMemory):
             raise InvalidInput(
                 f"a MuntinAgent needs a MuntinMemory, not a {type(memory).__name__}: "
@@ -207,7 +207,7 @@ def _read(message: Any, number: int) -> Sequence[Piece]:
 
 
 def _as_dict(message: Any) -> dict[str, Any]:
-    """Return what is counted of a message, in the form of Chat Completions."""
+    """Return the counted part of a message, in the form of Chat Completions."""
     parts: list[dict[str, Any]] = []
     calls: list[Any] = []
     for block in message.blocks:
@@ -245,7 +245,7 @@ def _part(block: Any) -> dict[str, Any]:
 
 
 def _written(messages: Sequence[Any], placed: Placed) -> Any:
-    """Return a message as it is sent: the object it was, unless its text or calls are others."""
+    """Return a message as it is sent: the same object, unless its text or calls changed."""
     if placed.ref is None:
         called = placed.message.tool_call_id
         answers = {} if called is None else {"tool_call_id": called}
@@ -264,12 +264,12 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
         elif block.block_type == "text" and placed.text is not None:
             if not text:
                 continue
-            block, text = TextBlock(text=text), None  # all texts are one now
+            block, text = TextBlock(text=text), None  # one text replaces all texts
         blocks.append(block)
     update: dict[str, Any] = {"blocks": blocks}
     beside = message.additional_kwargs
     if placed.arguments and any(block.block_type == "tool_call" for block in blocks):
-        # What is repeated beside the blocks is not what they say any more.
+        # The copy of the calls beside the blocks is out of date.
         update["additional_kwargs"] = {k: v for k, v in beside.items() if k != "tool_calls"}
     elif placed.arguments:
         update["additional_kwargs"] = {**beside, **_calls_beside(beside, placed)}
@@ -277,8 +277,7 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
 
 
 def _calls_beside(beside: Mapping[str, Any], placed: Placed) -> dict[str, Any]:
-    """Return calls that stand beside the blocks, as older models have them, with their new
-    arguments."""
+    """Return calls that stand beside the blocks, as in older models, with their new arguments."""
     item = {key: beside[key] for key in ("tool_calls", "function_call") if beside.get(key)}
     made: dict[str, Any] = changed(item, Placed(placed.ref, placed.message, None, placed.arguments))
     return made

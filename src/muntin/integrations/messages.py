@@ -1,6 +1,6 @@
-"""LangChain's messages as pieces, and what fits of them as the objects they were.
+"""LangChain's messages as pieces, and the messages that fit as the same objects.
 
-For LangChain and LangGraph, which both import it when LangChain is there.
+Used by LangChain and LangGraph, which both import it when LangChain is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FRONTIER = "muntin_frontier"
 
 
 def name_of(model: Any) -> str | None:
-    """Return the name of a LangChain model as Muntin writes it, where its maker is known."""
+    """Return the name of a LangChain model as Muntin writes it, if its maker is known."""
     name = getattr(model, "model_name", None) or getattr(model, "model", None)
     return model_name(type(model).__module__.partition(".")[0], name)
 
@@ -41,7 +41,7 @@ _ROLES: Mapping[str, Role] = {
     "system": "system",
     "tool": "tool",
 }
-# Blocks that repeat what `tool_calls` of the message says.
+# Blocks that repeat the `tool_calls` of the message.
 _CALLS = ("tool_use", "tool_call", "function_call", "server_tool_call")
 
 
@@ -60,7 +60,7 @@ def _read(message: BaseMessage, number: int) -> Sequence[Piece]:
 
 
 def _as_dict(message: BaseMessage) -> dict[str, Any]:
-    """Return what is counted of a message, in the form of Chat Completions."""
+    """Return the counted part of a message, in the form of Chat Completions."""
     role = _ROLES.get(message.type) or getattr(message, "role", message.type)
     content = message.content
     if isinstance(content, list):
@@ -83,7 +83,7 @@ def _as_dict(message: BaseMessage) -> dict[str, Any]:
 
 
 def written(messages: Sequence[BaseMessage], placed: Sequence[Placed]) -> list[BaseMessage]:
-    """Return the messages that are sent; each is the object it was unless its text is another."""
+    """Return the messages that are sent; a message whose text is unchanged is the same object."""
     return [
         _added(each.message)
         if each.ref is None
@@ -111,7 +111,7 @@ def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
         update["tool_calls"] = [
             {**each, "args": given.get(each["id"], each["args"])} for each in message.tool_calls
         ]
-        # Calls whose arguments are no JSON are sent too, as the texts they are.
+        # Calls whose arguments are no JSON are sent too, as texts.
         update["invalid_tool_calls"] = [
             {**each, "args": placed.arguments.get(each["id"], each["args"])}
             for each in message.invalid_tool_calls
@@ -122,7 +122,7 @@ def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
 
 
 def _content(message: BaseMessage, placed: Placed) -> Any:
-    """Return the content with the new text: blocks that are no text stay where they may."""
+    """Return the content with the new text; blocks other than text stay where they may."""
     if isinstance(message.content, str):
         return placed.text
     texts = [placed.text]
@@ -141,7 +141,7 @@ def _content(message: BaseMessage, placed: Placed) -> Any:
 
 
 def _block(block: Any, arguments: Mapping[str, str]) -> Any:
-    """Return a block with its new arguments, if it is a call that has some."""
+    """Return a block with its new arguments, if it is a call with new arguments."""
     if not isinstance(block, Mapping) or block.get("type") not in _CALLS:
         return block
     text = arguments.get(block.get("call_id") or block.get("id") or "")

@@ -1,11 +1,11 @@
-"""The OpenAI Agents SDK: a filter that makes every request fit, and a session that keeps its place.
+"""The OpenAI Agents SDK: a filter that makes every request fit, and a session with a frontier.
 
     session = MuntinSession(SQLiteSession("ada", "chat.db"), 8_000)
     await Runner.run(agent, "Hi", session=session, run_config=session.run_config())
 
 Hooks (openai-agents 0.24): `RunConfig.call_model_input_filter: Callable[[CallModelData],
 MaybeAwaitable[ModelInputData]]`, and the protocol `Session` (`get_items`, `add_items`, `pop_item`,
-`clear_session`). The frontier is the last item of the session that is wrapped, and is never shown.
+`clear_session`). The frontier is the last item of the wrapped session, and is never shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KIND = "muntin_frontier"
 class MuntinFilter(Hook):
     """Fits the input of every model call of a run; give it as `call_model_input_filter`.
 
-    `budget` is what a request may have, instructions and the agent's function tools included, or a
+    `budget` is the tokens of a request, instructions and the agent's function tools included, or a
     `Fitter` with more settings: its `margin` is for handoffs and the tools of MCP servers, which
     the hook does not see. Conversations are found again as long as the process lives;
     `MuntinSession` finds them after a restart too.
@@ -51,7 +51,7 @@ class MuntinFilter(Hook):
 
     @staticmethod
     def name_of(model: Any) -> str | None:
-        """Return a model's name: a bare one is OpenAI's, as it is for the SDK."""
+        """Return a model's name: a bare name is OpenAI's, as in the SDK."""
         name = model if isinstance(model, str) else getattr(model, "model", None)
         if not isinstance(name, str):
             return None
@@ -59,19 +59,19 @@ class MuntinFilter(Hook):
         return model_name(maker or "openai", rest)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return what is sent."""
+        """Return the input that fits."""
         return (await self.afitted(data, None))[0]
 
     async def afitted(
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
     ) -> tuple[ModelInputData, dict[str, Any]]:
-        """Return what is sent, and the frontier it leaves."""
+        """Return the input that fits, and its frontier."""
         return await self.recorded(lambda: self.fitted(data, previous))
 
     def fitted(
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
     ) -> tuple[ModelInputData, dict[str, Any]]:
-        """Return what is sent, and the frontier it leaves."""
+        """Return the input that fits, and its frontier."""
         given, agent = data.model_data, data.agent
         tools = [each for each in agent.tools if hasattr(each, "params_json_schema")]
         told = [Message("system", given.instructions)] if given.instructions else []
@@ -82,10 +82,10 @@ class MuntinFilter(Hook):
 
 
 class MuntinSession:
-    """A session that keeps all items in another one, and the frontier behind them.
+    """A session that keeps all items in another session, and the frontier behind them.
 
-    Run with `run_config=session.run_config()`. The session that is wrapped keeps one item more, of
-    a type of ours: to use it without this one again, call `unwrap()` first.
+    Run with `run_config=session.run_config()`. The wrapped session has one item more, of a type of
+    Muntin's: to use the wrapped session alone again, call `unwrap()` first.
     """
 
     def __init__(
@@ -102,32 +102,32 @@ class MuntinSession:
 
     @property
     def session_id(self) -> str:
-        """The id of the session that is wrapped."""
+        """The id of the wrapped session."""
         return str(self._session.session_id)
 
     @property
     def session_settings(self) -> Any:
-        """The settings of the session that is wrapped."""
+        """The settings of the wrapped session."""
         return getattr(self._session, "session_settings", None)
 
     def run_config(self, config: RunConfig | None = None) -> RunConfig:
-        """Return the configuration of a run, or the one given, with the filter of this session."""
+        """Return a run configuration, new or the given one, with the filter of this session."""
         return replace(config or RunConfig(), call_model_input_filter=self.input_filter)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return what is sent of the input of a model call."""
+        """Return the input of a model call that fits."""
         await self._load()
         sent, self._frontier = await self.filter.afitted(data, self._frontier)
         return sent
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, all without a limit."""
+        """Return the newest `limit` items; all without a limit."""
         items = await self._session.get_items(None if limit is None else limit + 1)
         shown = [item for item in items if not _is_mark(item)]
         return shown if limit is None else shown[len(shown) - limit if len(shown) > limit else 0 :]
 
     async def add_items(self, items: Sequence[Any]) -> None:
-        """Append items; the frontier stands behind the last one."""
+        """Append items; the frontier stands behind the last item."""
         await self._load()
         await self.unwrap()
         await self._session.add_items([*items, *self._mark()])
@@ -147,7 +147,7 @@ class MuntinSession:
         await self._session.clear_session()
 
     async def unwrap(self) -> Any:
-        """Return the session that is wrapped, with nothing of ours in it."""
+        """Return the wrapped session, without Muntin's item."""
         if await self._marked() is not None:
             await self._session.pop_item()
         return self._session

@@ -3,9 +3,9 @@
     Agent("openai:gpt-5", capabilities=[MuntinContext(8_000)])
 
 Hook (pydantic-ai 2.66): `AbstractCapability.prepare_model_request(ctx: RunContext,
-request_context: ModelRequestContext) -> ModelRequestContext`, which sees the model that serves the
-request. The frontier is in the `metadata` of each request of the history, which Pydantic AI keeps
-with the messages and does not send.
+request_context: ModelRequestContext) -> ModelRequestContext`, which sees the model of the request.
+The frontier is in the `metadata` of each request of the history, which Pydantic AI keeps with the
+messages and does not send.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ FRONTIER = "muntin_frontier"
 class MuntinContext(Hook, AbstractCapability[Any]):
     """Fits every request of an agent; the message history stays whole.
 
-    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
-    settings. `model` names the model for counting; without it that of the request is taken where
-    its maker is known. `on_fit` is told of every fitted request.
+    `budget` is the tokens of a request, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it the request's model is used, if its
+    maker is known. `on_fit` is called with every fitted request.
     """
 
     @staticmethod
@@ -67,7 +67,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
         return model_name(str(model.system), model.model_name)
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
-        """Send what fits, and keep the frontier with the newest request of the history."""
+        """Send the messages that fit; keep the frontier with the newest request of the history."""
         sent, frontier = await self.recorded(lambda: self.fitted(request_context))
         newest = ctx.messages[-1] if ctx.messages else None
         if isinstance(newest, ModelRequest):
@@ -75,7 +75,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
         return sent
 
     def fitted(self, request: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the request with the messages that fit, and the frontier it leaves."""
+        """Return the request with the messages that fit, and its frontier."""
         parameters = request.model.customize_request_parameters(request.model_request_parameters)
         messages = request.messages
         fitted = self.fit(
@@ -100,7 +100,7 @@ def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
 
 
 def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
-    """Return the frontier that stands in the newest request with one."""
+    """Return the frontier of the newest request that has one."""
     for message in reversed(messages):
         if isinstance(message, ModelRequest) and FRONTIER in (message.metadata or {}):
             found: Mapping[str, Any] = message.metadata[FRONTIER]
@@ -112,9 +112,9 @@ def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
 
 
 def pieces_of(messages: Sequence[Any]) -> Pieces:
-    """Return the pieces: each part of a request is one, an answer is one.
+    """Return the pieces: each part of a request is one piece, an answer is one piece.
 
-    The reference is the message's number and its part's, None for an answer.
+    The reference is the numbers of the message and of the part; None for an answer's part.
     """
     several = {
         number: len(message.parts)
@@ -157,7 +157,7 @@ def _opaque(part: Any, ref: Any) -> Piece:
 
 
 def _content(item: Any) -> dict[str, Any]:
-    """Return an item of a user's content as Chat Completions has it."""
+    """Return an item of a user's content in the form of Chat Completions."""
     if isinstance(item, str | TextContent):
         return {"type": "text", "text": item if isinstance(item, str) else item.content}
     if isinstance(item, ImageUrl):
@@ -197,7 +197,7 @@ def _value(part: Any) -> str:
 
 
 def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
-    """Return the messages that are sent; each is the object it was unless something is missing."""
+    """Return the messages that are sent; an unchanged message is the same object."""
     names = {c.id: c.name for each in fitted.placed for c in each.message.tool_calls}
     found: list[Any] = []
     for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
@@ -234,9 +234,9 @@ def _changed_part(part: Any, placed: Placed) -> Any:
     if placed.is_whole:
         return part
     text = placed.text or ""
-    if isinstance(part, ToolReturnPart):  # the text is what the model reads, errors and all
+    if isinstance(part, ToolReturnPart):  # the model reads the text, errors included
         return replace(part, content=text, outcome="success")
-    # A part that asks to try again would add its own words to a text that has them.
+    # A retry part would add its own words to a text that already has them.
     if placed.message.role == "tool":
         return ToolReturnPart(part.tool_name, text, part.tool_call_id)
     if hasattr(part, "model_response"):
@@ -273,6 +273,6 @@ def _changed_parts(message: ModelResponse, placed: Placed) -> Iterator[Any]:
         elif part.part_kind == "text" and placed.text is not None:
             if text:
                 yield replace(part, content=text)
-            text = None  # all texts are one now
+            text = None  # one text replaces all texts
         else:
             yield part

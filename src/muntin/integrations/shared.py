@@ -1,4 +1,4 @@
-"""What adapters share: a hook with its Fitter, names of models, schemas of tools, items with parts.
+"""Shared by adapters: a hook with its Fitter, names of models, schemas of tools, items in parts.
 
 Knows no framework.
 """
@@ -19,12 +19,12 @@ from muntin.threads import in_thread
 T = TypeVar("T")
 
 Fits: TypeAlias = Fitter | Budget | int | None
-"""What a hook fits requests with: a budget, or a `Fitter` that has more settings."""
+"""The budget of a hook, or a `Fitter` that has more settings."""
 
 Watcher: TypeAlias = Callable[[Fitted], object]
-"""Is told of every request that was fitted, before it is sent."""
+"""Called with every fitted request, before it is sent."""
 
-# The packages and words by which frameworks call the providers that Muntin knows.
+# The words in the names of packages and providers by which frameworks name known providers.
 _PROVIDERS = ("openai", "anthropic", "google")
 
 
@@ -34,32 +34,32 @@ def fitter_of(given: Fits) -> Fitter:
 
 
 def model_name(provider: str, name: object) -> str | None:
-    """Return a model's name as Muntin writes it; None if nothing is known of its provider.
+    """Return a model's name as Muntin writes it; None if its provider is not known.
 
-    `provider` is any word that contains the provider's name, such as that of a package.
+    `provider` is any word that contains the provider's name, such as the name of a package.
     """
     known = next((each for each in _PROVIDERS if each in provider.lower()), None)
     return f"{known}/{name}" if known and isinstance(name, str) and name else None
 
 
 def call(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Return a tool call as Chat Completions has it."""
+    """Return a tool call in the form of Chat Completions."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 class Hook:
-    """What hooks have that are given a budget, and nothing of their framework.
+    """The common part of all hooks; it knows no framework.
 
-    `budget` is what a request may have, instructions and tools included, or a `Fitter` with more
-    settings. `model` names the model for counting; without it that of the request is taken where
-    its maker is known. `on_fit` is told of every fitted request.
+    `budget` is the tokens of a request, instructions and tools included, or a `Fitter` with more
+    settings. `model` names the model for counting; without it the request's model is used, if its
+    maker is known. `on_fit` is called with every fitted request.
     """
 
     def __init__(
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
-        super().__init__()  # that of the framework's class, which a hook also is
+        super().__init__()  # of the framework's class, from which a hook inherits too
         self._fitter = fitter_of(budget)
         self._model = model
         self._on_fit = on_fit
@@ -67,19 +67,19 @@ class Hook:
 
     @staticmethod
     def schema(tool: Any) -> Mapping[str, Any]:
-        """Describe a tool of the framework; one that is described already stays as it is."""
+        """Describe a tool of the framework; a tool that is a schema already stays unchanged."""
         described: Mapping[str, Any] = tool
         return described
 
     @staticmethod
     def name_of(model: Any) -> str | None:
-        """Return the name of a model of the framework, where its maker is known."""
+        """Return the name of a model of the framework, if its maker is known."""
         return None
 
     def fit(
         self, pieces: Sequence[Piece], tools: Sequence[Any], model: Any = None, **given: Any
     ) -> Fitted:
-        """Return what of a request is sent; `model` is what `name_of` is asked about."""
+        """Return the messages of a request that are sent; `model` is passed to `name_of`."""
         fitted = self._fitter.fit(
             pieces,
             tools=self._schemas.of(tools),
@@ -108,11 +108,11 @@ class Schemas:
         same = len(known) == len(tools)
         if not same or any(one is not other for one, other in zip(known, tools, strict=True)):
             known, schemas = list(tools), [self.make(tool) for tool in tools]
-            self._made = known, schemas  # one assignment: two threads at most make it twice
+            self._made = known, schemas  # one assignment: at worst two threads both make it
         return schemas
 
 
-# Items that are several messages, because each result in them is one.
+# Items that are several messages, because each result in them is one message.
 
 
 def parted(
@@ -120,8 +120,8 @@ def parted(
     count: Callable[[Any], int],
     read: Callable[[Any, int], Sequence[Piece]],
 ) -> Pieces:
-    """Return the pieces of items, of which some are several: their references are pairs, of the
-    item's number and what the adapter needs to find the part."""
+    """Return the pieces of items, some of which are several pieces: their references are pairs of
+    the item's number and the adapter's own key of the part."""
     several = {number: size for number, item in enumerate(items) if (size := count(item)) > 1}
     return Pieces(items, read, several=several)
 
@@ -134,7 +134,7 @@ def rejoined(
     added: Callable[[Message], Any],
     changed: Callable[[Any, Sequence[Placed]], Sequence[Any]],
 ) -> list[Any]:
-    """Return the items that are sent; each is the object it was unless something of it changed."""
+    """Return the items that are sent; an unchanged item is the same object."""
     found: list[Any] = []
     for number, several in groupby(placed, lambda each: each.ref and each.ref[0]):
         group = list(several)

@@ -3,8 +3,8 @@
     Agent(model=model, context_manager=False, plugins=[MuntinPlugin(8_000)])
 
 Hook (strands-agents 1.62): `agent.add_middleware(InvokeModelStage.Input, handler)`, where `handler`
-takes an `InvokeModelContext` with copies of messages, system prompt and tools, and returns the one
-that is sent. The frontier is in the state of the agent, which session managers keep.
+takes an `InvokeModelContext` with copies of messages, system prompt and tools, and returns the
+context that is sent. The frontier is in the state of the agent, which session managers keep.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ FRONTIER = "muntin_frontier"
 class MuntinPlugin(Hook, Plugin):
     """Fits every request of an agent; its messages stay whole.
 
-    Give the agent `context_manager=False`, so that nothing else removes messages. `budget` is what
-    a request may have, system prompt and tools included, or a `Fitter` with more settings. `model`
-    names the model for counting; without it that of the request is taken where its maker is known.
-    `on_fit` is told of every fitted request.
+    Give the agent `context_manager=False`, so that nothing else removes messages. `budget` is the
+    tokens of a request, system prompt and tools included, or a `Fitter` with more settings. `model`
+    names the model for counting; without it the request's model is used, if its maker is known.
+    `on_fit` is called with every fitted request.
     """
 
     name = "muntin"
@@ -53,7 +53,7 @@ class MuntinPlugin(Hook, Plugin):
 
     @staticmethod
     def name_of(model: Any) -> str | None:
-        """Return a model's name: Bedrock's and LiteLLM's have their maker before them."""
+        """Return a model's name: Bedrock's and LiteLLM's names begin with the maker."""
         name = model.get_config().get("model_id")
         if not isinstance(name, str):
             return None
@@ -61,11 +61,11 @@ class MuntinPlugin(Hook, Plugin):
         return model_name(maker, name.rpartition("/")[2].rpartition("anthropic.")[2])
 
     def init_agent(self, agent: Any) -> None:
-        """Stand before the model of an agent."""
+        """Add the middleware to an agent."""
         agent.add_middleware(InvokeModelStage.Input, self.process)
 
     async def process(self, context: Any) -> Any:
-        """Send what fits."""
+        """Send the messages that fit."""
         state = context.agent.state
         previous = state.get(FRONTIER)
         fitted = await self.recorded(lambda: self.fitted(context, previous))
@@ -74,7 +74,7 @@ class MuntinPlugin(Hook, Plugin):
         return context.replace(messages=written(messages, fitted))
 
     def fitted(self, context: Any, previous: Mapping[str, Any] | None) -> Fitted:
-        """Return what of a request is sent."""
+        """Return the messages of a request that are sent."""
         return self.fit(
             parted(context.messages, _count, _read),
             context.tool_specs,
@@ -89,7 +89,7 @@ def _system(prompt: Any) -> list[Message]:
     return [Message("system", block["text"]) for block in blocks if block.get("text")]
 
 
-# Reading: each result of a message is a piece, and what stands beside them is one.
+# Reading: each result of a message is a piece, and the blocks beside the results are one piece.
 
 
 def _results(message: Any) -> list[int]:
@@ -124,7 +124,7 @@ def _read(message: Any, number: int) -> Sequence[Piece]:
 
 
 def _content(blocks: Sequence[Any]) -> Any:
-    """Return blocks as Chat Completions has them: one text, or parts."""
+    """Return blocks in the form of Chat Completions: one text, or parts."""
     parts = [_part(block) for block in blocks if "cachePoint" not in block]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
@@ -170,7 +170,7 @@ def _added(message: Message) -> Any:
 
 
 def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
-    """Return a message with its new texts and arguments, and only what of it is placed."""
+    """Return a message with its new texts and arguments, and only its placed parts."""
     blocks: list[Any] = []
     for each in placed:
         at = each.ref[1]
@@ -195,6 +195,6 @@ def _changed_rest(message: Any, placed: Placed) -> list[Any]:
         elif "text" in block and placed.text is not None:
             if not text:
                 continue
-            block, text = {"text": text}, None  # all texts are one now
+            block, text = {"text": text}, None  # one text replaces all texts
         blocks.append(block)
     return blocks

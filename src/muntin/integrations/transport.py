@@ -1,7 +1,7 @@
 """A transport for httpx, and for its forks, whose requests fit: for clients without another hook.
 
-Knows no client and imports none: a request has `method`, `url`, `headers` and a body to be read,
-and another of its class can be made of these. Looked at in httpx 0.28 and httpx2 2.16.
+Knows no client and imports none: a request has `method`, `url`, `headers` and a body, and a new
+request of its class can be made from these. Checked with httpx 0.28 and httpx2 2.16.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muntin.fitting.client import afit_body, fit_body, fitter_of
 
 __all__ = ["FitTransport"]
 
-# What is said of a body that is another now.
+# Headers that describe the body, and are wrong for a new body.
 _OF_THE_BODY = ("content-length", "transfer-encoding", "content-encoding")
 
 
@@ -70,7 +70,7 @@ class FitTransport:
 
 
 def _json(content: bytes) -> Any:
-    """Return the body of a request; None of what is no JSON, and so not to a model."""
+    """Return the body of a request; None if it is no JSON, and so not a request to a model."""
     try:
         return json.loads(content)
     except ValueError:
@@ -78,7 +78,7 @@ def _json(content: bytes) -> Any:
 
 
 def _with(request: Any, body: Any, fitted: Any) -> Any:
-    """Return a request with another body, unless it stays."""
+    """Return a request with another body; the same request if the body is unchanged."""
     if fitted is body:
         return request
     headers = [(k, v) for k, v in request.headers.raw if k.decode().lower() not in _OF_THE_BODY]

@@ -1,7 +1,7 @@
-"""Contexts: reusable pieces of system text, the conditions under which they are there, and what
-each sees of the input.
+"""Contexts: reusable pieces of system text, their conditions, and the part of the input that each
+context sees.
 
-Each context gets an instance of its own model with nothing else in it; a context without a model
+Each context gets an instance of its own model with only its own fields; a context without a model
 sees the merged input. Nothing is resolved here.
 """
 
@@ -45,15 +45,15 @@ class Context:
     cache: CacheOptions | None
     description: str | None
     depth: int
-    # Whether no budget can drop it.
+    # Whether the budget can never drop it.
     pinned: bool
-    # How many conditions stand directly around a context in it: none.
+    # How many conditions stand directly around a context: none here.
     wraps: ClassVar[int] = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class When:
-    """A context that is there only while a predicate holds."""
+    """A context that takes part only while a predicate holds."""
 
     predicate: Predicate
     target: Use
@@ -150,7 +150,7 @@ def _case(case: Any, what: str) -> tuple[Use, ...]:
 
 
 def as_uses(entries: Any, what: str) -> tuple[Use, ...]:
-    """Check the entries of a `use` list; False and None are places that stay empty."""
+    """Check the entries of a `use` list; False and None are empty places."""
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise InvalidType(f"{what} must be a list of contexts, not {shown(entries)}")
     for index, entry in enumerate(entries):
@@ -184,7 +184,7 @@ def check_model(model: Any, what: str) -> None:
 def _check_cached(
     what: str, id: str | None, system: Resolver, model: type[BaseModel] | None
 ) -> None:
-    """Nothing but declared input may reach a cached resolver."""
+    """Refuse a cached resolver that could see more than its declared input."""
     if id is None:
         raise InvalidInput(f"{what}: a cached context needs an id")
     if not callable(system):
@@ -207,7 +207,7 @@ def check_depth(uses: Sequence[Use], what: str, most: int = MOST_NESTED) -> int:
 
 
 def _wrap(uses: Sequence[Use], what: str) -> int:
-    """Return how many conditions stand around each other; refuse as many as contexts."""
+    """Return how deep conditions are nested; refuse 32 or more."""
     wraps = 1 + max((use.wraps for use in uses if use is not None), default=0)
     if wraps >= MOST_NESTED:
         raise InvalidInput(f"{what}: conditions are nested deeper than {MOST_NESTED}")
@@ -216,7 +216,7 @@ def _wrap(uses: Sequence[Use], what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A context as it is reached from a prompt: by which name, and whether always."""
+    """A context as a prompt reaches it: its name, and whether it always takes part."""
 
     context: Context
     source: str
@@ -224,9 +224,9 @@ class Reached:
 
 
 def reach(uses: Sequence[Use]) -> list[Reached]:
-    """Return every context that may take part, once, nested ones before their owner.
+    """Return every context that may take part, once, nested contexts before their owner.
 
-    It is conditional only if there is no way to it without a condition.
+    A context is conditional only if every way to it has a condition.
     """
     found: dict[int, Reached] = {}
 
@@ -253,24 +253,24 @@ def reach(uses: Sequence[Use]) -> list[Reached]:
 
 
 def target_of(use: Use) -> Context | None:
-    """Return the context that conditions stand around, if it is one and no choice."""
+    """Return the context inside of conditions, if it is a context and not a choice."""
     while isinstance(use, When):
         use = use.target
     return use if isinstance(use, Context) else None
 
 
 def source_of(use: Context, index: int, prefix: str) -> str:
-    """Return the name a context goes by: its id, or its place."""
+    """Return the name of a context: its id, or its place."""
     return f"context:{use.id}" if use.id else f"{prefix}context[{index}]"
 
 
-# What each context with a model sees, by the context's id(), or why it is not valid. Conditional
-# contexts whose fields are missing are not in it.
+# The input of each context with a model, by the context's id(), or why it is not valid. Without
+# conditional contexts whose fields are missing.
 Seen: TypeAlias = "dict[int, BaseModel | Exception]"
 
 
 class MergedInput(SimpleNamespace):
-    """All input fields together: the prompt's, its contexts', and what else was given."""
+    """All input fields together: the prompt's, its contexts', and other given fields."""
 
 
 def check_fields(reached: Sequence[Reached], own: type[BaseModel] | None) -> None:
@@ -288,7 +288,7 @@ def check_fields(reached: Sequence[Reached], own: type[BaseModel] | None) -> Non
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Return what was given as input as a dict of fields."""
+    """Return the given input as a dict of fields."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -303,7 +303,7 @@ def as_mapping(value: Any) -> dict[str, Any]:
 
 
 def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:
-    """Return the required fields of a model that were not given, or given as a None they refuse."""
+    """Return the required fields of a model that are missing, or None where None is invalid."""
     return [
         name
         for name, info in model.model_fields.items()
@@ -341,7 +341,7 @@ def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> Bas
 
 
 def validate_value(model: type[BaseModel], value: Any, what: str) -> BaseModel:
-    """Return a value as an instance of the model, or say what is wrong with it."""
+    """Return a value as an instance of the model, or raise what is wrong with it."""
     from pydantic import ValidationError
 
     check_defined(model, what)
@@ -358,7 +358,7 @@ def check_defined(model: type[BaseModel] | None, what: str) -> None:
     if model is None or getattr(model, "__pydantic_complete__", True):
         return
     try:
-        model.model_rebuild()  # it may be there by now
+        model.model_rebuild()  # the type may be defined by now
     except PydanticUndefinedAnnotation as error:
         raise InvalidInput(
             f"{what}: the model {model.__name__} is not whole: its fields name {error.name!r}, "
@@ -370,10 +370,10 @@ def check_defined(model: type[BaseModel] | None, what: str) -> None:
 def merge(
     given: Mapping[str, Any], own: BaseModel | None, reached: Sequence[Reached]
 ) -> tuple[MergedInput, Seen]:
-    """Return all fields together, validated, and what each context sees of them.
+    """Return all fields together, validated, and the input of each context.
 
-    Fields of conditional contexts are None if they are missing, and as they were given if they
-    are not valid: that is an error only of a context that takes part.
+    Fields of conditional contexts are None if they are missing, and unchanged if they are not
+    valid: an invalid field is an error only if its context takes part.
     """
     merged = dict(given)
     seen: Seen = {}

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SystemText:
-    """The system text, and the parts it was made of, dropped ones included."""
+    """The system text, and all its parts, dropped parts included."""
 
     text: str
     parts: tuple[SystemPart, ...]
@@ -62,7 +62,7 @@ class SystemText:
 
 @dataclass(frozen=True, slots=True)
 class DroppedContext:
-    """A context that did not fit; `rank` 1 went first."""
+    """A context that did not fit; the one with `rank` 1 was dropped first."""
 
     source: str
     text: str
@@ -82,7 +82,7 @@ class ExcludedContext:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything about a prompt that would be sent; nothing was."""
+    """Everything that a prompt would send; nothing was sent."""
 
     system: SystemText
     prompt: str | None
@@ -112,7 +112,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What is changed: texts before and after, and settings."""
+    """The changes for one provider: texts before and after, and settings."""
 
     prepend_system: str = ""
     append_system: str = ""
@@ -121,7 +121,7 @@ class Adaptation:
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def apply(self, source: str, gathered: Gathered) -> Gathered:
-        """Return what was gathered with the changes, the system texts as parts of their own."""
+        """Return the gathered prompt with the changes; the texts become parts of their own."""
         before, after = (
             [SystemPart(source, text.strip("\n"))] if text.strip("\n") else []
             for text in (self.prepend_system, self.append_system)
@@ -142,19 +142,19 @@ class Resolution:
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     window: Window = field(repr=False)
-    # What the window was made of and how.
+    # The parts and the settings of the window.
     gathered: Gathered = field(repr=False, compare=False)
     composer: Composer = field(repr=False, compare=False)
     token_budget: int | None = field(repr=False, compare=False)
-    # What the whole request may have; None if nobody said, and no model is named.
+    # The tokens of the whole request; None if no budget was given and no model is named.
     budget: Budget | None = field(repr=False, compare=False)
 
     def compose(self, messages: Sequence[MessageLike]) -> Window:
-        """Return the window with these messages after the prompt's own: what was said since.
+        """Return the window with these messages after the prompt's own messages.
 
         Texts are not resolved again, so the window begins with the same bytes. The messages are
-        slot `run` and are not trimmed. `token_budget`, which is for the system text, is not
-        theirs; `budget` is.
+        slot `run` and are not trimmed. `token_budget`, which is for the system text, does not
+        count them; `budget` does.
         """
         if not messages:
             return self.window
@@ -195,8 +195,8 @@ class Prompt:
         """Put the prompt together for this input; nothing is sent.
 
         `token_budget` is for the system text, `budget` for the whole request: without it, the
-        window of the model that `provider` and `model_id` name. `ctx` is what resolvers that take
-        one are given: the runtime's, None outside of it.
+        window of the model that `provider` and `model_id` name. `ctx` is passed to resolvers that
+        take one: the runtime's ctx, None outside of the runtime.
         """
         if token_budget is not None:
             check_size(token_budget, "token_budget")
@@ -206,11 +206,11 @@ class Prompt:
         )
         composer = Composer.of(
             str(ModelName(provider, model_id or "")) or None,
-            budget=0,  # each window has the room that its texts need
+            budget=0,  # `_compose` gives each window its budget
             tokenizer=tokenizer,
             attachment_tokens=attachment_tokens,
             tools=gathered.tools,
-            # Only where a context says so: one call may well be the last.
+            # Only if a context asks for it: one call may be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
         name = str(ModelName(provider, model_id)) if model_id else None
@@ -243,8 +243,8 @@ class Prompt:
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
     ) -> Inspection:
-        """Show what `resolve` would make: every part, what was dropped or excluded, and why."""
-        with telemetry.told_later(self):  # it is only looked at
+        """Show the result of `resolve`: every part, the dropped and excluded parts, and why."""
+        with telemetry.told_later(self):  # nothing is sent
             made = await self.resolve(
                 input,
                 provider=provider,
@@ -315,7 +315,7 @@ def prompt(
         check_resolver(messages, f"{what}: messages")
     elif messages is not None and not isinstance(messages, list | tuple):
         raise InvalidType(f"{what}: messages must be a list or a function, not {shown(messages)}")
-    elif messages is not None:  # read now: what becomes of the caller's dicts is not seen here
+    elif messages is not None:  # read now: later changes of the caller's dicts do not count
         messages = tuple(messages_from(messages, where=f"{what}: message {{}}"))
     check_resolver(system, f"{what}: system")
     check_resolver(prompt, f"{what}: prompt")
@@ -342,7 +342,7 @@ def prompt(
 
 
 def _check_contexts(made: Prompt, what: str) -> None:
-    """Refuse what is wrong whatever the input: ids, fields and tools claimed twice."""
+    """Refuse mistakes that do not depend on the input: ids, fields and tools claimed twice."""
     ids: dict[str, object] = {}
     for each in made.reached:
         known = each.context.id
@@ -354,9 +354,9 @@ def _check_contexts(made: Prompt, what: str) -> None:
 
 
 async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
-    """Return what one context, `when()` or `match()` gives: `system` is its text.
+    """Return the result of one context, `when()` or `match()`: `system` is its text.
 
-    The tools it brings and the contexts that were left out are there too.
+    The result also has its tools and the contexts that were left out.
     """
     return await prompt(use=[context]).gather(input, ctx)
 
@@ -364,7 +364,7 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
 def _whole(
     budget: Budget | int | None, provider: str | None, model_id: str | None
 ) -> Budget | None:
-    """Return what the whole request may have: as asked for, else the model's window."""
+    """Return the budget of the whole request: as asked for, else the model's window."""
     if budget is not None:
         return as_budget(budget)
     return Budget.of(f"{provider}/{model_id}") if provider and model_id else None
@@ -378,12 +378,12 @@ def _compose(
     run: Sequence[Message] = (),
 ) -> Window:
     """Compose a window. `token_budget` is for the system text alone: the rest gets the room it
-    needs beside it, unless all together are larger than `whole`, which is also what the ceiling of
-    a result is a share of."""
+    needs, unless all together are larger than `whole`. The ceiling of a result is a share of
+    `whole` too."""
     composer = replace(composer, results=None) if whole is None else replace(composer, budget=whole)
     counter, text = composer.counter, gathered.system
     caching = composer.profile.caching if composer.profile is not None else None
-    # A second message for what changes, and what dividing a text may add to its count.
+    # A second message for changing parts, and the tokens that dividing a text may add.
     apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
     size = counter.text(text) if token_budget is None else token_budget
     own = counter.overhead + size + apart if text or token_budget is not None else 0
@@ -404,12 +404,12 @@ def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> W
     return slots.render()
 
 
-# Tokens by which a text that is divided may be larger than in one piece.
+# How many tokens a divided text may have more than the undivided text.
 _SEAM = 2
 
 
 def _system_text(window: Window) -> str:
-    """Return the joined system text of a window, or nothing."""
+    """Return the joined system text of a window, or ""."""
     both = zip(window.messages, window.origins, strict=True)
     return SEPARATOR.join(message.text for message, origin in both if origin is None)
 
@@ -457,10 +457,10 @@ def choose(
 
 
 def _inspection_of(made: Resolution) -> Inspection:
-    """Tell everything of a prompt that was resolved."""
+    """Return everything about a resolved prompt."""
     report, gathered, counter = made.window.report, made.gathered, made.composer.counter
     rows = {row.index: row for row in report.slots}
-    # The parts are declared first.
+    # The slots of the parts are declared first.
     planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
     dropped = [_dropped(part, row) for part, row in planned if row.status == "dropped"]
     parts = tuple(

@@ -1,7 +1,7 @@
 """Prompt files: a prompt as a Markdown file with Liquid in it.
 
-Owns the file's form (front matter, sections) and how its sections become texts. What templates
-may do is the work of `templates`, imported late because it needs the extra `prompts`.
+Owns the file's form (front matter, sections) and how its sections become texts. `templates` runs
+the templates; it is imported late because it needs the extra `prompts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("system", "user", "context")
 
-# What each key of the front matter must be.
+# What the value of each key of the front matter must be.
 _KEYS = {
     "name": "a text",
     "description": "a text",
@@ -36,16 +36,16 @@ _KEYS = {
     "max_tokens": "a whole number above 0",
     "temperature": "a number, 0 or above",
 }
-# How much is told of what YAML says: it may repeat a value.
+# How many characters of YAML's message are shown: it may repeat a value.
 _REASON = 300
 _OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The texts of a prompt; `user` is None when the file has no such section.
+    """The texts of a prompt; `user` is None if the file has no such section.
 
-    `system` is `own` and `block`, the context, with a blank line between them.
+    `system` is `own` and `block` (the context), with a blank line between them.
     """
 
     system: str
@@ -113,7 +113,7 @@ class PromptFile:
 def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
     """Read a prompt file and check all of it: front matter, sections, Liquid, partials."""
     with needing("prompt files need: pip install 'muntin[prompts]'"):
-        import yaml  # noqa: F401  (used further down; what is missing is said once, here)
+        import yaml  # noqa: F401  (used further down; a missing package is reported once, here)
 
         from muntin.prompts.liquid import Sandbox, read
     try:
@@ -149,7 +149,7 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
-                # A few lines of them can mean more values than any memory holds.
+                # A few lines with aliases can mean more values than any memory holds.
                 sign = "*" if isinstance(token, yaml.AliasToken) else "&"
                 reason = f"{sign}{token.value[:40]}: no anchors and aliases; write the value out"
                 raise PromptFileError(str(file), line + token.start_mark.line, reason)
@@ -168,14 +168,14 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
         line = first + 2 + mark.line if mark else line
         reason = str(getattr(error, "problem", None) or error)[:_REASON]
         raise PromptFileError(str(file), line, f"front matter: {reason}") from error
-    except Exception as error:  # PyYAML lets through what reading a date or a number raises
+    except Exception as error:  # PyYAML passes on errors of dates and numbers
         reason = f"{type(error).__name__}: {error}"[:_REASON]
         raise PromptFileError(str(file), line, f"front matter: {reason}") from error
     return data, last + 1
 
 
 def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> None:
-    """Refuse a key of the front matter that is unknown or there already."""
+    """Refuse a key of the front matter that is unknown or there twice."""
     if not isinstance(key, str) or key not in _KEYS:
         reason = f"unknown key {shown(key)} in the front matter; known: {', '.join(_KEYS)}"
         raise PromptFileError(str(file), line, reason)
@@ -184,7 +184,7 @@ def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> N
 
 
 def _check_value(file: Path, line: int, key: str, value: Any) -> None:
-    """Refuse a value that is not what its key needs."""
+    """Refuse a value that its key does not allow."""
     if key == "max_tokens":
         right = type(value) is int and value > 0
     elif key == "temperature":
@@ -198,7 +198,7 @@ def _check_value(file: Path, line: int, key: str, value: Any) -> None:
 
 
 def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:
-    """Divide the lines from `start` on into sections: source, and the line it begins on."""
+    """Divide the lines from `start` on into sections: source and first line."""
     found: dict[str, tuple[str, int]] = {}
     number = start
     while number < len(lines):
@@ -227,7 +227,7 @@ def _section(
     """Return the section that opens on line `first`, and the index of the line behind it."""
     indent, name = opening[1], opening[2]
     closing = f"</{name}>"
-    # With its indent, so that the first line has the margin of the others.
+    # With its indent, so that the first line has the same margin as the others.
     body = [indent + lines[first][opening.end() :]]
     number = first
     while not body[-1].rstrip().endswith(closing):

@@ -1,7 +1,7 @@
 """generate: a prompt, a model, an answer.
 
-Owns nothing but their order: a prompt composes, the agent loop asks and runs tools, and
-`agent.answers` reads the answer.
+Owns only their order: a prompt composes, the agent loop asks and runs tools, and `agent.answers`
+reads the answer.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ async def generate(
 ) -> Reply:
     """Compose the prompt, send it to the model, run the tools it calls, and return its answer.
 
-    `token_budget` is for the system text, of a plain text for that. `budget` holds for the whole
-    request: the model's window if it is not given. With `output` (or the prompt's
-    own) the answer is read into that Pydantic model as `reply.output`; if it is not valid the
-    model is told why and asked once more, then `OutputInvalid` is raised. `reply.window` is the
-    last window sent, `reply.usage` that of all requests.
+    `token_budget` is for the system text; of a plain text, for that text. `budget` holds for the
+    whole request: the model's window if it is not given. With `output` (or the prompt's own) the
+    answer is read into that Pydantic model as `reply.output`; if it is not valid, the model is told
+    why and asked once more, then `OutputInvalid` is raised. `reply.window` is the last window sent,
+    `reply.usage` the usage of all requests.
 
     `BudgetExceeded` is raised before anything is sent.
     """
@@ -82,7 +82,7 @@ def stream_generate(
     output: type[BaseModel] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> AsyncIterator[Event]:
-    """Do what `generate` does, and yield what happens; the last event is `Finished`.
+    """Do the same as `generate`, and yield the events; the last event is `Finished`.
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
@@ -95,7 +95,7 @@ def stream_generate(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What one call asks for."""
+    """The arguments of one call."""
 
     prompt: Prompt | str
     input: Any
@@ -118,7 +118,7 @@ class _Asked:
         named = ModelName.parse(asked.name)
         composer = Composer.of(asked, budget=self.budget, tokenizer=self.tokenizer)
         form = composer.counter.form(asking_for(wanted).get("output_schema"))
-        with telemetry.told_later(chosen):  # by the run, which sends it
+        with telemetry.told_later(chosen):  # the run, which sends the window, tells of it
             made = await chosen.resolve(
                 self.input,
                 provider=named.provider,
@@ -147,11 +147,11 @@ def _attempts(
     *,
     streaming: bool,
 ) -> Attempt:
-    """Return how the model is run: at first, and once more with what is wrong with its answer."""
+    """Return the function that runs the model: at first, and again after a wrong answer."""
     said: list[Message] = []
 
     async def attempt(told: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
-        said.extend(told[1:])  # its answer is recorded already
+        said.extend(told[1:])  # the model's answer is recorded already
         run = Run(
             model,
             made.compose,
@@ -181,7 +181,7 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
 
 
 def _refuse_blank(made: Resolution, what: str) -> None:
-    """Refuse a prompt that says nothing, or whose user does."""
+    """Refuse a prompt that is empty, or whose user's text is blank."""
     if not any(map(_says_something, made.messages)):
         raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
     if made.prompt is not None and not made.prompt.strip():
@@ -195,7 +195,7 @@ def _refuse_blank(made: Resolution, what: str) -> None:
 
 
 def _says_something(message: Message) -> bool:
-    """Say whether there is more in a message than white space."""
+    """Say whether a message has more than white space."""
     parts = message.content if isinstance(message.content, tuple) else ()
     other = any(not isinstance(part, Text) for part in parts)
     return bool(message.text.strip() or other or message.tool_calls or message.attachments)

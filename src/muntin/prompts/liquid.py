@@ -40,7 +40,7 @@ from muntin.core.checks import has_surrogates
 from muntin.core.tags.tree import normalize_tag_name
 from muntin.errors import PromptFileError
 
-# What one section may cost: iterations of its loops, all together, and how many of them a partial
+# Limits of one section: iterations of all its loops together, and how many iterations a partial
 # counts as (it takes about ten times as long); characters of its output; characters it writes or
 # sends through filters; bits of a number in a filter.
 LOOPS = 100_000
@@ -64,7 +64,7 @@ class Sandbox(Environment):
         self.folder = folder
         self.places: list[tuple[str, Path, int]] = []
         self.partials: dict[str, BoundTemplate] = {}
-        # Where a variable may be undefined: the operands of conditions, and before `default`.
+        # Places where a variable may be undefined: operands of conditions, and before `default`.
         self.excused: set[Token] = set()
         self.tags = {name: _Located(tag) for name, tag in self.tags.items()}
         self.add_filter("date", _date)
@@ -88,7 +88,7 @@ class Sandbox(Environment):
     def run(
         self, template: BoundTemplate, file: Path, line: int, values: Mapping[str, object]
     ) -> str:
-        """Render the section at `line` of `file`; a value that is None is undefined."""
+        """Render the section at `line` of `file`; a value of None counts as undefined."""
         try:
             shown = {name: _view(value) for name, value in values.items() if value is not None}
             context = _Context(template, globals=shown)
@@ -99,11 +99,11 @@ class Sandbox(Environment):
         except RecursionError as error:
             reason = "a value is nested too deeply to be written, or holds itself"
             raise PromptFileError(str(file), line, reason) from error
-        except Exception as error:  # what a caller's own objects raise when they are read
+        except Exception as error:  # an object of the caller's raised when it was read
             reason = f"{type(error).__name__}: {error}"
             raise PromptFileError(str(file), line, reason) from error
         text = output.getvalue()
-        if has_surrogates(text):  # of a value: the file itself is UTF-8
+        if has_surrogates(text):  # from a value: the file itself is UTF-8
             reason = "a value has a lone surrogate, which no provider can carry; clean it first"
             raise PromptFileError(str(file), line, reason)
         return text
@@ -119,13 +119,13 @@ class Sandbox(Environment):
     def get_template(
         self, name: str, *, context: RenderContext | None = None, **_: Any
     ) -> BoundTemplate:
-        """Return a partial; all were loaded with the file that names them."""
+        """Return a partial; all partials were loaded with the file that names them."""
         if isinstance(context, _Context):
             context.raise_for_loop_limit(PARTIAL)
         return self.partials[name]
 
     def _check(self, expression: Expression, condition: bool) -> None:
-        """Excuse what may be undefined, bound ranges, and refuse unknown filters."""
+        """Note where variables may be undefined, bound ranges, and refuse unknown filters."""
         if isinstance(expression, RangeLiteral):
             expression.stop = _Stop(expression)
         if condition and isinstance(expression, Variable):
@@ -146,12 +146,12 @@ class Sandbox(Environment):
         if file is None:
             raise LiquidError(f"no partial {name!r} beside this file", token=quoted.token)
         source = read(file).rstrip("\n")
-        # Known before it is parsed: a partial may name itself.
+        # Known before it is parsed: a partial may include itself.
         self.partials[name] = BoundTemplate(self, [], name=file.name)
         self.partials[name].nodes = self.load(source, file, 1).nodes
 
     def _find(self, name: str) -> Path | None:
-        """Return the sibling called `name`, as it is or with an ending; never another file."""
+        """Return the sibling file called `name`, with or without a suffix; never another file."""
         if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):
             return None
         for file in (self.folder / f"{name}{ending}" for ending in ("", ".md", ".liquid")):
@@ -161,7 +161,7 @@ class Sandbox(Environment):
 
 
 def read(file: Path) -> str:
-    """Return the text of a file: UTF-8, with or without a mark, lines ending as they like."""
+    """Return the text of a file: UTF-8, with or without a byte order mark, any line ends."""
     try:
         return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
@@ -170,12 +170,12 @@ def read(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise PromptFileError(str(file), line, f"not UTF-8: {error.reason}") from error
-    except ValueError as error:  # a path that no file can have
+    except ValueError as error:  # a path that is not valid
         raise PromptFileError(str(file), None, f"cannot be read: {error}") from error
 
 
 class _Located(Tag):
-    """A tag whose syntax errors name a place even when the text ended too soon."""
+    """A tag whose syntax errors name a line even when the text ended too soon."""
 
     def __init__(self, tag: Tag) -> None:
         super().__init__(tag.env)
@@ -197,7 +197,7 @@ class _Located(Tag):
 class _Stop(Expression):
     """The end of a range, which cannot be longer than a loop may be.
 
-    No limit of python-liquid's holds for a range that is searched, reversed or entered far behind.
+    python-liquid has no limit for a range that is searched, reversed or entered far from its start.
     """
 
     def __init__(self, made: RangeLiteral) -> None:
@@ -219,11 +219,11 @@ class _Context(RenderContext):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        # Without the built-in `now` and `today`: the same input gives the same bytes.
+        # Without the built-in `now` and `today`, so that the same input gives the same bytes.
         self.scope = ReadOnlyChainMap(self.locals, self.globals, self.counters)
         assert isinstance(self.env, Sandbox)
         self.excused = self.env.excused
-        # python-liquid's own limit holds for loops inside loops only, not for one after another.
+        # python-liquid's own limit holds for nested loops only, not for one loop after another.
         self.spent = {"loops": 0, "work": 0}
 
     def copy(self, *args: Any, **options: Any) -> RenderContext:
@@ -276,7 +276,7 @@ class _Context(RenderContext):
 
 
 class _Output(StringIO):
-    """What a section or a capture writes, counted."""
+    """The output of a section or a capture, counted."""
 
     def __init__(self, context: _Context) -> None:
         super().__init__()
@@ -292,7 +292,7 @@ class _Output(StringIO):
 
 
 class Fields(Mapping[Any, object]):
-    """What a template sees of a mapping, dataclass or Pydantic model: fields, as they are read."""
+    """The fields of a mapping, dataclass or Pydantic model, read when a template needs them."""
 
     def __init__(self, names: Iterable[Any], read: Callable[[Any], object]) -> None:
         self._names = dict.fromkeys(names)
@@ -317,7 +317,7 @@ class Fields(Mapping[Any, object]):
 
 
 class Tags(Fields):
-    """Tag names and their inner texts; names may be asked for in camel, snake or kebab case."""
+    """Tag names and their inner texts; names may be in camel, snake or kebab case."""
 
     def __init__(self, context: Mapping[str, str]) -> None:
         filled = {normalize_tag_name(name): text for name, text in context.items() if text}
@@ -328,7 +328,7 @@ class Tags(Fields):
 
 
 def _view(value: object) -> object:
-    """Return what a template may see of a value; what it may not is an error."""
+    """Return a value as a template sees it; a value it may not see is an error."""
     if isinstance(value, Enum):
         return _view(value.value)
     if value is None or isinstance(value, (*_PLAIN, Fields)):
@@ -337,7 +337,7 @@ def _view(value: object) -> object:
         return [_view(item) for item in value]
     names: Iterable[Any]
     if isinstance(value, Mapping):
-        # An empty one as a dict: that is what Liquid knows to be empty.
+        # An empty mapping as a dict: Liquid knows that a dict can be empty.
         return Fields(value, value.__getitem__) if value else {}
     if isinstance(value, BaseModel):
         names = [*type(value).model_fields, *(value.model_extra or ())]
@@ -372,7 +372,7 @@ def _inside(expression: Expression) -> Iterator[Expression]:
 
 
 def _cost(name: str, args: tuple[object, ...]) -> int:
-    """Return about how many characters a filter has to read and write, before it does."""
+    """Return about how many characters a filter will read and write."""
     if any(isinstance(arg, int) and arg.bit_length() > BITS for arg in args):
         raise ResourceLimitError(f"a number has more than {BITS:,} bits", token=None)
     cost = sum(map(_size, args))

@@ -1,4 +1,4 @@
-"""Resolving: which contexts take part, what they say, and the slots that their texts become.
+"""Resolving: which contexts take part, their texts, and the slots of these texts.
 
 Conditions come first; an excluded context is never resolved and contributes nothing. Nothing is
 counted and nothing is planned here.
@@ -55,23 +55,23 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The parts of a system text become one message; what changes stands in one of its own behind it
-# where a provider is asked to cache the others.
+# The parts of a system text become one message. Where a provider is asked to cache them, changing
+# parts stand in a message of their own behind it.
 SEPARATOR = "\n\n"
 SYSTEM_TEXT = Group("system", join=SEPARATOR)
 CHANGING_TEXT = Group("system, changing", join=SEPARATOR)
 
-# How many prompts may be resolved inside of each other, by their own resolvers.
+# How deep prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
-# The prompts whose resolvers are at work around here; tasks and threads inherit it.
+# The prompts whose resolvers are running around this code; tasks and threads inherit it.
 _around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = own(
     ContextVar("muntin_prompts_around", default=())
 )
-# Whether a sync twin asks. Then resolvers stay in the thread of the caller, as sync code expects:
-# a database connection of another thread has another transaction.
+# Whether a sync twin asks. Then resolvers stay in the caller's thread, as sync code expects: a
+# database connection of another thread has another transaction.
 _asked_by_twin: ContextVar[bool] = own(ContextVar("muntin_asked_by_twin", default=False))
 
-# A context that was left out: its source, why in one word, and what exactly failed.
+# A context that was left out: its source, the reason in one word, and the failed condition.
 Excluded: TypeAlias = tuple[str, str, str]
 
 
@@ -80,9 +80,8 @@ class SystemPart:
     """One part of the system text.
 
     With `breakpoint`, providers are asked to cache up to its end; `changes` says that it is made
-    anew for every request. `cache` says whether the text came from the cache, and `age` how many
-    seconds ago it was made. `tokens` and `status` are what the plan made of the part; an
-    inspection fills them in.
+    again for every request. `cache` says whether the text came from the cache, and `age` how many
+    seconds ago it was made. `tokens` and `status` are the plan's; an inspection fills them in.
     """
 
     source: str
@@ -136,7 +135,7 @@ class _Walk:
     inputs: Seen
     ctx: Any = None
     active: list[Active] = field(default_factory=list)
-    # By context, so that one that is there after all is not listed; else by name.
+    # By context, so that a context that takes part after all is not listed; else by name.
     excluded: dict[int | str, Excluded] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
@@ -198,17 +197,17 @@ class _Walk:
         self.active.append(Active(use, source, seen))
 
     def exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
-        """Note a context that is left out, unless it is there by another way."""
+        """Note a context that is left out, unless it takes part in another way."""
         if use is None or id(use) not in self.seen:
             self.excluded.setdefault(source if use is None else id(use), (source, reason, detail))
 
     def holds(self, predicate: Callable[..., Any], what: str, value: Any) -> bool:
-        """Ask a predicate."""
+        """Call a predicate."""
         answer = call(predicate, what, value, self.ctx)
         refuse_awaitable(answer, what)
         try:
             return bool(answer)
-        except Exception as error:  # of its own __bool__
+        except Exception as error:  # raised by the value's own __bool__
             note(error, what)
             raise
 
@@ -229,14 +228,14 @@ def activate(
     inputs: Seen,
     ctx: Any = None,
 ) -> tuple[list[Active], list[Excluded]]:
-    """Return the contexts that take part, in order, and (source, reason, detail) of the others."""
+    """Return the contexts that take part, in order, and the excluded contexts."""
     walk = _Walk(given, merged, inputs, ctx)
     walk.all(uses, "")
     return walk.active, list(walk.excluded.values())
 
 
 def prompt_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Do what `sync_twin` does, and keep resolvers in the thread of the caller."""
+    """Do the same as `sync_twin`, and keep resolvers in the caller's thread."""
     plain = sync_twin(method)
 
     @wraps(plain)
@@ -255,7 +254,7 @@ async def resolve_texts(
 ) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
     """Return the parts of the system text in order, the text of the prompt, and its messages.
 
-    All resolvers run side by side, the sync ones in threads, unless a sync twin asks.
+    All resolvers run side by side, sync resolvers in threads, unless a sync twin asks.
     """
     around = _around.get()
     if len(around) >= DEEPEST:
@@ -303,7 +302,7 @@ async def _resolve_texts(
 
 
 def _part(each: Active, answer: Any) -> SystemPart:
-    """Return what a context resolved to, as a part of the system text."""
+    """Return the resolved text of a context, as a part of the system text."""
     use = each.context
     known = answer if isinstance(answer, Answer) else None
     return SystemPart(
@@ -323,7 +322,7 @@ def _ask(resolver: Any, what: str, value: Any, ctx: Any = None) -> Any:
         return resolver
     if _asked_by_twin.get():
         return call(resolver, what, value, ctx)
-    # An async function can have a time-out of its own, and be cancelled; a sync one cannot.
+    # An async function can have a timeout of its own, and be cancelled; a sync function cannot.
     seconds = None if is_async(resolver) else TIMEOUT
     return call_async(resolver, what, value, ctx, timeout=seconds)
 
@@ -341,7 +340,7 @@ def _ask_context(each: Active, ctx: Any) -> Any:
 
 
 def _checked(resolver: Any, what: str, value: Any) -> Any:
-    """Return the text a cached resolver gives, now or later, checked before it is kept."""
+    """Return the text of a cached resolver, now or later, checked before it is cached."""
     text = _ask(resolver, what, value)
     if inspect.isawaitable(text):
         return _later(text, what)
@@ -364,7 +363,7 @@ def as_messages(value: Any, what: str) -> tuple[Message, ...]:
 
 
 def _text(value: Any, what: str) -> str:
-    if type(value) is str and value.isascii():  # most are; a call less
+    if type(value) is str and value.isascii():  # as most texts are: saves a call
         return value
     return "" if value is None else check_text(value, what)
 
@@ -378,14 +377,14 @@ def declare(slots: Slots, gathered: Gathered) -> None:
 
 
 def staying_first(parts: Sequence[SystemPart]) -> tuple[SystemPart, ...]:
-    """Return the parts in the order they are sent: where one asks to be cached, what changes
-    stands behind all that stays."""
+    """Return the parts in the order they are sent: if a part asks to be cached, changing parts
+    stand behind all parts that stay."""
     asked = any(part.breakpoint for part in parts)
     return tuple(sorted(parts, key=lambda part: part.changes)) if asked else tuple(parts)
 
 
 def is_divided(parts: Sequence[SystemPart], caching: Caching | None) -> bool:
-    """Say whether what changes stands in a message of its own: a mark can stand before it."""
+    """Say whether changing parts stand in a message of their own: a mark can stand before it."""
     asked = any(part.breakpoint and part.text for part in parts)
     changing = any(part.changes and part.text for part in parts)
     return asked and changing and caching is not None and caching.breakpoints > 0

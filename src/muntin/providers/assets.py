@@ -1,7 +1,7 @@
 """Assets: where the contents of attachments are kept, and how they reach a provider.
 
-Owns storing, and what is uploaded, inlined or left to a hint. How a file stands in a request is
-the wire format's, how it is uploaded the client's.
+Owns storing, and which files are uploaded, inlined or only named. The wire format writes a file
+into a request; the client uploads it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderErr
 from muntin.providers.model import Event, Reply
 from muntin.threads import in_thread
 
-# A file of at most so many bytes is inlined: that costs less than a request of its own.
+# A file of at most this many bytes is inlined: that costs less than an upload of its own.
 INLINE_BYTES = 32_768
-# A larger file is not inlined, only hinted at: base64 makes it a third larger, and the smallest
+# A larger file is not inlined, only named: base64 makes it a third larger, and the smallest
 # limit of a request is 32 MB (https://docs.claude.com/en/api/overview, request size limits).
 MOST_INLINE_BYTES = 20_000_000
-# How long a provider keeps a file, less an hour to be safe; those not named keep it for good.
+# How long a provider keeps a file, less an hour to be safe; other providers keep it for good.
 # https://ai.google.dev/gemini-api/docs/files ("Files are stored for 48 hours")
 KEPT_SECONDS: Mapping[str, float] = {"google": 47 * 3600.0}
 
@@ -53,30 +53,30 @@ class Assets(Protocol):
     """Where the contents of attachments are kept. Both methods may also be async."""
 
     def read(self, id: str, /) -> bytes | Awaitable[bytes]:
-        """Return the contents; an id that is not there is an `UnknownAsset`."""
+        """Return the contents; an unknown id raises `UnknownAsset`."""
 
     def put(
         self, data: bytes, name: str, mime_type: str | None = None
     ) -> Attachment | Awaitable[Attachment]:
-        """Keep the contents, and return the attachment that refers to them."""
+        """Store the contents, and return the attachment that refers to them."""
 
 
 @runtime_checkable
 class Uploads(Protocol):
-    """Assets that remember, beyond this process, what was uploaded where.
+    """Assets that remember, beyond this process, which files were uploaded where.
 
-    `provider` is its name, and where the model tells its account, `@` and that: one account does
-    not have the files of another.
+    `provider` is the provider's name; if the model tells its account, `@` and the account follow:
+    one account does not have the files of another.
     """
 
     def file_id(self, id: str, provider: str) -> str | None:
-        """Return the provider's id of this asset, if it should still have it."""
+        """Return the provider's id of this asset, if the provider should still have it."""
 
     def remember(self, id: str, provider: str, file_id: str) -> None:
-        """Keep the provider's id of this asset."""
+        """Store the provider's id of this asset."""
 
     def forget(self, id: str, provider: str) -> None:
-        """Forget it: the provider has it no more."""
+        """Remove the provider's id of this asset: the provider no longer has it."""
 
 
 class Uploader(Protocol):
@@ -91,7 +91,7 @@ class FileModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
 
     async def complete(
         self, window: Window, *, settings: Mapping[str, Any], files: Files | None
@@ -108,10 +108,10 @@ Files: TypeAlias = Mapping[str, File]
 
 
 class DirectoryAssets:
-    """Assets in a directory: each under the hash of its contents, once.
+    """Assets in a directory: each stored once, under the hash of its contents.
 
-    Beside the contents is what is known about them and the file ids of the providers that
-    have them. Every file is written whole or not at all.
+    Beside the contents are name and type, and the file ids at providers. Every file is written
+    whole or not at all.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -128,9 +128,9 @@ class DirectoryAssets:
             raise self._unknown(id) from None
 
     def put(self, data: bytes, name: str, mime_type: str | None = None) -> Attachment:
-        """Keep the contents; the same contents have the same id, whatever their name.
+        """Store the contents; the same contents have the same id, whatever their name.
 
-        Of a name only its last part is kept; without a `mime_type` it says what the file is.
+        Only the last part of a path is kept as name; without a `mime_type` the name tells the type.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidType(f"the data of an asset must be bytes, not {type(data).__name__}")
@@ -141,7 +141,7 @@ class DirectoryAssets:
             folder.mkdir(parents=True, exist_ok=True)
             about = {"name": made.name, "mime_type": made.mime_type, "size": made.size}
             _write(folder / "about.json", json.dumps(about).encode())
-            _write(folder / "data", data)  # the last: what is readable is complete
+            _write(folder / "data", data)  # written last: a readable asset is complete
         return made
 
     def get(self, id: str) -> Attachment:
@@ -153,7 +153,7 @@ class DirectoryAssets:
         return _attachment(id, about["size"], about["name"], about["mime_type"])
 
     def file_id(self, id: str, provider: str) -> str | None:
-        """Return the provider's id of this asset, if it should still have it."""
+        """Return the provider's id of this asset, if the provider should still have it."""
         with suppress(FileNotFoundError, UnknownAsset):
             sent = json.loads(self._sent(id, provider).read_bytes())
             if time.time() - sent["at"] < _kept_seconds(provider):
@@ -161,17 +161,17 @@ class DirectoryAssets:
         return None
 
     def remember(self, id: str, provider: str, file_id: str) -> None:
-        """Keep the provider's id of this asset."""
+        """Store the provider's id of this asset."""
         sent = {"file_id": file_id, "at": time.time()}
         _write(self._sent(id, provider), json.dumps(sent).encode())
 
     def forget(self, id: str, provider: str) -> None:
-        """Forget the provider's id of this asset."""
+        """Remove the provider's id of this asset."""
         with suppress(UnknownAsset):
             self._sent(id, provider).unlink(missing_ok=True)
 
     def _folder(self, id: str) -> Path:
-        # Only a hash is ever a path: no id leads out of the directory.
+        # A path is always a hash: no id leads out of the directory.
         if not isinstance(id, str) or not _ID.fullmatch(id):
             raise self._unknown(id)
         return self._path / id
@@ -213,7 +213,7 @@ def _write(path: Path, data: bytes) -> None:
 
 @dataclass(slots=True)
 class _Memory:
-    """What was uploaded, for assets that do not remember it themselves: while we run."""
+    """The uploads of this process, for assets that do not remember uploads themselves."""
 
     sent: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
 
@@ -251,9 +251,9 @@ async def files_for(
 ) -> dict[str, File]:
     """Return the files of the window's attachments, by attachment id, ready to be encoded.
 
-    A small file is inlined, any other uploaded, unless the provider has it already. What cannot
-    be uploaded is inlined; what is too large for that, or not in the assets, is left out: its
-    name goes as a hint, and `report.not_carried` says so.
+    A small file is inlined, any other file is uploaded, unless the provider has it already. A file
+    that cannot be uploaded is inlined. A file that is too large for that, or not in the assets, is
+    left out: only its name is sent, and `report.not_carried` says so.
     """
     if assets is None:
         return {}
@@ -284,7 +284,7 @@ async def _read(assets: Assets, id: str) -> bytes:
     return await settle(await in_thread(partial(assets.read, id)))
 
 
-# Uploads under way: all that need the same file in the same place wait for one upload.
+# Uploads under way: all requests for the same file in the same place wait for one upload.
 _flights: dict[tuple[Any, ...], asyncio.Task[str | None]] = {}
 
 
@@ -300,7 +300,7 @@ async def _upload_once(
         flight = asyncio.create_task(_upload(item, provider, uploader, assets))
         _flights[key] = flight
         flight.add_done_callback(lambda _: _flights.pop(key, None))
-    # A wait that is cancelled does not take the file from the others.
+    # One cancelled wait does not cancel the upload for the others.
     return await asyncio.shield(flight)
 
 
@@ -317,7 +317,7 @@ async def _upload(
 class WithAssets:
     """A model that finds the files of a window's attachments in `assets`, and sends them along.
 
-    A file that the provider turns out not to have any more is uploaded again, once.
+    A file that the provider no longer has is uploaded again, once.
     """
 
     def __init__(self, model: FileModel, assets: Assets) -> None:
@@ -331,7 +331,7 @@ class WithAssets:
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         return self._model.name
 
     async def complete(self, window: Window, *, settings: Mapping[str, Any]) -> Reply:
@@ -362,14 +362,14 @@ class WithAssets:
             yield event
 
     async def _files(self, window: Window) -> dict[str, File]:
-        if window.over_budget:  # it will not be sent, nor may its files
+        if window.over_budget:  # neither the window nor its files are sent
             raise BudgetExceeded(window.tokens, window.report.budget, window.report)
         return await files_for(
             window, provider=self._account(), uploader=self._uploader, assets=self._assets
         )
 
     def _forget(self, error: ProviderError, files: Files) -> bool:
-        """Forget the files that the provider says it has not, and say whether there are any."""
+        """Forget the files that the provider says it does not have; say whether there are any."""
         gone = list(_named_in(error, files)) if error.status in (400, 403, 404) else []
         for each in gone:
             _memory_of(self._assets).forget(each, self._account())
@@ -381,7 +381,7 @@ class WithAssets:
 
 
 def _named_in(error: ProviderError, files: Files) -> Iterable[str]:
-    # All three name the file that they miss; Google's id is an address, of which it names the end.
+    # All three name the missing file; Google's id is an address, of which the error names the end.
     for id, file in files.items():
         if file.id is not None and file.id.rsplit("/", 1)[-1] in error.message:
             yield id

@@ -1,6 +1,6 @@
 """A model of a provider, on the provider's official SDK: one shape for all of them.
 
-Encodes, sends, decodes and maps errors. Which SDK, and how, is a row of the table in `sdks`.
+Encodes, sends, decodes and maps errors. The table in `sdks` says which SDK, and how.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Client:
     """A model of OpenAI, Anthropic, Google, or a server compatible with one of them.
 
     The SDK's client is opened at the first request, once for each event loop. It is closed by
-    `aclose()`, at the end of an `async with` block, or with its loop. Pickled or copied, a
-    client leaves its key behind, and user and query of its `base_url`.
+    `aclose()`, at the end of an `async with` block, or with its loop. A pickled or copied client
+    has no key, and no user and query in its `base_url`.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Client:
 
     @property
     def name(self) -> str:
-        """The name it was made with, `provider/model`."""
+        """The name with which it was made, `provider/model`."""
         return self._name
 
     @property
     def account(self) -> str:
-        """Whose files the provider has: a digest of key and address, neither of them readable."""
+        """The owner of files at the provider: a digest of key and address."""
         keys = (self._options.api_key, *(os.environ.get(name) for name in self._api.keys))
         address = self._options.base_url or os.environ.get(self._api.address)
         return digest(f"{next(filter(None, keys), '')} {address or ''}", 8)
@@ -127,7 +127,7 @@ class Client:
                         yield event
             finally:
                 await close(chunks)
-            if not assembler.finished:  # a connection may close as if that had been all
+            if not assembler.finished:  # a connection may close as if the answer were whole
                 raise ProviderUnavailable(
                     api.provider, self._model, None, "the stream broke off before the answer ended"
                 )
@@ -138,7 +138,7 @@ class Client:
     stream_sync = sync_stream(stream)
 
     async def upload(self, data: bytes, name: str, mime_type: str | None) -> str | None:
-        """Give the provider a file; return its id there, or None if it takes it only inline."""
+        """Give the provider a file; return its id there, or None if it must be inline."""
         api, client = await self._ready()
         with self._mapped(), self._hidden():
             return await api.upload(client, data, name, mime_type)
@@ -183,12 +183,12 @@ class Client:
         names = (*self._api.keys, self._api.address)
         environment = [os.environ.get(name) for name in names]
         _, client, opened_in = self._sessions.get(loop, (None, None, None))
-        if environment != opened_in:  # a notebook sets the key after the first try
+        if environment != opened_in:  # a notebook may set the key after the first try
             for closed in [each for each in self._sessions if each.is_closed()]:
                 del self._sessions[closed]
             client = self._open(elsewhere)
             session = _session(client, self._api.close)
-            await anext(session)  # does not wait, so no other task opens one meanwhile
+            await anext(session)  # never waits, so no other task opens a client meanwhile
             self._sessions[loop] = session, client, environment
         return api, client
 
@@ -214,7 +214,7 @@ class Client:
             ) from self._cause(error)
 
     async def _next(self, chunks: Any, settings: Mapping[str, Any]) -> Any:
-        with self._hidden(settings):  # Google's SDK sends only now
+        with self._hidden(settings):  # Google's SDK sends at the first read
             return await anext(chunks, None)
 
     def _check(self, answer: object, settings: Mapping[str, Any]) -> None:
@@ -239,7 +239,7 @@ class Client:
         return None if shows(error, self._secrets(settings)) else error
 
     def _hidden(self, settings: Mapping[str, Any] = _NOTHING) -> AbstractContextManager[None]:
-        # Without the client itself: what a transport begins meanwhile keeps these variables.
+        # Without the client itself: tasks that a transport begins keep these context variables.
         return hidden(partial(_secrets_of, self._options, self._api, settings))
 
     def _secrets(self, settings: Mapping[str, Any] = _NOTHING) -> list[str]:
@@ -255,8 +255,8 @@ def _secrets_of(options: Options, api: Api, settings: Mapping[str, Any]) -> list
 async def _session(
     client: Any, end: Callable[[Any], Awaitable[None]]
 ) -> AsyncGenerator[None, None]:
-    # A generator, because an event loop that ends closes those that it has seen, and one that is
-    # forgotten is closed too.
+    # A generator, because an event loop closes the generators that it has run when it ends, and the
+    # garbage collector closes a forgotten one.
     try:
         yield
     finally:

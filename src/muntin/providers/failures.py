@@ -1,6 +1,6 @@
-"""What an SDK raises, as our errors: split by what must be done, the SDK's own as the cause.
+"""The errors of SDKs as Muntin's errors: split by what must be done, with the SDK's as the cause.
 
-Knows the vendors' statuses and words, and no SDK: errors are told apart by what they carry.
+Knows the vendors' statuses and words, and no SDK: errors are told apart by their attributes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SPECIAL: dict[str, type[ProviderError]] = {
     "context_length_exceeded": ContextTooLong,
     "exceed_context_size_error": ContextTooLong,
 }
-# Words for where there is no status, within a stream.
+# Words for errors without a status, within a stream.
 _WORDS: dict[str, type[ProviderError]] = {
     "authentication_error": AuthenticationFailed,
     "billing_error": AuthenticationFailed,
@@ -56,13 +56,13 @@ _WORDS: dict[str, type[ProviderError]] = {
     "server_error": ProviderUnavailable,
     "timeout_error": ProviderUnavailable,
 }
-# Too much to do, whatever the status; and what looks like it, but does not pass by itself.
+# Words for too much to do, whatever the status; and words that look like it, but do not pass.
 _BUSY = frozenset(
     {"overloaded_error", "rate_limit_error", "rate_limit_exceeded", "slow_down"}
     | {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}
 )
 _NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
-# Only OpenAI and llama.cpp have a word for a window that is too long; the others, a sentence.
+# Only OpenAI and llama.cpp have a code for a window that is too long; the others have a sentence.
 _TOO_LONG = re.compile(
     r"maximum context length"  # OpenAI, vLLM
     r"|exceeds the context window"  # OpenAI Responses
@@ -71,7 +71,7 @@ _TOO_LONG = re.compile(
     r"|exceeds the available context size",  # llama.cpp
     re.IGNORECASE,
 )
-# The transports the SDKs are built on; Google's SDK lets their errors through.
+# The transports of the SDKs; Google's SDK lets their errors through.
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio"})
 _MESSAGE_LIMIT = 1_000
 
@@ -79,7 +79,7 @@ _MESSAGE_LIMIT = 1_000
 def failure(
     error: Exception, provider: str, model: str, secrets: Sequence[str] = ()
 ) -> ProviderError:
-    """Return our error for what an SDK raised; no secret is left in the texts of either."""
+    """Return Muntin's error for an SDK's error; no secret is left in either text."""
     secrets = list(secrets)
     scrub(error, secrets)
     status = _status(error)
@@ -93,7 +93,7 @@ def failure(
 def failure_within(
     answer: object, provider: str, model: str, secrets: Callable[[], Iterable[str]] = tuple
 ) -> ProviderError | None:
-    """Return the error that an answer, or a piece of one, carries inside a 200, if it does.
+    """Return the error inside an answer, or a piece of it, with status 200; None if there is none.
 
     Responses has `error` and `response.failed`; gateways put an `error` into a completion.
     """
@@ -132,7 +132,7 @@ def _kind(
 
 
 def _passing(kind: type[ProviderError], body: object) -> bool | None:
-    """Say whether the provider has too much to do; None where only its status can tell."""
+    """Say whether the provider has too much to do; None if only the status can tell."""
     words = set(_words(body))
     if kind not in (RateLimited, ProviderUnavailable) or words & _NO_CREDIT:
         return False
@@ -194,7 +194,7 @@ def _brief(text: str, secrets: Iterable[str]) -> str:
 
 
 def _retry_after(error: Exception, body: object) -> float | None:
-    """Return how many seconds the provider asks to wait, None if it does not say."""
+    """Return how many seconds the provider asks to wait, None if it does not tell."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     details = _error_of(body).get("details")
     for detail in details if isinstance(details, list) else ():  # Google's
@@ -206,7 +206,7 @@ def _retry_after(error: Exception, body: object) -> float | None:
         return _seconds(float(headers["retry-after"]))
     except KeyError:
         return None
-    except ValueError:  # a date, or nothing that can be read
+    except ValueError:  # a date, or not readable
         return _until(headers.get("retry-after"))
 
 

@@ -1,4 +1,4 @@
-"""What comes back from a model: a reply with its usage, and the events of a stream.
+"""The results of a model: a reply with its usage, and the events of a stream.
 
 Values only; knows no provider and no SDK.
 """
@@ -17,10 +17,10 @@ from muntin.core.usage import Usage as Usage
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered.
+    """A model's answer.
 
     `finish_reason` is `stop`, `length`, `tool_calls`, `content_filter`, or the provider's own
-    word where it is none of these. `output` is the parsed answer where one was asked for.
+    word if it is none of these. `output` is the parsed answer, if one was asked for.
     """
 
     message: Message
@@ -36,7 +36,7 @@ class Reply:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls the model asks for."""
+        """The tool calls of the answer."""
         return self.message.tool_calls
 
 
@@ -56,14 +56,14 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """The model asks for a tool; its arguments are complete."""
+    """The model calls a tool; its arguments are complete."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool was run; `result` is the message that goes back to the model."""
+    """A tool was run; `result` is the message for the model."""
 
     call: ToolCall
     result: Message
@@ -84,7 +84,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What the model is called, `provider/model` where there is a provider."""
+        """The name of the model, `provider/model` where there is a provider."""
 
     async def complete(self, window: Window, *, settings: Mapping[str, Any]) -> Reply:
         """Send the window and return the whole answer."""

@@ -1,7 +1,7 @@
-"""Models by name: a name as something that answers, and what is known about it.
+"""Models by name: the client of a name, and the known facts about a model.
 
-What is known comes from the data that ships inside `genai-prices`. Nothing is downloaded: the
-package's own snapshot is read, never its updater.
+The facts come from the data inside `genai-prices`. Nothing is downloaded: the package's own
+snapshot is read, never its updater.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def as_model(
     timeout: float | None = None,
     max_retries: int | None = None,
 ) -> Model:
-    """Return the model that `provider/model` names; an object that answers is returned as it is.
+    """Return the model that `provider/model` names; an object that answers is returned unchanged.
 
-    `base_url` leads to a compatible server, `api="responses"` to OpenAI's Responses API. What is
-    not given is the SDK's own default, environment variables included. The same name and options
-    give the same object, so that its connections are used again.
+    `base_url` leads to a compatible server, `api="responses"` to OpenAI's Responses API. An option
+    that is not given is the SDK's own default, environment variables included. The same name and
+    options give the same object, so that its connections are used again.
     """
     options = (api, base_url, api_key, timeout, max_retries)
     if isinstance(model, str):
@@ -62,10 +62,10 @@ def _named(model: str, *options: Any) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a model: its window in tokens, and what a million tokens cost in US dollars.
+    """The known facts about a model: its window in tokens, its prices in dollars a million tokens.
 
-    The prices are those of plain input, of what is read from the cache, of what is written to it,
-    and of the output; of a price that grows with the prompt, that of the shortest prompts.
+    The prices are for plain input, for input read from the cache, for input written to the cache,
+    and for output. If a price grows with the prompt, it is the price of the shortest prompts.
     """
 
     window: int | None
@@ -76,9 +76,9 @@ class Facts:
 
 
 def facts(model: str) -> Facts:
-    """Return what is known today of `model`, written `provider/model` or just `model`.
+    """Return the known facts about `model`, written `provider/model` or just `model`.
 
-    A model that is not known is an `UnknownModel`; without `genai-prices` none is.
+    An unknown model raises `UnknownModel`; without `genai-prices` no model is known.
     """
     with needing(
         "model limits need the 'prices' extra: pip install 'muntin[prices]'; "
@@ -101,7 +101,7 @@ def facts(model: str) -> Facts:
 
 
 def _spellings(named: ModelName) -> Iterator[ModelName]:
-    """Yield the names under which a model may be known: its own, then the one behind a route."""
+    """Yield the names under which a model may be known: its own, then the name behind a route."""
     yield named
     if named.inner is not None:
         yield named.inner
@@ -125,7 +125,7 @@ def context_window(model: str) -> int:
 
 
 def prices_of(model: str) -> tuple[float, float] | None:
-    """Return what a million tokens cost, plain and read from the cache; None if it is not known."""
+    """Return the price of a million tokens, plain and read from the cache; None if unknown."""
     try:
         known = facts(model)
     except (MissingExtra, UnknownModel):
@@ -136,7 +136,7 @@ def prices_of(model: str) -> tuple[float, float] | None:
 
 
 def cost_of(model: str, usage: Usage) -> Decimal | None:
-    """Return what a call cost in US dollars; None if a price it needs is not known."""
+    """Return the cost of a call in US dollars; None if a needed price is not known."""
     try:
         known = facts(model)
     except (MissingExtra, UnknownModel):
@@ -154,8 +154,8 @@ def cost_of(model: str, usage: Usage) -> Decimal | None:
 
 
 def caching_for(model: str) -> Caching | None:
-    """Return the caching rules of `model`, with the prices of `genai-prices` where it is installed
-    and knows them, else with those of Muntin's own table."""
+    """Return the caching rules of `model`, with the prices of `genai-prices` if it is installed and
+    knows them, else with the prices of Muntin's own table."""
     profile = Profile.for_model(model)
     rules = profile.caching
     if rules is None:
@@ -174,7 +174,7 @@ def caching_for(model: str) -> Caching | None:
 
 
 def _price(prices: object, name: str) -> Decimal | None:
-    """Return a price; of a tiered one that of the shortest prompts."""
+    """Return a price; of a tiered price, the price of the shortest prompts."""
     price = getattr(prices, name, None)
     price = getattr(price, "base", price)
     return None if price is None else Decimal(price)

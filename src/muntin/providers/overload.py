@@ -1,7 +1,7 @@
-"""Who tries again when a provider has too much to do: its SDK, or the caller, later.
+"""Which side tries again when a provider has too much to do: its SDK, or the caller, later.
 
-The SDKs try again by themselves, within seconds. Where the caller comes back later anyway, as a
-wake does, both together would multiply: then the SDK is told to leave it.
+The SDKs try again by themselves, within seconds. If the caller tries again later anyway, as a wake
+does, the tries would multiply: then the SDK is told not to try again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _later: ContextVar[bool] = ContextVar("muntin_tried_later", default=False)
 
 @contextmanager
 def tried_later() -> Iterator[None]:
-    """Leave to the caller, in the block, what a provider refuses because it has too much to do."""
+    """In the block, pass errors of an overloaded provider to the caller; the SDK does not retry."""
     token = _later.set(True)
     try:
         yield
     finally:
-        with suppress(ValueError):  # the event loop has ended, and its tasks are thrown away
+        with suppress(ValueError):  # the event loop has ended without its tasks
             _later.reset(token)
 
 
 async def leave_to_caller(response: Any) -> None:
-    """Have OpenAI's or Anthropic's SDK not try again: both obey this header of a response."""
+    """Keep OpenAI's or Anthropic's SDK from trying again: both obey this header of a response."""
     if _later.get() and response.status_code in OVERLOADED:
         response.headers["x-should-retry"] = "false"
 
 
 async def refuse_to_caller(response: Any) -> None:
-    """Have Google's SDK not try again: it does so for errors of its own, and not for this one."""
+    """Keep Google's SDK from trying again: it does so only after errors of its own types."""
     if _later.get() and response.status_code in OVERLOADED:
         await response.aread()
         raise Refused(response)

@@ -1,4 +1,4 @@
-"""The official SDKs as one table: how each is opened, called and closed, and what it calls things.
+"""The official SDKs as one table: how each is opened, called and closed, and the names it uses.
 
 Imports an SDK only when one of its models is asked for. Knows nothing of windows or replies.
 """
@@ -28,7 +28,7 @@ from muntin.providers.uploads import (
 
 Setting: TypeAlias = Callable[[Any], dict[str, Any]]
 
-# Local servers want no key, but the SDKs want one.
+# Local servers need no key, but the SDKs do.
 NO_KEY = "no-key"
 # Anthropic demands `max_tokens` (https://platform.claude.com/docs/en/api/messages/create).
 ANTHROPIC_MAX_TOKENS = 4_096
@@ -44,7 +44,7 @@ class Options:
     max_retries: int | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return what is not None, under the names that OpenAI's and Anthropic's SDKs share."""
+        """Return the given options, under the names that OpenAI's and Anthropic's SDKs share."""
         found = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -53,10 +53,10 @@ class Options:
 class Api:
     """One API of one SDK.
 
-    `wire` is the name of its wire format, `keys` and `address` are environment variables,
-    `host` is where the vendor itself answers. `settings` says what our names are there;
-    `parameters` gives the names the call takes; `within` is the parameter that holds settings,
-    and `hold` makes its value.
+    `wire` is the name of its wire format, `keys` and `address` are environment variables, `host` is
+    the vendor's own server. `settings` maps Muntin's names to the API's; `parameters` returns the
+    names that the call takes; `within` is the parameter that holds settings, and `hold` makes its
+    value.
     """
 
     provider: str
@@ -85,7 +85,7 @@ class Api:
             return import_module(self.sdk)
 
     def elsewhere(self, base_url: str | None) -> bool:
-        """Say whether requests go to another server than the vendor's."""
+        """Say whether requests go to a server other than the vendor's."""
         address = base_url or os.environ.get(self.address)
         if not address:
             return False
@@ -129,7 +129,7 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
     return APIS[spec], model
 
 
-# What a window says that a setting may say otherwise.
+# Parameters of the window that a setting may override.
 _YIELDING = {"prompt_cache_options"}
 
 
@@ -191,12 +191,12 @@ def _open_openai(sdk: Any, options: Options) -> Any:
 
 
 def _http(sdk: Any) -> Any:
-    """Return what OpenAI's and Anthropic's SDKs send with, and who tries again told to it."""
+    """Return the HTTP client for OpenAI's and Anthropic's SDKs, with the hook of `overload`."""
     return sdk.DefaultAsyncHttpxClient(event_hooks={"response": [leave_to_caller]})
 
 
 def _open_openrouter(sdk: Any, options: Options) -> Any:
-    # The SDK would look for OpenAI's own key and address.
+    # Otherwise the SDK would look for OpenAI's own key and address.
     key = options.api_key or os.environ.get("OPENROUTER_API_KEY")
     if not key:
         raise ValueError("no key")
@@ -206,13 +206,13 @@ def _open_openrouter(sdk: Any, options: Options) -> Any:
 
 
 async def close(opened: Any) -> None:
-    """Close a client, or a stream: the SDKs do not agree on the name."""
+    """Close a client, or a stream: the SDKs use different names for it."""
     await (getattr(opened, "aclose", None) or opened.close)()
 
 
 async def _send_chat(client: Any, request: dict[str, Any], stream: bool) -> Any:
     if stream:
-        # Without it a stream tells no usage.
+        # Without this option a stream tells no usage.
         request = {"stream_options": {"include_usage": True}, **request, "stream": True}
     return await client.chat.completions.create(**request)
 
@@ -245,7 +245,7 @@ _NOT_STRICT = frozenset({"allOf", "oneOf", "not", "if", "dependentRequired", "pa
 
 
 def strict_schema(schema: Any) -> Any:
-    """Return the schema as strict mode wants it, or None where that mode cannot say it.
+    """Return the schema as strict mode wants it, or None if that mode cannot express it.
 
     Every object is closed and every property required, so defaults have no meaning there.
     """
@@ -281,13 +281,13 @@ def strict_schema(schema: Any) -> Any:
 def _open_anthropic(sdk: Any, options: Options) -> Any:
     client = sdk.AsyncAnthropic(**options.given(), http_client=_http(sdk))
     if not (client.api_key or client.auth_token or client.credentials):
-        raise ValueError("no key")  # this SDK would say so only when it sends
+        raise ValueError("no key")  # this SDK would raise only when it sends
     return client
 
 
 async def _send_anthropic(client: Any, request: dict[str, Any], stream: bool) -> Any:
-    # Left to itself the SDK refuses long answers that are not streamed; given a timeout, its own
-    # default here, it tries.
+    # By default the SDK refuses long answers that are not streamed; with a timeout, here its own
+    # default, it tries.
     timeout = {} if stream else {"timeout": client.timeout}
     return await client.messages.create(**timeout | request, stream=stream)
 
@@ -328,8 +328,8 @@ async def _send_google(client: Any, request: dict[str, Any], stream: bool) -> An
     return await client.aio.models.generate_content(**request)
 
 
-# The HTTP responses behind a stream: left early, Google's SDK leaves them open until the garbage
-# collector comes by.
+# The HTTP responses behind a stream: if a stream is left early, Google's SDK leaves them open
+# until the garbage collector runs.
 _responses: ContextVar[list[Any] | None] = ContextVar("responses", default=None)
 
 
@@ -399,13 +399,13 @@ CHAT = Api(
     parameters=lambda client: _signature(client.chat.completions.create),
     defaults={},
 )
-# Ollama and others know only the older name (https://docs.ollama.com/api/openai-compatibility),
-# which OpenAI's own newer models refuse.
+# Ollama and others know only the older name (https://docs.ollama.com/api/openai-compatibility);
+# OpenAI's own newer models refuse it.
 COMPATIBLE = replace(
     CHAT, settings={"max_output_tokens": _named("max_tokens")}, upload=upload_nothing
 )
 
-# The first API of a provider is its default.
+# The first API listed for a provider is its default.
 APIS: dict[tuple[str, str], Api] = {
     ("openai", "chat"): CHAT,
     ("openai", "responses"): replace(

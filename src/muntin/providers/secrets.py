@@ -1,7 +1,7 @@
-"""What is secret about a request, and that nobody is shown it: in errors, and in the SDKs' logs.
+"""The secrets of a request, kept out of errors and of the SDKs' logs.
 
-Keys are, the values of headers that a caller adds, and user and query of an address. Knows no SDK
-but the names of the loggers that write addresses and headers.
+Secrets are keys, the values of headers that a caller adds, and user and query of an address. Knows
+no SDK except the names of the loggers that write addresses and headers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlsplit
 
-_KEY = 8  # shorter ones, such as the "none" of a local server, are no secrets
+_KEY = 8  # a shorter key, such as "none" for a local server, is no secret
 _VALUE = 4  # a header or a password may be shorter than a key
 _STARS = "***"
-# Settings that hold headers: of OpenAI's and Anthropic's SDKs, and of Google's.
+# Settings that hold headers: in OpenAI's and Anthropic's SDKs, and in Google's.
 _HEADERS = ("extra_headers", "headers")
 _HOLDERS = ("http_options", "httpOptions")
 _LOGGERS = (
@@ -31,12 +31,12 @@ _LOGGERS = (
 def find_secrets(
     keys: Iterable[str | None], addresses: Iterable[str | None], settings: Mapping[str, Any]
 ) -> list[str]:
-    """Return all texts that must not be shown, the longest first, in the ways they are written."""
+    """Return all texts that must not be shown, the longest first, in all their spellings."""
     found = {key for key in keys if key and len(key) >= _KEY}
     for address in addresses:
         found.update(_of_address(address or ""))
     found.update(_of_settings(settings))
-    for _ in range(2):  # a text in JSON may stand in a text that Python wrote
+    for _ in range(2):  # a JSON text may stand in a text that Python wrote
         found.update([way for each in found for way in _written(each)])
     return sorted(found, key=len, reverse=True)
 
@@ -62,7 +62,7 @@ def _of_address(address: str) -> Iterator[str]:
 
 
 def bare_address(address: str) -> str:
-    """Return an address without what may be secret in it: user, password and query."""
+    """Return an address without its secret parts: user, password and query."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -79,7 +79,7 @@ def _of_settings(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from _of_settings(value)
         elif name in _HEADERS or name == "extra_query":
             for each in map(_text, value.values()):
-                # Behind the scheme, as in "Bearer ...".
+                # The part behind the scheme, as in "Bearer ...".
                 ways = (each, each.partition(" ")[2].strip())
                 yield from (way for way in ways if len(way) >= _VALUE)
 
@@ -102,12 +102,12 @@ def clean(text: str, secrets: Iterable[str]) -> str:
 
 
 def scrub(error: BaseException, secrets: list[str]) -> None:
-    """Take the secrets out of what a traceback shows: a server may have echoed them."""
+    """Remove the secrets from everything that a traceback shows: a server may have echoed them."""
     waiting, seen = [error], {id(error)}
     while waiting:
         each = waiting.pop()
         each.args = tuple(_cleaned(value, secrets) for value in each.args)
-        # As notes, and what the SDKs keep of an answer: `message`, `body`, `details`.
+        # The notes, and the SDKs' attributes of an answer: `message`, `body`, `details`.
         with suppress(Exception):
             vars(each).update({k: _cleaned(value, secrets) for k, value in vars(each).items()})
         for name in ("__cause__", "__context__"):
@@ -120,7 +120,7 @@ def scrub(error: BaseException, secrets: list[str]) -> None:
 
 
 def _cut(error: BaseException, secrets: list[str]) -> None:
-    """Let go of a cause that cannot be cleaned: some make their text of what they do not show."""
+    """Drop a cause that cannot be cleaned: some errors make their text from hidden values."""
     seen = {id(error)}
     each: BaseException | None = error
     while each is not None:
@@ -133,7 +133,7 @@ def _cut(error: BaseException, secrets: list[str]) -> None:
 
 
 def shows(error: BaseException, secrets: Iterable[str]) -> bool:
-    """Say whether an error's own text has a secret in it."""
+    """Say whether an error's own text contains a secret."""
     text = f"{error} {error!r}"
     return any(secret in text for secret in secrets)
 
@@ -147,17 +147,17 @@ def _cleaned(value: Any, secrets: list[str]) -> Any:
         return {clean(str(k), secrets): _cleaned(each, secrets) for k, each in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_cleaned(each, secrets) for each in value)
-    # A request shows its address.
+    # The repr of a request shows its address.
     return None if any(secret in repr(value) for secret in secrets) else value
 
 
-# What must not be logged while an SDK works; found only when something is logged.
+# Returns what must not be logged while an SDK works; called only when something is logged.
 _hidden: ContextVar[Callable[[], list[str]] | None] = ContextVar("muntin_hidden", default=None)
 
 
 @contextmanager
 def hidden(secrets: Callable[[], list[str]]) -> Iterator[None]:
-    """Keep secrets out of what the SDKs and their transports log in the block."""
+    """Keep secrets out of the logs of the SDKs and their transports in the block."""
     before = _hidden.set(secrets)
     try:
         yield
@@ -182,6 +182,6 @@ def _censor(record: logging.LogRecord) -> bool:
 
 
 def watch_logs() -> None:
-    """Have the loggers of the SDKs and their transports leave out what is hidden."""
+    """Have the loggers of the SDKs and their transports leave out hidden secrets."""
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_censor)  # twice is once
+        logging.getLogger(name).addFilter(_censor)  # adding it twice has no effect

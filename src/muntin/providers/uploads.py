@@ -1,7 +1,7 @@
 """Uploading a file to a provider through its SDK, to refer to it by id afterwards.
 
-Each function returns the id that the wire format writes, or None where the provider takes such a
-file only inline, or not at all. What is uploaded, and when, is decided elsewhere.
+Each function returns the id that the wire format writes, or None if the provider takes such a file
+only inline, or not at all. Other modules decide what is uploaded, and when.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def upload_responses(client: Any, data: bytes, name: str, mime: str | None
 
 
 async def upload_anthropic(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
-    """Upload what a content block can refer to.
+    """Upload a file that a content block can refer to.
 
     https://platform.claude.com/docs/en/build-with-claude/files
     """
@@ -54,7 +54,7 @@ async def upload_google(client: Any, data: bytes, name: str, mime: str | None) -
 
 
 async def upload_nothing(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
-    """Compatible servers take files inline, if at all."""
+    """Return None: compatible servers take files inline, if at all."""
     return None
 
 

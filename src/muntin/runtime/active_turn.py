@@ -1,4 +1,4 @@
-"""An active turn: an open turn as async code works on it, and what its doors share.
+"""An active turn: an open turn as async code works on it, shared by all doors.
 
 Waits for the turn, holds its lease, appends to it, settles it. All doors write through it, and
 none of its calls to the store runs on the event loop.
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """What a turn needs of its app."""
+    """The parts of an app that a turn needs."""
 
     queue: TurnQueue
     keep_reports: int
@@ -60,7 +60,7 @@ class Host(Protocol):
     embeddings: Embeddings
 
     def answering(self, model: str | Model | None, what: str) -> Model:
-        """Return the model meant."""
+        """Return the model meant by a name; the app's own for None."""
 
     def composer(
         self,
@@ -77,20 +77,20 @@ class Host(Protocol):
 
 @dataclass(slots=True)
 class RunItem:
-    """The run that an agent is at; `position` is its item's, None at first."""
+    """The run that an agent works on; `position` is that of its item, None at first."""
 
     label: Mapping[str, Any]
     visibility: Visibility
     position: int | None = None
-    # The step whose report is to be kept with the next append.
+    # The step whose report is stored with the next append.
     step: int = 0
 
 
 class ActiveTurn:
-    """A turn in progress: the app, the open turn, and what was done in it so far.
+    """A turn in progress: the app, the open turn, and the results so far.
 
-    `items` are those of an earlier attempt at the turn, whose runs go on where they stopped, and
-    `step` is the last step it composed a window for.
+    `items` are the items of an earlier attempt at the turn, whose runs go on where they stopped;
+    `step` is the last step for which that attempt composed a window.
     """
 
     def __init__(
@@ -99,19 +99,19 @@ class ActiveTurn:
         self.app = app
         self.open = open_turn
         self.session = open_turn.session
-        # Where the item stands that began the turn, if this process began it.
+        # The position of the item that began the turn, if this process began it.
         self.first = 0
-        # All items of the turn and of later ones, as long as the turn waits for no other.
+        # All items of this turn and of later turns, while this turn waits for no other turn.
         self.alone: list[Item] | None = None
-        # How the flow wants histories trimmed and runs shown, if the turn is a flow's.
+        # The flow's trimming of histories and its rules for runs, if the turn is a flow's.
         self.trimming: Trimming | None = None
         self.rules = NO_RULES
-        # How the flow wants them summarised.
+        # The flow's summary setting.
         self.summary: Summary | Literal[False] | None = None
         self.replies: list[Reply] = []
         # The error that a run has recorded: the turn need not record it again.
         self.recorded: BaseException | None = None
-        # What the functions of capabilities gave this turn, by capability.
+        # The results of the functions of capabilities in this turn, by capability.
         self.cap: dict[Any, Any] = {}
         # Runs that an earlier attempt has begun: (item, its children), not yet resumed.
         self.begun = [
@@ -124,22 +124,22 @@ class ActiveTurn:
         self.entries = TurnEntries(self.session)
         self._staged: list[Draft] = []
         self._staging = Lock()
-        # Nothing can be written any more; and that is durable.
+        # Closed: nothing more can be written. Settled: the end of the turn is durable.
         self._closed = self._settled = False
         self._also: Callable[[], object] | None = None
         self._taken: bool | Exception = False
-        # Until when the lease holds, by the monotonic clock, as far as this process knows.
+        # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
 
     @classmethod
     def queued(cls, app: Host, session: Session) -> ActiveTurn:
-        """Return a turn that `begin` begins, behind the turns before it."""
+        """Return a turn that `begin` begins, behind earlier turns."""
         return cls(app, OpenTurn(session, opens="queue"))
 
     async def begin(
         self, item: Draft | Message, also: Callable[[], object] | None = None
     ) -> ActiveTurn:
-        """Append what begins the turn; where no other comes first, the turn is taken with it.
+        """Append the item that begins the turn; if no other turn comes first, take the turn too.
 
         `also` is called in the visit to the store that takes the turn.
         """
@@ -160,7 +160,7 @@ class ActiveTurn:
         try:
             if not self._take():
                 self.alone = None
-        except Exception as error:  # the turn has begun: who waits for it is told
+        except Exception as error:  # the turn has begun: `wait` raises the error
             self.alone = None
             self._taken = False if store_away(error) else error
 
@@ -172,12 +172,12 @@ class ActiveTurn:
 
     @property
     def number(self) -> int:
-        """Which turn of the session it is."""
+        """The number of the turn in its session."""
         return self.open.number or 0
 
     @property
     def resuming(self) -> set[int]:
-        """Where the runs stand that an earlier attempt has begun and this one not yet resumed."""
+        """The positions of runs that an earlier attempt began and this attempt has not resumed."""
         return {item.position for item, _ in self.begun}
 
     async def wait(self) -> None:
@@ -188,7 +188,7 @@ class ActiveTurn:
             await self.app.queue.wait(self.session.id, self.number, self._try)
 
     async def _try(self) -> bool:
-        """Take the turn if that is possible now; a store that is away is asked again."""
+        """Take the turn if that is possible now; False while the store is away."""
         try:
             return await in_store(self.session, self._take)
         except StoreError as error:
@@ -220,7 +220,7 @@ class ActiveTurn:
             raise
 
     async def fail(self, error: BaseException) -> None:
-        """End the turn because of an error or a cancellation, whatever the store says."""
+        """End the turn after an error or a cancellation; an error of the store becomes a note."""
         cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
         try:
             await to_the_end(self.finish("failed", reason="cancelled" if cancelled else None))
@@ -230,8 +230,8 @@ class ActiveTurn:
     async def settling(
         self, item: Draft | Message, begin: Callable[[], Awaitable[AsyncGenerator[Event, None]]]
     ) -> AsyncGenerator[Event, None]:
-        """Begin the turn, and yield the events of its only run; the turn is settled before the
-        last of them."""
+        """Begin the turn, and yield the events of its only run; the turn is settled before the last
+        event."""
         await self.begin(item)
         finished = None
         async with self.settled():
@@ -247,7 +247,7 @@ class ActiveTurn:
             yield finished
 
     def inside(self) -> AbstractContextManager[None]:
-        """Run users' functions in the block: they cannot wait for this turn to end."""
+        """Run users' functions in the block: waiting there for this turn to end is refused."""
         return self.app.queue.inside(self.open)
 
     async def append(
@@ -260,8 +260,8 @@ class ActiveTurn:
     ) -> list[Item]:
         """Append to the turn, and return the items when they are durable.
 
-        Of a `run` the items are part, and its report is kept with them. `ends` settles the turn
-        with the last item. `then` is called in the same visit to the store.
+        The items are part of `run`, and the run's report is stored with them. `ends` settles the
+        turn with the last item. `then` is called in the same visit to the store.
         """
         session = self.session
         if counter not in (None, session.counter):
@@ -275,7 +275,7 @@ class ActiveTurn:
         write, added = TurnWrite(self, drafts, step, ends=ends), list[Item]()
 
         def visit() -> None:
-            if not added:  # once, however often `then` is tried
+            if not added:  # once, even if `then` is tried again
                 added.extend(write())
             if then is not None:
                 then()
@@ -288,10 +288,10 @@ class ActiveTurn:
     async def begin_run(
         self, run: RunItem, line: str, then: Callable[[], object] | None = None
     ) -> None:
-        """Record that a run begins, before what was staged: what comes later stands behind it.
+        """Record that a run begins: before the staged drafts, or with `then` behind them.
 
-        What its first window follows is read in the same visit to the store. `then` reads the
-        rest there, and shows what was staged before the run.
+        The frontier that its first window follows is read in the same visit to the store; `then` is
+        called there.
         """
         draft = Draft("run", payload=run.label, visibility=run.visibility, turn=self.number)
         write = TurnWrite(self, [draft] if run.position is None else [], first=then is None)
@@ -317,27 +317,27 @@ class ActiveTurn:
         except StoreError:
             if not write.in_doubt:
                 raise
-            (item,) = write()  # looks whether it was stored
+            (item,) = write()  # checks whether it was stored
         return item
 
     def unstage(self, *, ends: bool) -> list[Draft]:
-        """Return what was staged, to be written now; with `ends` nothing is staged any more."""
+        """Return the staged drafts, to be written now; after `ends` nothing more can be staged."""
         with self._staging:
             staged, self._staged = self._staged, []
             self._closed = self._closed or ends
         return staged
 
     def stage_again(self, staged: Sequence[Draft]) -> None:
-        """Have the next append write what could not be written."""
+        """Stage drafts again that could not be written."""
         with self._staging:
             self._staged = [*staged, *self._staged]
 
     def beside(self, step: int) -> Beside | None:
-        """Return what is to be kept of a step, if it was not yet."""
+        """Return what is to be stored for a step, if it is not stored yet."""
         return self.receipts.beside(step)
 
     def wrote(self, step: int, *, ends: bool) -> None:
-        """Say that something is durable: the report of a step, the end of the turn."""
+        """Note what is durable now: the report of a step, the end of the turn."""
         if step:
             self.receipts.settle(step)
         self._settled = self._settled or ends
@@ -356,7 +356,7 @@ class ActiveTurn:
             raise TurnEnded(self.session.id, self.number)
 
     async def flush(self, then: Callable[[], T]) -> T:
-        """Make durable what was staged, and call `then` in the same visit to the store."""
+        """Write the staged drafts, and call `then` in the same visit to the store."""
         write = TurnWrite(self, ())
 
         def visit() -> T:
@@ -367,7 +367,7 @@ class ActiveTurn:
         return await self.visit(visit)
 
     async def flush_staged(self, then: Callable[[], object] = lambda: None) -> None:
-        """Do what `flush` does, if anything was staged."""
+        """Do the same as `flush`, if anything is staged."""
         if self._staged:
             await self.flush(then)
 
@@ -377,13 +377,13 @@ class ActiveTurn:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its end is durable."""
+        """Whether the end of the turn is durable."""
         return self._settled
 
     async def hand_back(self, after: float = 0) -> None:
-        """Leave a turn to others, in some seconds, whatever the store says.
+        """Leave the turn to other processes, after some seconds; errors of the store are ignored.
 
-        That does not count as a try. What was staged is not written: it will be staged again.
+        This does not count as a try. Staged drafts are not written: they will be staged again.
         """
         with self._staging:
             self._closed = True
@@ -397,16 +397,16 @@ class ActiveTurn:
     async def finish(
         self, status: Status, then: Callable[[], T] | None = None, *, reason: str | None = None
     ) -> T | None:
-        """Settle the turn with what was staged; nothing happens if it is settled or not ours.
+        """Settle the turn with the staged drafts; nothing happens if it is settled or not ours.
 
-        `then` is called in the same visit to the store. `reason` says why it failed.
+        `then` is called in the same visit to the store. `reason` says why the turn failed.
         """
         if self._settled and then is None:
             return None
         with self._staging:
             self._closed = True
 
-        # A reason is kept by the settling itself.
+        # A reason is stored by `settle`, not by the last append.
         write = TurnWrite(self, (), ends=status if reason is None else None)
 
         def visit() -> T | None:
@@ -424,7 +424,7 @@ class ActiveTurn:
             if self._staged or write.in_doubt:
                 write()
         except MuntinError as error:
-            # What made a turn fail counts more than an entry that cannot be written.
+            # The error that made a turn fail counts more than an entry that cannot be written.
             if status != "failed" or store_away(error):
                 raise
         if not self._settled:
@@ -436,13 +436,13 @@ class ActiveTurn:
             self._settled = True
 
     def _leave(self) -> None:
-        """Work no longer on the turn, and call the next."""
+        """Stop working on the turn, and call the next turn."""
         self.open.release()
         self.app.queue.call(self.session.id)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Renew the lease while the block runs; cancel it when the turn was lost."""
+        """Renew the lease while the block runs; cancel the block when the turn was lost."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         renewing: list[asyncio.Task[None]] = []
 

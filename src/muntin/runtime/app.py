@@ -70,16 +70,16 @@ CLOSE_SECONDS = 30.0
 class App:
     """A store, a model, and the entities that live in it.
 
-    `async with App(...)` closes what it opened, and looks after entities that other processes
-    left behind. `keep_reports` is how many reports are kept for a session; 0 keeps none. Those of
-    all sessions have at most about `report_bytes` together and are no older than `report_age`;
-    None is without end.
+    `async with App(...)` closes what it opened, and runs unfinished wakes of other processes.
+    `keep_reports` is how many reports are kept for a session; 0 keeps none. The reports of all
+    sessions have at most about `report_bytes` together and are no older than `report_age`; None is
+    no limit.
 
     Five switches hold for everything in the app: True is Muntin's own setting, False or None is
     off. `results` is the ceiling of each tool result, `ladder` how calls and results leave a
-    window. With `recovery` agents are offered tools that read what was cut. By `recall`, what bears
-    on the input is brought back of what has left a window. A `Summary` as `summary` has what leaves
-    a history summarised, in the background.
+    window. With `recovery` agents get tools that read the parts that were cut. `recall` brings back
+    messages that have left the window and bear on the input. A `Summary` as `summary` summarises
+    the messages that leave a history, in the background.
 
     The `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
@@ -122,7 +122,7 @@ class App:
         self.summary: Summary | None = check_summary(summary, "App") or None
         self.summaries = Summaries()
         self.embeddings = Embeddings()
-        # The Composer of the app's own model, and what it was made for.
+        # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
         self._wakes = Wakes(self, as_engine(engine))
@@ -141,7 +141,7 @@ class App:
         await self.close()
 
     async def close(self, timeout: float = CLOSE_SECONDS) -> tuple[str, ...]:
-        """Let running wakes come to an end, and summaries, and close what the app opened.
+        """Let running wakes and summaries come to an end, and close what the app opened.
 
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
         and logged; their turns stay open, and the next process resumes them.
@@ -154,10 +154,10 @@ class App:
         return left
 
     async def resume(self) -> tuple[str, ...]:
-        """Take up what other processes left unfinished, and return when that is done.
+        """Run the wakes that other processes left unfinished, and return when they are done.
 
-        Returns the entities that had something waiting. What another process that lives is at
-        work on is left to it. Where wakes run in workers they are seen to there, not here.
+        Returns the entities that had something waiting. A living process keeps its own turns.
+        Where wakes run in workers, `resume` only gives wakes to the workers.
         """
         return await self._wakes.engine.resume()
 
@@ -168,9 +168,9 @@ class App:
         stop: asyncio.Event | None = None,
         timeout: float = CLOSE_SECONDS,
     ) -> tuple[str, ...]:
-        """Be a worker: handle what waits, `concurrency` entities at once, until told to stop.
+        """Be a worker: run waiting wakes, `concurrency` entities at once, until told to stop.
 
-        Then no wake is begun, and those that run have `timeout` seconds; the entities whose wakes
+        Then no wake is begun, and running wakes have `timeout` seconds; the entities whose wakes
         had to be stopped are returned. Their turns stay open, and another worker resumes them.
         """
         check_count(concurrency, "concurrency")
@@ -186,7 +186,7 @@ class App:
         return await asyncio.to_thread(self._wakes.engine.state)
 
     def wakes_now(self) -> EngineState:
-        """Return what waits and runs, as `state` does, for a thread that may wait for the store."""
+        """Return the same as `state`, for a thread that may wait for the store."""
         return self._wakes.engine.state()
 
     def session(
@@ -226,7 +226,7 @@ class App:
         return self._composer[1]
 
     def answering(self, model: str | Model | None, what: str) -> Model:
-        """Return the model meant, the app's own if none is named."""
+        """Return the model meant; the app's own for None."""
         chosen = self.model if model is None else model
         if chosen is None:
             raise InvalidInput(f"{what} needs a model: give model=, or App(..., model=)")
@@ -243,10 +243,10 @@ class App:
         caching: bool = True,
         rules: RunRules = NO_RULES,
     ) -> Composer:
-        """Return how windows for a model are made; what is not said is as the app says."""
+        """Return how windows for a model are made; a setting that is not given is the app's."""
         rules = rules.over(self.rules)
         (results, ladder), recall = rules.shapes, rules.recalls
-        if model is self.model and caching:  # of the app's own the counter is made once
+        if model is self.model and caching:  # the app's own Composer is made once
             own = self.own_composer()
             if budget is not None or trimming is not None:
                 kept = own.budget if budget is None else as_budget(budget)
@@ -288,11 +288,11 @@ class App:
     ) -> Conversation:
         """Return the conversation with this id.
 
-        Without a strategy the window is `system_prompt` and the whole timeline, the newest kept.
-        `timeout` is how many seconds a hook of the strategy may take. `results`, `ladder`,
+        Without a strategy the window is `system_prompt` and the timeline, of which the newest part
+        stays. `timeout` is how many seconds a hook of the strategy may take. `results`, `ladder`,
         `recovery`, `recall` and `summary` are the app's if they are not given; False or None is
         off. A strategy composes the window itself: it adds its own system text, and nothing is
-        recalled but by `ctx.history.relevant`.
+        recalled except by `ctx.history.relevant`.
         """
         return Conversation(
             self,
@@ -325,9 +325,9 @@ class App:
         """Register the handler of a type of entities: `async def handler(ctx, wake)`.
 
         A wake that takes longer than `timeout` seconds is cancelled, and its turn fails. A process
-        handles `at_once` entities of the type side by side; those with a higher `priority` come
-        first. No more than `max_pending` messages may wait for one of them (`Overloaded`). From
-        its first message on, each is woken `every` so often: "5m", or the five fields of cron.
+        handles `at_once` entities of the type side by side; types with a higher `priority` come
+        first. At most `max_pending` messages may wait for one entity (`Overloaded`). From its first
+        message on, each entity is woken `every` so often: "5m", or the five fields of cron.
         """
         if not isinstance(kind, str) or not kind or "/" in kind:
             raise InvalidInput(f"a type of entities is a word like 'order', not {shown(kind)}")
@@ -408,10 +408,10 @@ class App:
         id: str | None = None,
         sender: str | None = None,
     ) -> Item | Timer:
-        """Wake an entity because it is time to: now, `at` a time, or `after` so many seconds.
+        """Wake an entity by time: now, `at` a time, or `after` so many seconds.
 
-        `payload` is shown. A wake at a time is durable, and comes once. It has an id, which you may
-        choose: another with the same id and entity takes its place.
+        The model sees `payload`. A wake at a time is durable, and comes once. It has an id, which
+        you may choose: another wake with the same id and entity replaces it.
         """
         self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
@@ -425,18 +425,18 @@ class App:
         return await self._wakes.inbox.timer(new_timer(entity, payload, meta, at, after, id))
 
     async def timers(self, entity: str) -> list[Timer]:
-        """Return the wakes that are to come at a time for an entity, the next first."""
+        """Return the wakes of an entity that are still to come, the next first."""
         return await asyncio.to_thread(self.store.timers.of, entity)
 
     async def drop_timer(self, entity: str, id: str) -> bool:
-        """Cancel a wake at a time; False if it is not there, or has come already."""
+        """Cancel a wake at a time; False if there is none, or it has come."""
         return await asyncio.to_thread(self.store.timers.drop, entity, id)
 
     async def cancel(self, entity: str, turn: int) -> bool:
-        """Cancel a wake that waits or runs, wherever it does; False if it is over.
+        """Cancel a wake that waits or runs, in any process; False if it is over.
 
-        `turn` is that of the item that `send` returned. The turn fails, and what was recorded
-        stays; what came while it ran is handled next.
+        `turn` is the turn of the item that `send` returned. The turn fails, and its recorded items
+        stay; messages that came while it ran are handled next.
         """
         return await self._wakes.inbox.cancel(entity, turn)
 
@@ -445,7 +445,7 @@ class App:
     ) -> Reply | None:
         """Send an entity something, and return the answer of the wake that handled it.
 
-        A handler cannot ask its own entity, nor one that waits for it: that is a `Deadlock`.
+        A handler cannot ask its own entity, nor an entity that waits for it: that is a `Deadlock`.
         """
         self._wakes.inbox.handler(entity)
         self.queue.check(entity)
@@ -454,7 +454,7 @@ class App:
 
 
 def _meta(**given: str | None) -> dict[str, Any]:
-    """Return what is known of something sent; each is a text or None."""
+    """Return the facts about a sent item; each is a text or None."""
     for name, value in given.items():
         check_optional_text(value, name)
     return {name: value for name, value in given.items() if value is not None}

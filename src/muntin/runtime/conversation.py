@@ -1,7 +1,7 @@
 """Conversations: a user's text in, an answer out, composed by a strategy.
 
 A strategy is any module or object with `on_context_build(ctx)`. The user's message is recorded
-before anything else happens, and stays whatever the strategy does.
+first, and stays even if the strategy fails.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Conversation:
             check_settings(settings, "conversation")
         message = user(given.text, attachments=given.attachments)
         turn = ActiveTurn.queued(self._app, self.session)
-        # Made when the turn has begun, in the visit to the store that also takes it.
+        # Made after the turn has begun, in the visit to the store that also takes the turn.
         own = cache(
             lambda: Ctx(turn, where="a strategy", input=given, message=given, budget=self.budget)
         )
@@ -201,8 +201,8 @@ class Conversation:
         )
 
     def _offering(self, ctx: Ctx) -> tuple[Composer, tuple[ToolLike, ...]]:
-        """Return how windows are made, and all tools: where there are some, also the one that
-        reads their results."""
+        """Return how windows are made, and all tools: the caller's, and if there are any, the tool
+        that reads their results."""
         if not self._recovers:
             return self._composer, self._tools
         return offering(self._composer, self._tools, (ctx.load_result,))
@@ -229,7 +229,7 @@ class Conversation:
         return declare
 
     async def _call(self, name: str, ctx: Ctx, *more: Any) -> Any:
-        """Call a hook of the strategy, if it has it; a slow or failing one is an error."""
+        """Call a hook of the strategy, if it has the hook; a slow or failing hook is an error."""
         hook = getattr(self._strategy, name, None)
         if hook is None:
             return None
@@ -262,7 +262,7 @@ def _slots(composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
 
 
 def _given(text: str, attachments: Sequence[Attachment]) -> Input:
-    """Return what a user says; nothing at all is refused."""
+    """Return a user's input; refuse empty input."""
     if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
         raise InvalidType(f"attachments must be a list of Attachment, not {shown(attachments)}")
     given = Input(check_text(text, "text"), tuple(attachments))
@@ -277,10 +277,10 @@ def _meant(
     """Return the slots that a strategy meant, and the window if it has rendered one."""
     messages: Any = given
     if isinstance(given, Window):
-        # The seed's own ending: `return ctx.slots.render()`.
+        # The usual ending of a strategy: `return ctx.slots.render()`.
         if given is slots.rendered:
             return slots.declared, given
-        # A window of slots of its own.
+        # A window made from other slots.
         if isinstance(given.explained, Plan) and len(asked.found(given.messages)) == 1:
             return given.explained.declared.slots, given
         messages = given.messages
@@ -293,7 +293,7 @@ def _meant(
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
     shown = messages_from(messages)
-    # Behind an answer, such as the beginning of the next one, only the newest can be meant.
+    # Behind an answer, such as the beginning of the next answer, only the newest can be the input.
     found = asked.found(shown) or {n for n, each in enumerate(shown) if asked.holds(each)}
     last = max(found, default=len(shown))
     others = asked.found(shown) - {last}

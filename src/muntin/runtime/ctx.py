@@ -1,6 +1,6 @@
 """ctx: the one object that strategies, handlers, resolvers and generators are given.
 
-Each door fills in what it has; asking for anything else is an error that says which door has it.
+Each door fills in its parts; asking for another part is an error that names its door.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _DOORS = {
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Why a handler runs: what came since it last ran.
+    """Why a handler runs: the items that came since it last ran.
 
-    `payload` and `source` are those of the newest; `ctx.events` has all `count` of them.
+    `payload` and `source` are of the newest item; `ctx.events` has all `count` items.
     """
 
     type: str
@@ -87,7 +87,7 @@ class Ctx:
         self.session: Session = turn.session
         self._where = where
         self.input = input
-        # What this door has of the rest; what it has not is no attribute, see `_DOORS`.
+        # The parts that this door has; a part that it lacks is no attribute, see `_DOORS`.
         for name, value in (("message", message), ("budget", budget), ("slots", slots)):
             if value is not None:
                 self.give(**{name: value})
@@ -98,11 +98,11 @@ class Ctx:
         self.sources: Sources | None = None
         # How many seconds a function of this door may take.
         self.timeout = timeout
-        # Whether the history or the entries were looked at.
+        # Whether the history or the entries were read.
         self.looked = False
         self._history = PastHistory(turn.session, turn.number)
         self._ahead: Read | None = None
-        # The items that the turn was asked, and the projections that its code gave.
+        # The items that woke the turn, and the projections that its code gave.
         self._asked: Sequence[Item] = tuple(events)
         positions = {turn.first, *[item.position for item in events]}
         self.projections = Projections(positions)
@@ -117,13 +117,13 @@ class Ctx:
 
     @property
     def history(self) -> PastHistory:
-        """The whole conversation before the current turn, read as far as it is looked at."""
+        """The whole conversation before the current turn, read as far as it is needed."""
         self.looked = True
         return self._history
 
     def load(self, *, timeline: int | None = None, history: bool = True) -> None:
-        """Read, in a thread, what code on the event loop may look at: the newest of the history and
-        the entries, and of the timeline the newest of so many tokens."""
+        """Read, in a thread, what code on the event loop may need: the newest part of the history,
+        the entries, and the newest `timeline` tokens of the timeline."""
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, self.turn.alone)
@@ -135,16 +135,16 @@ class Ctx:
             self._history.read_page()
 
     def give(self, **parts: Any) -> None:
-        """Give the turn's code more names to ask for."""
+        """Add attributes for the turn's code."""
         self.__dict__.update(parts)
 
     def get(self, name: str) -> Any:
-        """Return what is there under a name, or None."""
+        """Return the attribute of a name, or None."""
         return self.__dict__.get(name)
 
     @property
     def tools(self) -> tuple[ToolLike, ...]:
-        """The built-in tools: reading what the window does not show."""
+        """The built-in tools: they read what the window does not show."""
         from muntin.runtime.recovery import Reader, recovery_tools
 
         given = self.session, self.projections, lambda: self.sources, self.turn.number
@@ -152,16 +152,16 @@ class Ctx:
 
     @property
     def load_result(self) -> ToolLike:
-        """The built-in tool that reads what was cut of tool results."""
+        """The built-in tool that reads tool results that were cut."""
         return self.tools[-1]
 
     def relevant(
         self, query: str | None = None, *, tokens: int | None = None, limit: int | None = None
     ) -> Recalled:
-        """Return what of the timeline before this turn bears on a question, as one text.
+        """Return the parts of the timeline before this turn that bear on a question, as one text.
 
-        Without a `query` that is what the turn was asked. It may be a source:
-        `Source(ctx.relevant, max=1_500)` has at most as many tokens, and nothing that a timeline
+        Without a `query`, the turn's input is the question. It may be a source:
+        `Source(ctx.relevant, max=1_500)` has at most 1,500 tokens, and leaves out what a timeline
         among the sources shows anyway.
         """
         return look(self.session, lambda: self._relevant(query, tokens, limit))
@@ -186,7 +186,7 @@ class Ctx:
         return recall(session, query, tokens or most, limit=limit, scope=scope)
 
     def projected(self) -> list[Message] | None:
-        """Return what the turn was asked as its projections show it; None if it has none."""
+        """Return the turn's input as its projections show it; None if there are none."""
         if not self.projections:
             return None
         shown: list[Message] = []
@@ -201,12 +201,12 @@ class Ctx:
     def timeline_messages(
         self, *, since: int | None = None, projection: Projection | None = None
     ) -> TimelineMessages:
-        """Return the timeline as messages; it is read when it is looked at.
+        """Return the timeline as messages; it is read when it is needed.
 
         `since` begins after a position. `projection` is asked once for each item: a list replaces
-        the default, [] hides the item, None means the default. It also applies to what the turn
-        was asked, and to the tools that read the timeline. Async code that wants the whole list
-        reads it by `await ctx.timeline_messages().load()`.
+        the default, [] hides the item, None means the default. It also applies to the turn's input
+        and to the tools that read the timeline. Async code that needs the whole list reads it by
+        `await ctx.timeline_messages().load()`.
         """
         if projection is not None:
             projection = self.projections.add(projection)
@@ -221,8 +221,8 @@ class Ctx:
         )
 
     def _begins(self) -> Place | None:
-        """Return where the window before begins on the timeline: what it shows, if only as one
-        line, the next one shows too."""
+        """Return where the window before begins on the timeline: all that it shows, even as one
+        line, the next window shows too."""
         before = self.turn.receipts.load("window")
         known = before.lazy_frontier.starts if isinstance(before, Window) else ()
         starts = before.starts if isinstance(before, Frontier) else known
@@ -267,7 +267,7 @@ class Ctx:
             self._ahead = self._ahead.without_entry(id)
 
     def _append(self, draft: Draft) -> Item | None:
-        """Append to the turn at once where that blocks nobody, else with the next append."""
+        """Append to the turn at once if that cannot block an event loop, else with the next."""
         if isinstance(self.session.store, MemoryStore) or not _on_loop():
             return self.turn.write(draft)
         self.turn.stage(draft)
@@ -281,7 +281,7 @@ class Ctx:
         return found
 
     def _next(self) -> int:
-        """Return where an entry that is not written yet will stand, as far as is known."""
+        """Return the expected position of an entry that is not written yet."""
         newest = self._ahead.items[-1].position if self._ahead and self._ahead.items else 0
         return max(newest, self.turn.first) + 1
 
@@ -303,9 +303,9 @@ class Ctx:
         sources: Mapping[str, Any],
         trimming: Trimming | None = None,
     ) -> None:
-        """Say which sources make up the window; calling again replaces them.
+        """Set the sources of the window; calling again replaces them.
 
-        `trimming` is that of timelines among the sources.
+        `trimming` applies to timelines among the sources.
         """
         self._need_wake("use_context")
         self.sources = replace(check_sources(source_budget, sources), trimming=trimming)
@@ -325,10 +325,10 @@ class Ctx:
         recall: RecallLike = INHERIT,
         summary: SummaryLike = INHERIT,
     ) -> Agent:
-        """Say which agent `ctx.agent.run()` runs; calling again replaces it.
+        """Set the agent that `ctx.agent.run()` runs; calling again replaces it.
 
         `results`, `ladder`, `recovery`, `recall` and `summary` are the app's if they are not
-        given; False or None is off. With `use_context` nothing is recalled but by `ctx.relevant`.
+        given; False or None is off. With `use_context`, only `ctx.relevant` recalls.
         """
         from muntin.runtime.entity_agent import Agent
 
@@ -356,7 +356,7 @@ class Ctx:
 
 
 def _on_loop() -> bool:
-    """Say whether this code runs on an event loop, which must not wait for a store."""
+    """Say whether this code runs on an event loop, which must not be blocked."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """Embedding: the vectors of a session's messages, made in the background.
 
-Owns that an embedder is asked within a time, that what it gives is checked, and that one that
-failed is left alone for a while. What is wrong is said in the next report.
+Owns that an embedder has a time limit, that its vectors are checked, and that an embedder that
+failed is not asked for a while. The next report tells what is wrong.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from muntin.timeline.recall.stored import Asked
 from muntin.timeline.recall.vectors import checked
 from muntin.timeline.session import Session
 
-# So many texts are given to an embedder at once.
+# An embedder gets this many texts at once.
 _BATCH = 64
-# An embedder that failed is not asked again for so many seconds; nor is one waited for in `close`.
+# Seconds before a failed embedder is asked again; seconds that `close` waits for one.
 _REST, _CLOSE = 60.0, 1.0
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Embeddings:
         self._failed: dict[str, tuple[float, str]] = {}
 
     async def ask(self, query: str, settings: Recall) -> Asked | str | None:
-        """Return a question as the embedder has it; None without one, or why it has not."""
+        """Return a question with its vector; None without an embedder; a text if it failed."""
         if settings.embed is None:
             return None
         at, why = self._failed.get(settings.embedder, (0.0, ""))
@@ -49,13 +49,13 @@ class Embeddings:
         return Asked(settings.embedder, vector)
 
     def follow(self, session: Session, settings: Recall) -> None:
-        """Begin to make the vectors that a session lacks, unless that is under way."""
+        """Begin to make the vectors that a session lacks, unless a task is making them."""
         running = self._tasks.get(session.id)
         at, why = self._failed.get(settings.embedder, (0.0, ""))
         resting = bool(why) and time.monotonic() - at < _REST
         if settings.embed is None or resting or (running is not None and not running.done()):
             return
-        # Of no turn: nobody waits for it.
+        # Outside of any turn: no turn waits for it.
         made = asyncio.create_task(self._make(session, settings), context=Context())
         self._tasks[session.id] = made
         made.add_done_callback(lambda _: self._tasks.pop(session.id, None))
@@ -81,7 +81,7 @@ class Embeddings:
         return why
 
     async def close(self) -> None:
-        """Stop what is in the making; what is not ready is made again."""
+        """Stop the tasks; vectors that are not ready are made again later."""
         loop = asyncio.get_running_loop()
         tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
         for task in tasks:

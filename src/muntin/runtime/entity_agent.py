@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Read(NamedTuple):
-    """What was read when a run began: the past, what its turn did already, and the entries."""
+    """The data read when a run began: the past, earlier messages of the turn, the entries."""
 
     past: Sequence[Message]
     done: list[Message]
@@ -39,7 +39,7 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What the steps of a run show beside the run."""
+    """What the steps of a run show beside the run itself."""
 
     past: Sequence[Message]
     later: Sequence[Message]
@@ -92,14 +92,14 @@ class Agent:
         return reply
 
     async def stream(self) -> AsyncGenerator[Event, None]:
-        """Do what `run` does, and yield what happens."""
+        """Do the same as `run`, and yield the events."""
         async for event in self._events(streaming=True):
             if isinstance(event, Finished):
                 self._turn.replies.append(event.reply)
             yield event
 
     async def end(self, ctx: Ctx) -> None:
-        """Run, unless it has run already; the turn is completed with the answer."""
+        """Run, unless the agent has run already; the answer completes the turn."""
         if ctx is not self._ctx:
             raise InvalidInput("a handler returns the agent of its own ctx, or none")
         if not self._ran:
@@ -109,11 +109,11 @@ class Agent:
         turn, self._ran = self._turn, True
         composer, tools = self._offering()
         turn.check()
-        # A run that an earlier attempt has begun goes on, and tells of itself.
+        # A run that an earlier attempt began goes on; it shows its own messages.
         resuming = turn.resuming
         loaded = await self._load_sources()
         if self._ctx.sources is not None:
-            # The sources are all that is shown: `ctx.relevant` may be one of them.
+            # Only the sources are shown: `ctx.relevant` may be one of them.
             composer = replace(composer, recall=None)
         read: list[_Read] = []
         known: _Known | None = None
@@ -152,8 +152,8 @@ class Agent:
         return loaded
 
     def _offering(self) -> tuple[Composer, tuple[ToolLike, ...]]:
-        """Return how windows are made, and all tools: with sources, those that read what was cut
-        of anything; else the one that reads results, where there are tools that give some."""
+        """Return how windows are made, and all tools: with sources, also all tools that read cut
+        parts; without sources, also the tool that reads results, if there are other tools."""
         ctx, tools = self._ctx, self._tools
         if not self._recovers or (ctx.sources is None and not tools):
             return self._composer.offering(tools), tools
@@ -161,7 +161,7 @@ class Agent:
         return offering(self._composer, tools, own)
 
     def _read(self) -> _Read:
-        """Read as much of the past as fits (with sources, the entries), and what this turn did."""
+        """Read the past as far as it fits (with sources, the entries), and this turn's messages."""
         ctx, turn = self._ctx, self._turn
         items = ctx.session.store.read(
             ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
@@ -180,7 +180,7 @@ class Agent:
         return _Read(past, done(ctx.session.live(items)), ())
 
     def _know(self, read: _Read, loaded: list[Loaded], resuming: Collection[int]) -> _Known:
-        """Return what all steps show. What other runs did stands behind what the turn was asked."""
+        """Return what all steps show. Messages of other runs stand behind the turn's input."""
         sources, asked = self._ctx.sources, self._asked(read.done)
         later = [message for message in read.done if message.at not in resuming]
         rest: InputRest | None = None
@@ -224,7 +224,7 @@ class Agent:
         asked: Asked,
         since: Sequence[Message],
     ) -> Slots:
-        """The default: the whole timeline, the newest kept."""
+        """The default: the whole timeline, of which the newest part stays."""
         slots = self._base(composer)
         slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
         return composer.declared(slots.declared, asked, since, priority=RUN)
@@ -265,12 +265,12 @@ class Agent:
             tier="volatile",
             most=run,
             marker=rest,
-            # Cut alike in every step, whatever room the run brings; else it needs no ceiling.
+            # Cut alike in every step, even if a later step has more room; else it needs no ceiling.
             asks=sources.budget if asks > sources.budget else None,
         )
 
     def _check_wake(self, composer: Composer, sources: Sources, asked: Asked, size: int) -> None:
-        """Refuse a source_budget that cannot hold what is never cut of the waking message."""
+        """Refuse a source_budget smaller than the part of the waking message that is never cut."""
         needed = min(INPUT_LEAST, size)
         if needed > sources.budget:
             report = composer.within(sources.budget).declared((), asked).render().report

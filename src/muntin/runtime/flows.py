@@ -1,7 +1,7 @@
-"""Flows: what a session's users can do, each an action that runs a block in a turn of its own.
+"""Flows: the actions of a session's users; each action runs a block in a turn of its own.
 
-Owns the order: the input is checked, the user's message is recorded, the block runs. What a block
-does is its own.
+Owns the order: the input is checked, the user's message is recorded, the block runs. The block is
+the user's own code.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something a user can do in a flow.
+    """Something that a user can do in a flow.
 
-    `block` is a generator or an async function of `(input, ctx)`. `user_message` gives, from the
-    input, what is recorded as the user's message before the block runs.
+    `block` is a generator or an async function of `(input, ctx)`. `user_message` makes, from the
+    input, the user's message that is recorded before the block runs.
     """
 
     block: Generator | Callable[..., Awaitable[Any]]
@@ -83,7 +83,7 @@ class Flow:
     trimming: Trimming | None
     rules: RunRules = NO_RULES
     summary: Summary | Literal[False] | None = None
-    # Where sessions live that are used without an app.
+    # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
     async def run(
@@ -94,14 +94,14 @@ class Flow:
         session: str | None = None,
         app: App | None = None,
     ) -> Any:
-        """Do an action: return the Reply of a generator, or what a function returned.
+        """Do an action: return the Reply of a generator, or the result of a function.
 
         Without an app the session is kept in memory.
         """
         chosen, valid = self._checked(action, input)
         turn, draft = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
-        # Made when the turn has begun. What it may look at is read in the visit that takes it.
+        # Made when the turn has begun; its data is read in the visit that takes the turn.
         ctx = cache(lambda: self._ctx(turn, draft, valid))
         is_generator = isinstance(block, Generator)
         await turn.begin(draft, None if is_generator else lambda: ctx().load())
@@ -119,7 +119,7 @@ class Flow:
         session: str | None = None,
         app: App | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Do an action whose block is a generator, and yield what happens."""
+        """Do an action whose block is a generator, and yield the events."""
         chosen, valid = self._checked(action, input)
         block = chosen.block
         if not isinstance(block, Generator):
@@ -145,7 +145,7 @@ class Flow:
     async def _begin(
         self, name: str, action: Action, valid: Any, session: str | None, app: App | None
     ) -> tuple[ActiveTurn, Draft]:
-        """Return a turn and what begins it: the user's message, where there is one."""
+        """Return a turn and the draft that begins it: the user's message, if there is one."""
         message = await self._user_message(name, action, valid)
         meta = {"flow": self.kind, "action": name}
         if message is None:
@@ -194,10 +194,10 @@ def flow(
     recall: RecallLike = INHERIT,
     summary: SummaryLike = INHERIT,
 ) -> Flow:
-    """Define a flow. `history_window` is the most any of its generators can see of the past,
-    `trimming` and `summary` how they trim and summarise it unless they say otherwise; so are
-    `results`, `ladder`, `recovery` and `recall`. What is not given is as the app says; False or
-    None is off."""
+    """Define a flow. `history_window` is the largest part of the past that its generators can see.
+    `trimming`, `summary`, `results`, `ladder`, `recovery` and `recall` are the settings of its
+    generators that have none of their own. A setting that is not given is the app's; False or None
+    is off."""
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"

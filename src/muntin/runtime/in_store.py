@@ -1,6 +1,6 @@
 """The one way from async code to a store: in a thread, so that the event loop never waits.
 
-And the one place that waits for a store that is away, and knows what an error came of.
+Also the one place that waits for a store that is away, and that finds the causes of an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muntin.timeline.store.memory import MemoryStore
 
 T = TypeVar("T")
 
-# How long a message is tried to be stored that a server did not take.
+# How many seconds storing a message is tried again while a server refuses it.
 BEGIN_SECONDS = 10.0
 
 
@@ -47,10 +47,10 @@ def patiently(session: Session, work: Callable[[], T], until: Until) -> Awaitabl
 
 
 async def tried_again(work: Callable[[], Awaitable[T]], until: Until) -> T:
-    """Do something; what fails because a store is away is tried again.
+    """Do something; try again if it fails because a store is away.
 
-    The last try is at what `until` says of an error, by the monotonic clock. Who was cancelled is
-    not kept waiting.
+    `until` says, by the error, until when to try, by the monotonic clock. A cancelled caller does
+    not wait for another try.
     """
     for attempt in count():
         try:
@@ -64,10 +64,10 @@ async def tried_again(work: Callable[[], Awaitable[T]], until: Until) -> T:
 
 
 def while_dropped() -> Until:
-    """Say until when to try again what has not begun: not long, because its caller waits.
+    """Say until when to try again a write that begins a turn: not long, because its caller waits.
 
-    A commit in doubt is looked for as long as its turn would be held. What no waiting helps
-    against, such as a full disk, is not tried again.
+    A commit in doubt is looked for as long as its turn would be held. An error that does not
+    pass, such as a full disk, is not tried again.
     """
     began = time.monotonic()
 
@@ -80,18 +80,18 @@ def while_dropped() -> Until:
 
 
 def store_away(error: BaseException) -> bool:
-    """Say whether an error, or what it came of, is that a store is away."""
+    """Say whether an error, or one of its causes, is that a store is away."""
     return any(isinstance(each, StoreError) and each.passing for each in _came_of(error))
 
 
 def provider_busy(error: BaseException) -> ProviderError | None:
-    """Return what an error came of, or is, if that is a provider which has too much to do."""
+    """Return the error, or its cause, that says that a provider has too much to do; else None."""
     found = (each for each in _came_of(error) if isinstance(each, ProviderError) and each.passing)
     return next(found, None)
 
 
 def _came_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it came of."""
+    """Yield an error and all its causes."""
     seen: set[int] = set()
     errors = [error]
     while errors:

@@ -1,7 +1,7 @@
-"""What is sent to entities: messages, signals, wakes at a time. Told to the engine as it is stored.
+"""Sending to entities: messages, signals, wakes at a time. The engine is told of each stored one.
 
-Owns the handlers that entities have, how much may wait, and what a timer becomes. How a turn is
-handled stands in `wakes`.
+Owns the handlers of entities, how much may wait, and the items that timers become. `wakes` handles
+the turns.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 # How many timers are released in one transaction.
 RELEASED = 50
-# How far back is looked for what was sent in doubt.
+# How many items back a sent item in doubt is looked for.
 LOOKED = 1_000
-# How long it is remembered how much waits.
+# For how many seconds the number of waiting wakes is remembered.
 LOOK_SECONDS = 0.1
 
 
@@ -56,11 +56,11 @@ def entity_type(id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The handler of a type of entities, how many seconds it may take, and what else is said.
+    """The handler of a type of entities, its time limit in seconds, and other settings.
 
-    `at_once` is how many entities of the type a process handles side by side; of types that wait,
-    those with a higher `priority` come first. `max_pending` is how many messages may wait for one
-    entity. An entity that is there is woken `every` so often.
+    `at_once` is how many entities of the type a process handles side by side. Types with a higher
+    `priority` come first. `max_pending` is how many messages may wait for one entity. An entity
+    that exists is woken `every` so often.
     """
 
     handler: Handler
@@ -71,7 +71,7 @@ class Registered:
     every: Schedule | None = None
 
     async def call(self, ctx: Ctx) -> None:
-        """Handle a wake; an agent that the handler returns ends it."""
+        """Handle a wake; an agent that the handler returns is run and ends the wake."""
         try:
             async with asyncio.timeout(self.timeout) as limit:
                 last = await self.handler(ctx, ctx.wake)
@@ -91,7 +91,7 @@ class Registered:
 
 
 class _Sending:
-    """An append to an inbox, made once however often it is tried; `begun` is what it woke."""
+    """An append to an inbox, made once even if tried again; `begun` are the turns it began."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class _Sending:
 
 
 class Inbox:
-    """What waits for the entities of an app."""
+    """The inboxes of an app's entities."""
 
     def __init__(self, app: App, engine: Engine, handlers: Mapping[str, Registered]) -> None:
         self._app = app
         self._engine = engine
         self._handlers = handlers
-        # When it was last looked how much waits, and how much did.
+        # When the waiting wakes were last counted, and how many there were.
         self._waiting = (-math.inf, 0)
 
     def handler(self, entity: str) -> Registered:
@@ -154,11 +154,11 @@ class Inbox:
         until = while_dropped()
         await tried_again(self._engine.ready, until)
         session = self._session(entity)
-        # By its time it is found again where a commit was in doubt.
+        # By its time the item is found again if a commit was in doubt.
         opening = replace(session.draft(draft), opens="inbox", time=datetime.now(UTC))
         sending = _Sending(session, opening, self._begun, partial(self._refuse_too_much, entity))
         try:
-            # To the end: what a cancelled call sent must not arrive behind what is sent later.
+            # To the end: an item of a cancelled call must not arrive behind items sent later.
             item = await to_the_end(patiently(session, sending, until))
         except asyncio.CancelledError:
             self._stored(sending.begun)
@@ -172,7 +172,7 @@ class Inbox:
             self._engine.stored(entity, turn)
 
     def _begun(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
-        """Tell the engine of a turn that waits, and have an entity that is new woken in time."""
+        """Tell the engine of a turn that waits, and set the timer of a new entity."""
         kind = entity_type(session)
         begun[session] = turn
         self._engine.waits(tx, session, turn, priority=self._handlers[kind].priority)
@@ -183,7 +183,7 @@ class Inbox:
             self._app.store.timers.put_in(tx, timer, new=True)
 
     def _refuse_too_much(self, entity: str) -> None:
-        """Refuse what an entity, or the app, has no room for."""
+        """Refuse a message for which the entity, or the app, has no room."""
         most = self.handler(entity).max_pending
         if most is not None and self._app.store.pending(entity, most) >= most:
             raise Overloaded(f"{entity!r} has {most} waiting, and may have no more (max_pending)")
@@ -191,14 +191,14 @@ class Inbox:
         if most is None:
             return
         looked, waiting = self._waiting
-        if time.monotonic() - looked > LOOK_SECONDS:  # counting all for each message would cost
+        if time.monotonic() - looked > LOOK_SECONDS:  # counting for each message would be slow
             waiting = self._app.store.backlog().waiting
             self._waiting = time.monotonic(), waiting
         if waiting >= most:
             raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
 
     async def timer(self, wanted: NewTimer) -> Timer:
-        """Keep a timer; put twice, it is there once."""
+        """Store a timer; a timer that is put twice is there once."""
         until = while_dropped()
         await tried_again(self._engine.ready, until)
         put = partial(self._app.store.timers.put, wanted.timer, after=wanted.after)
@@ -207,7 +207,7 @@ class Inbox:
         return kept
 
     async def cancel(self, entity: str, turn: int) -> bool:
-        """Settle a turn as failed, and have it stopped where it runs; False if it is over."""
+        """Settle a turn as failed, and stop it where it runs; False if it is over."""
         session = self._session(entity)
 
         def settle() -> str | None:
@@ -218,7 +218,7 @@ class Inbox:
             return found.status if settled else None
 
         was = await in_store(session, settle)
-        if was == "open":  # one that waits is not begun, for it is settled
+        if was == "open":  # a waiting turn is settled now, and never begins
             await self._engine.cancel(entity, turn)
         return was is not None
 
@@ -229,7 +229,7 @@ class Inbox:
 
         def work() -> float:
             pause = timers.next(kinds)
-            if pause is None or pause > 0:  # most who look find nothing, and write nothing
+            if pause is None or pause > 0:  # mostly none is due, and nothing is written
                 return math.inf if pause is None else pause
             told = partial(self._begun, begun)
             timers.release(kinds, self._release, most=RELEASED, begun=told)
@@ -241,12 +241,12 @@ class Inbox:
         return pause
 
     def _release(self, timer: Timer, now: datetime) -> Released:
-        """Return what a timer that is due becomes, and when it is due again."""
+        """Return the item of a timer that is due, and when the timer is due again."""
         due = timer.due.isoformat()
         again, payload, meta = None, timer.payload, {**timer.meta, "timer": timer.id, "due": due}
         if timer.every is not None:
             every = self._handlers[timer.kind].every
-            if every is None:  # the program no longer says so
+            if every is None:  # the program no longer has `every`
                 return Released(None)
             again, payload = every.after(timer.due, now), {"every": every.text, "due": due}
         draft = self._session(timer.entity).draft(Draft("wake", payload=payload, meta=meta))

@@ -1,8 +1,8 @@
 """Recall in the doors: the excerpts of one turn.
 
-Owns when something is recalled (as soon as something has left the window), that it is chosen once
-a turn, and that a failure costs the excerpts only. What is chosen is `timeline.recall`'s; where it
-stands in the window is the Composer's.
+Owns when something is recalled (as soon as messages have left the window), that excerpts are chosen
+once a turn, and that a failure costs only the excerpts. `timeline.recall` chooses them; the
+Composer places them in the window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # How often excerpts are chosen, if the history is found to begin elsewhere.
 _ROUNDS = 3
-# A history that begins here is whole: the first item of a session may be one that nobody is shown.
+# A history that begins here is whole: the first item of a session may be a hidden one.
 _START = 2
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Recalling:
     async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
         first = began = _begins(composer.previous)
-        if began <= _START:  # nobody knows where the past begins
+        if began <= _START:  # it is not known where the past begins
             first = self._first_read(slots)
         if first <= _START or self._turn.open.number == 1:  # perhaps all of it is shown
             whole = slots.render()
@@ -92,7 +92,7 @@ class Recalling:
             held = composer.with_recalled(slots, composer.filler(most), most).render()
             scope = replace(scope, shown=self._asked_before(held))
             return await self._once(slots, composer, query, most, scope, self._first_shown(held))
-        except Exception as error:  # recall costs only itself
+        except Exception as error:  # a failure costs only the excerpts
             _log.warning("nothing was recalled in %r: %s", self._session.id, error)
             self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
             return composer.with_recalled(slots, self._recalled, most).render()
@@ -100,8 +100,8 @@ class Recalling:
     async def _once(
         self, slots: Slots, composer: Composer, query: str, most: int, scope: Scope, first: float
     ) -> Window:
-        """Compose the window with excerpts of what stands before `first`, where the past is said to
-        begin; again if it begins later, or shows what was recalled."""
+        """Compose the window with excerpts from before `first`, the expected begin of the past;
+        compose it again if the past begins later, or shows one of the excerpts."""
         find = await self._finder(query, most, composer)
         for _ in range(_ROUNDS):
             self._recalled = await find(_before(scope, first))
@@ -115,7 +115,7 @@ class Recalling:
         return composer.with_recalled(slots, self._recalled, most).render()
 
     def _scope(self, first: float) -> Scope | None:
-        """Return what may be recalled; None if nothing is to be shown before a position."""
+        """Return the range that may be recalled; None if it has nothing before a position."""
         session, number = self._session, self._turn.open.number
         store = session.opened()
         turn = None if number is None else store.turn(session.id, number)
@@ -126,27 +126,27 @@ class Recalling:
         return scope if older else None
 
     def _first_shown(self, window: Window) -> float:
-        """Return the position from which on the window shows the past."""
+        """Return the first position of the past that the window shows."""
         begins = _begins(window)
         return min(
             (at for at in self._positions(window.messages) if at >= begins), default=math.inf
         )
 
     def _first_read(self, slots: Slots) -> int:
-        """Return the position before which nothing was read for the slots; 0 if nobody knows."""
+        """Return the first position that was read for the slots; 0 if it is not known."""
         lists = [each.messages for each in slots.declared if not each.is_input and not each.run]
         if any(not isinstance(each, list | tuple) for each in lists):
             return 0
         return min((at for each in lists for at in self._positions(each)), default=0)
 
     def _asked_before(self, window: Window) -> frozenset[int]:
-        """Return where what asked for the run stands in which the past begins: it is shown, though
-        what lies between has left."""
+        """Return the positions of the messages that asked for the run in which the past begins:
+        they are shown, though messages between have left."""
         begins = _begins(window)
         return frozenset(at for at in self._positions(window.messages) if at < begins)
 
     def _positions(self, messages: Iterable[MessageLike]) -> list[int]:
-        """Return the positions of what messages show of the past."""
+        """Return the positions of the items that messages show."""
         id = self._session.id
         return [
             each.item[1]
@@ -160,9 +160,9 @@ class Recalling:
     async def _finder(
         self, query: str, most: int, composer: Composer
     ) -> Callable[[Scope], Awaitable[Recalled]]:
-        """Return what finds excerpts for the question, of which an embedder is asked once."""
+        """Return a function that finds excerpts; an embedder is asked for the question once."""
         settings, embeddings = self._settings, self._turn.app.embeddings
-        assert settings is not None  # or nothing is looked for
+        assert settings is not None  # else nothing is recalled
         asked = await embeddings.ask(query, settings)
         look = partial(
             recall,
@@ -197,14 +197,14 @@ def _before(scope: Scope, first: float) -> Scope:
 
 
 def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
-    """Return where the histories of the window before begin, as far as that is known."""
+    """Return where the histories of the window before begin, as far as known."""
     known = previous.lazy_frontier if isinstance(previous, Window) else previous
     starts = () if known is None else known.starts
     return min((start.item for start in starts if start.item is not None), default=0)
 
 
 def _asked(slots: Slots) -> str:
-    """Return what the turn is asked."""
+    """Return the text of the turn's input."""
     messages: Sequence[Any] = [
         message for slot in slots.declared if slot.is_input for message in slot.messages
     ]

@@ -25,7 +25,7 @@ from muntin.runtime.recall import Recalling
 from muntin.timeline.items import VISIBLE, Draft, Item, Status, Visibility, draft_of, error_draft
 from muntin.timeline.project import Projection, project
 
-# Declares the slots of the next step, for the messages of the run so far; or gives the window.
+# Declares the slots of the next step for the messages of the run so far, or returns the window.
 DeclareStep: TypeAlias = Callable[
     [Composer, tuple[Message, ...]], Slots | Window | Awaitable[Slots | Window]
 ]
@@ -50,14 +50,14 @@ def recorded_run(
     reading: Callable[[], object] | None = None,
     looking: Callable[[], object] = lambda: None,
 ) -> AsyncGenerator[Event, None]:
-    """Run an agent in a turn, and yield what happens.
+    """Run an agent in a turn, and yield the events.
 
-    A run that an earlier attempt at the turn has begun goes on where it stopped. `line` names the
-    windows that follow one another: each is compared with the one before it in its line. With
-    `ends` the turn is completed with the answer that calls no tool. `projection` is how items are
-    shown, `completed` says that the history has completed turns only: summaries keep to both.
-    `reading` is called in the visit to the store that begins the run, behind what was staged;
-    `looking` in those that write what the next window may show.
+    A run that an earlier attempt at the turn began goes on where it stopped. `line` names a
+    sequence of windows: each window is compared with the one before it in its line. With `ends`,
+    the answer that calls no tool completes the turn. `projection` is how items are shown,
+    `completed` says that the history has completed turns only: summaries follow both. `reading` is
+    called in the visit to the store that begins the run, behind the staged drafts; `looking` in
+    the visits that write what the next window may show.
     """
     turn.open.check()
     run, resumed = _begin(turn, dict(label or {}), visibility)
@@ -93,7 +93,7 @@ def recorded_run(
 
 @dataclass(slots=True, kw_only=True)
 class _Recorded:
-    """What a run writes into its turn: its windows, its messages, and what made it fail."""
+    """The writes of a run into its turn: its windows, its messages, and its error."""
 
     turn: ActiveTurn
     composer: Composer
@@ -108,7 +108,7 @@ class _Recorded:
     looking: Callable[[], object]
     begun: bool
     agent: Run = field(init=False)
-    # The newest window, until its answer has come.
+    # The newest window, until its answer comes.
     sent: Window | None = None
 
     async def window(self, messages: tuple[Message, ...]) -> Window:
@@ -137,7 +137,7 @@ class _Recorded:
         return made
 
     async def record(self, messages: tuple[Message, ...]) -> Message:
-        """Record an answer, or results; return the newest as the next turn reads it."""
+        """Record an answer, or results; return the newest message as the next turn reads it."""
         turn, composer, answer = self.turn, self.composer, messages[-1]
         last = self.ends and answer.role == "assistant" and not answer.tool_calls
         status: Status | None = "completed" if last else None
@@ -154,21 +154,21 @@ class _Recorded:
         return _placed(answer, items[-1], self.run, composer.counter, turn.session.id)
 
     async def failed(self, error: Exception) -> None:
-        """Record what made the run fail, if it has begun."""
+        """Record the error of a run, if the run has begun."""
         run = self.run
         if run.position is None:
             return
         draft = error_draft(error)
-        with suppress(MuntinError):  # what went wrong first is what counts
+        with suppress(MuntinError):  # the first error counts
             if provider_busy(error) is None:
                 await self.turn.append(draft, run=run)
-            else:  # a wake is handed back, and runs again as if this had not been
+            else:  # the wake is handed back and runs again
                 self.turn.stage(replace(draft, run=run.position, visibility=run.visibility))
             self.turn.recorded = error
 
 
 def _costed(message: Message, usage: Usage) -> Message | Draft:
-    """Return an answer with what it cost; any other message as it is."""
+    """Return an answer with its cost; any other message unchanged."""
     if message.role != "assistant" or usage == Usage():
         return message
     return draft_of(message, meta={"usage": asdict(usage)})
@@ -186,7 +186,7 @@ def _placed(message: Message, item: Item, run: RunItem, counter: Counter, sessio
 def _begin(
     turn: ActiveTurn, label: dict[str, Any], visibility: Visibility
 ) -> tuple[RunItem, list[Message]]:
-    """Return a run, and what an earlier attempt recorded of it."""
+    """Return a run, and the messages that an earlier attempt recorded of it."""
     for known in turn.begun:
         item, children = known
         if item.payload == label:

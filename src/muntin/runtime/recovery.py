@@ -1,6 +1,6 @@
 """Reading what a window does not show: the five tools, and the originals they read.
 
-Bounded in size; from the durable record, so that what a marker names can be read later.
+Bounded in size; read from the durable record, so that what a marker names can be read later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 20_000
 MOST_ITEMS = 200
 SEARCH_TOKENS = 1_500
-# Originals are kept for so many turns.
+# Originals are kept for this many turns.
 KEPT_TURNS = 100
 
 
@@ -45,10 +45,10 @@ def recovery_tools(
     sources: Callable[[], Sources | None] = lambda: None,
     turn: int | None = None,
 ) -> tuple[ToolLike, ...]:
-    """Return the tools that read what was cut, as the projection in force shows it.
+    """Return the tools that read cut parts, as the projection in force shows them.
 
-    `sources` returns those of the window. `turn` is the current turn: what it did can be read even
-    if it stays out of the history.
+    `sources` returns the sources of the window. `turn` is the current turn: its items can be read
+    even if they stay out of the history.
     """
     reader = Reader(session, projection, sources, turn)
     return (
@@ -62,8 +62,8 @@ def recovery_tools(
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
 ) -> tuple[Composer, Tools]:
-    """Return the Composer of windows that offer a door's tools and recovery tools, and all of
-    them. Of two with one name the door's is offered."""
+    """Return the Composer of windows that offer a door's tools and recovery tools, and all these
+    tools. Of two tools with one name the door's is offered."""
     offered = as_tools(tools, "tools")
     added = [tool for tool in recovery if tool_name(tool) not in offered.by_name]
     if added:
@@ -93,7 +93,7 @@ class Reader:
         turn: int | None = None,
     ) -> None:
         self.most: int | None = None
-        self.reads_on = "load_timeline_range"  # what the tool is called that reads a range
+        self.reads_on = "load_timeline_range"  # the name of the tool that reads a range
         self._session = session
         self._projection = projection
         self._sources = sources
@@ -111,7 +111,7 @@ class Reader:
         return _bounded(text, f"{self.reads_on} from {last + 1} on" if last < end else None)
 
     def _items(self, start: int, last: int) -> list[Item]:
-        """Read a range, with the runs of which it has a part: a projection is shown whole ones."""
+        """Read a range, with all items of runs that it touches: a projection gets whole runs."""
         read, id = self._session.store.read, self._session.id
         items = read(id, view="history", after=start - 1, before=last + 1)
         begun = [item.run for item in items if item.run is not None and item.run < start]
@@ -120,7 +120,7 @@ class Reader:
             runs = set(begun)
             items = [each for each in before if {each.position, each.run} & runs] + items
         runs = {item.position for item in items if item.kind == "run"}
-        if runs:  # what a run did stands behind it, and is shown at its position
+        if runs:  # items of a run stand behind it, and are shown at its position
             behind = read(id, view="history", after=last, oldest=MOST_ITEMS)
             items += [item for item in behind if item.run in runs]
         return items
@@ -153,7 +153,7 @@ class Reader:
         return None
 
     def _projected(self, item: Item, call_id: str) -> Message | None:
-        """Return a result as the projection shows it: that of the whole run it is part of."""
+        """Return a result as the projection shows it, applied to the whole run of the result."""
         if not self._projection or item.run is None:
             shown = self._session.project([replace(item, run=None)], self._projection)
         else:
@@ -163,7 +163,7 @@ class Reader:
         return next((each for each in reversed(shown) if each.tool_call_id == call_id), None)
 
     def _page(self, call_id: str, text: str, start: int, end: int | None) -> str:
-        """Return as much of a result as can be shown at once, and how to read on."""
+        """Return as much of a result as can be shown at once, and how to read the rest."""
         stop = len(text) if end is None else min(end, len(text))
         count = self._session.counter.text_once
 
@@ -244,7 +244,7 @@ class Reader:
 
 
 def _text_of(message: Message) -> str:
-    """Return what of a result can be read as text."""
+    """Return the part of a result that can be read as text."""
     parts = message.content if isinstance(message.content, tuple) else ()
     files = len(message.attachments) + sum(not isinstance(part, Text) for part in parts)
     told = f"[and {files} files, which cannot be read as text]" if files else ""
@@ -258,7 +258,7 @@ def _bounded(text: str, more: str | None) -> str:
 
 
 def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
-    """Have the originals kept of the sources whose text may be cut, once for each content.
+    """Keep the originals of the sources whose text may be cut, once for each content.
 
     They are durable with the answer to the window that names them.
     """
@@ -273,7 +273,7 @@ def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
 def keep_input(
     turn: ActiveTurn, asked: Asked, sources: Sources, counter: Counter
 ) -> InputRest | None:
-    """Keep what woke the entity if it may be cut; return the marker that says how to read it."""
+    """Keep the message that woke the entity, if it may be cut; return its marker."""
     messages = asked.messages
     if sum([counter.message(message) for message in messages]) <= sources.budget:
         return None
@@ -290,6 +290,6 @@ def _keep(turn: ActiveTurn, contents: Mapping[str, str]) -> None:
 
 
 def _may_be_cut(each: Loaded) -> bool:
-    # A volatile text may be cut by sharing; of the others no character has more than four tokens.
+    # A volatile text may be cut by sharing; of other texts no character has more than four tokens.
     most = each.source.max
     return most is None or each.source.cache == "volatile" or each.size * 4 > most

@@ -1,4 +1,4 @@
-"""Reports kept beside the timeline, with what is needed to plan the same window again."""
+"""Reports stored beside the timeline, with the plan that makes the same window again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _REMEMBERED = 256
 
 
 class Receipts:
-    """The windows of a turn: the newest of each line, and what is still to be kept of them."""
+    """The windows of a turn: the newest of each line, and the reports still to be stored."""
 
     def __init__(self, turn: OpenTurn, keep: int, bounds: Bounds) -> None:
         self.step = 0
-        # The originals of the turn's sources, and the turn before which others are forgotten.
+        # The originals of the turn's sources, and the turn before which older ones are deleted.
         self.originals: tuple[Mapping[str, str], int] = ({}, 0)
         self._turn = turn
         self._keep = keep
@@ -40,42 +40,42 @@ class Receipts:
         self._unwritten: dict[int, tuple[Window, str]] = {}
 
     def load(self, line: str) -> Window | Frontier | None:
-        """Return the newest window of a line, or what the store knows of it."""
+        """Return the newest window of a line, or the frontier that the store has of it."""
         if line not in self._newest:
             session = self._turn.session
             self._newest[line] = None
             text = session.store.frontier(session.id, line)
-            with suppress(InvalidInput, ValueError):  # of another version: begin anew
+            with suppress(InvalidInput, ValueError):  # written by another version: begin anew
                 if text is not None:
                     known = _known.pop(text, None)
                     self._newest[line] = known or Frontier.from_dict(json.loads(text))
         return self._newest[line]
 
     def summaries(self, line: str, *, again: bool = False) -> State:
-        """Return what the store keeps of the summaries of a line; for code in a thread, unless it
-        was read before."""
+        """Return the stored state of the summaries of a line; for code in a thread, unless it was
+        read before."""
         if again or line not in self._summaries:
             self._summaries[line] = State.load(self._turn.session, line)
         return self._summaries[line]
 
     async def previous(self, line: str) -> Window | Frontier | None:
-        """Do what `load` does, without holding up the event loop."""
+        """Do the same as `load`, without blocking the event loop."""
         if line in self._newest:
             return self._newest[line]
         return await in_store(self._turn.session, lambda: self.load(line))
 
     def keep(self, window: Window, line: str) -> int:
-        """Have the report of a window kept with the next append of its run; return its step."""
+        """Have the report of a window stored with the next append of its run; return its step."""
         plan = plan_of(window) if self._keep else window.explained
         self.step += 1
-        # One that is over budget is never sent: the next follows the one before it.
+        # A window over budget is never sent: the next window follows the one before it.
         if isinstance(plan, Plan) and plan.is_followed and not window.over_budget:
             self._newest[line] = window
         self._unwritten[self.step] = (window, line)
         return self.step
 
     def beside(self, step: int) -> Beside | None:
-        """Return what is to be put beside the timeline for a step, if it was not yet."""
+        """Return what is to be stored beside the timeline for a step, if it is not stored yet."""
         if step not in self._unwritten:
             return None
         window, line = self._unwritten[step]
@@ -87,7 +87,7 @@ class Receipts:
         return replace(kept, turn=turn, originals=originals, forget=forget, frontiers=frontiers)
 
     def settle(self, step: int) -> None:
-        """Say that what was to be put for a step is durable."""
+        """Note that everything of a step is durable."""
         if self._unwritten.pop(step, None) is not None:
             self.originals = ({}, 0)
         written = self._sizes.pop(step, 0)
@@ -97,12 +97,12 @@ class Receipts:
 
     @property
     def unwritten(self) -> list[int]:
-        """The steps of which nothing is kept yet: nothing came of them."""
+        """The steps without a stored report: they had no result."""
         return [*self._unwritten]
 
 
 def _write(window: Window) -> str:
-    """Return what a window leaves to the next as JSON."""
+    """Return the frontier of a window as JSON."""
     frontier = window.frontier
     text = compact_json(frontier.to_dict())
     if len(_known) >= _REMEMBERED:

@@ -1,7 +1,7 @@
-"""Run rules: how a door shows tool results and long runs, and what of the past it brings back.
+"""Run rules: how a door shows tool results and long runs, and what it recalls.
 
-Owns the four arguments that every door takes, their checks, and whose word counts. Each is a
-switch: True is the library's own, False or None is off, "inherit" is as the door around says.
+Owns the four arguments that every door takes, their checks, and which door's value counts. Each is
+a switch: True is the library's own, False or None is off, "inherit" takes the outer door's value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RecoveryLike: TypeAlias = bool | Literal["inherit"] | None
 class RunRules:
     """The ceiling of each result, the ladder, whether recovery tools are offered, and recall.
 
-    "inherit" is for the door around to say.
+    "inherit" means: take the value of the outer door.
     """
 
     results: Results | Literal["inherit"] | None = INHERIT
@@ -41,7 +41,7 @@ class RunRules:
         recovery: RecoveryLike,
         recall: RecallLike = INHERIT,
     ) -> RunRules:
-        """Return what a door was given, checked; `what` names the door in errors."""
+        """Return the checked rules of a door; `what` names the door in errors."""
         ceiling, steps = as_shapes(
             what, None if results == INHERIT else results, None if ladder == INHERIT else ladder
         )
@@ -57,7 +57,7 @@ class RunRules:
         )
 
     def over(self, around: RunRules) -> RunRules:
-        """Return the rules, as the door around says where nothing was said here."""
+        """Return these rules; the outer door's value where a rule here is "inherit"."""
         return RunRules(
             around.results if self.results == INHERIT else self.results,
             around.ladder if self.ladder == INHERIT else self.ladder,
@@ -67,13 +67,13 @@ class RunRules:
 
     @property
     def shapes(self) -> tuple[Results | None, Ladder | None]:
-        """The ceiling and the ladder; the library's own where nobody said anything."""
+        """The ceiling and the ladder; the library's own where no door gave one."""
         results = RESULTS if self.results == INHERIT else self.results
         return results, LADDER if self.ladder == INHERIT else self.ladder
 
     @property
     def recalls(self) -> Recall | None:
-        """How much is recalled; by the defaults where nobody said anything."""
+        """The recall settings; the defaults where no door gave any."""
         if self.recall == INHERIT:
             return Recall()
         return self.recall or None

@@ -1,7 +1,7 @@
 """The slots of an entity's window: its sources and entries, declared for the engine.
 
-Trimming, sharing and ordering are the engine's. Here stands who gives first, and that the message
-which woke the entity is shown by no source.
+The engine trims, shares and orders. This module owns which slot gives first, and that no source
+shows the message that woke the entity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muntin.core.tags.xml import block, escape_text
 from muntin.runtime.sources import Loaded
 from muntin.timeline.entries import ContextEntry
 
-# Who gives first when room is short: the lowest.
+# The slot with the lowest priority gives first when room is short.
 PRIORITIES: dict[Tier, int] = {"volatile": 10, "slow-changing": 30, "stable": 40, "pinned": 50}
 ENTRIES = 20
 
@@ -34,9 +34,9 @@ _FIRST, _LAST = -sys.float_info.max, sys.float_info.max
 def without_input(
     loaded: Sequence[Loaded], asked: Asked, resuming: Collection[float] = ()
 ) -> tuple[list[Loaded], Asked]:
-    """Return the sources without what this turn was asked and did, and the input as it is shown.
+    """Return the sources without this turn's messages, and the input as it is shown.
 
-    The runs that stand at the positions `resuming` go on, and tell of themselves.
+    Runs at the positions `resuming` go on; they show their own messages.
     """
     left, versions = [], []
     for each in loaded:
@@ -63,9 +63,9 @@ def declare_sources(
     trimming: Trimming,
     recovers: bool = True,
 ) -> None:
-    """Declare the slots of the sources and of the entries; `trimming` is that of timelines.
+    """Declare the slots of the sources and of the entries; `trimming` applies to timelines.
 
-    With `recovers` the agent has the tools that read what is cut, and markers name them.
+    With `recovers` the agent has the tools that read cut parts, and markers name the tools.
     """
     for each in loaded:
         if each.source.cache != "volatile":
@@ -78,7 +78,7 @@ def declare_sources(
 
 
 def _declare_entry(slots: Slots, entry: ContextEntry, recovers: bool) -> None:
-    """One text of the message of all entries: under pressure the oldest is cut, then dropped."""
+    """Declare one entry, a part of the message of all entries: the oldest is cut first."""
     opening, closing = entry.frame()
     slots.add(
         f"entries/{entry.id}",
@@ -136,13 +136,13 @@ def _declare_list(
     options: dict[str, Any],
     recovers: bool,
 ) -> None:
-    """Declare a list of messages; one without any date stands where texts stand."""
+    """Declare a list of messages; a list without dates stands where texts stand."""
     messages, first = list(each.messages), each.first
     if first is None and not each.size and not each.beyond and messages[0].item is not None:
         first = messages[0].item[1]
     if at is not None and not any(message.at is not None for message in messages):
         messages = [replace(message, at=at) for message in messages]
-        options["changes"] = True  # no conversation: it was found for this turn
+        options["changes"] = True  # not a conversation: made for this turn
     if each.source.tag is not None:
         messages = [_tagged(message, each.source.tag) for message in messages]
     if each.first is not None and at is not None:
@@ -153,7 +153,7 @@ def _declare_list(
 
 
 def _tagged(message: Message, tag: str) -> Message:
-    """Return a message whose texts stand between tags."""
+    """Return a message with its texts between tags."""
     opening, closing = block(tag)
     content = message.content
     if isinstance(content, str):

@@ -1,7 +1,7 @@
-"""Sources: what `use_context` may declare, and how it is resolved.
+"""Sources: what `use_context` may declare, and how sources are resolved.
 
-Resolving runs users' functions beside each other, each with a timeout: one that fails costs only
-itself.
+Resolving runs users' functions side by side, each with a timeout. A function that fails costs only
+its own source.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from muntin.timeline.past import TimelineMessages
 Place: TypeAlias = Literal["wake", "before"]
 
 TIMEOUT = 30.0
-# No token has more characters than this: what is longer than its tokens could be is cut before
-# anyone counts it.
+# No token has more characters: a text too long for its tokens is cut before it is counted.
 LONGEST_TOKEN = 128
-# Of a longer list only the newest are looked at, and no snapshot is kept.
+# Of a longer list only the newest messages are read, and no snapshot is kept.
 MOST_MESSAGES = 10_000
-# No snapshot of more characters is kept.
+# No snapshot with more characters is kept.
 MOST_KEPT = 5_000_000
 # Names of slots that the window of an entity has besides its sources.
 RESERVED = ("system", "input", "run", "entries")
@@ -42,14 +41,14 @@ RESERVED = ("system", "input", "run", "entries")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something that yields content for the window, and how much of it there may be.
+    """Content for the window, and how much of it there may be.
 
     `content` is a text, a list of messages, a `context`, or a function of (), (input) or
-    (input, ctx), sync or async, that gives one of these. `max` is in tokens. `cache` says how
+    (input, ctx), sync or async, that returns one of these. `max` is in tokens. `cache` says how
     often it changes, and so where it goes. `keep` is the end of a text that survives a cut.
     Undated content comes before the message that woke the entity; `place="before"` puts it in
-    front of the conversation, where it breaks the cache whenever it changes. `tag` is for text
-    from outside: it is put between tags of this name, and can imitate no tag.
+    front of the conversation, where each change breaks the cache. `tag` is for text from outside:
+    the text is put between tags of this name, and cannot imitate a tag.
     """
 
     content: Any
@@ -74,7 +73,7 @@ class Sources:
 
 
 def check_sources(source_budget: object, sources: object) -> Sources:
-    """Check what `use_context` was given; every error names the source."""
+    """Check the arguments of `use_context`; every error names the source."""
     if not isinstance(source_budget, int) or isinstance(source_budget, bool) or source_budget < 1:
         raise InvalidInput(f"source_budget must be a positive int, not {shown(source_budget)}")
     if not isinstance(sources, Mapping) or not sources:
@@ -96,10 +95,10 @@ def check_sources(source_budget: object, sources: object) -> Sources:
 
 
 def _source(given: object, what: str) -> Source:
-    """Return a source: as it is, as a mapping of its options, or content without options."""
+    """Return a source: given as it is, as a mapping of options, or as content without options."""
     if isinstance(given, Source):
         return given
-    # A mapping with a role and no option of ours is a message.
+    # A mapping with a role and no option of a source is a message.
     if not isinstance(given, Mapping) or ("role" in given and not {*_OPTIONS[1:]} & {*given}):
         return Source(given)
     for key in given:
@@ -136,7 +135,7 @@ def _check(source: Source, what: str) -> Source:
 
 
 def _check_content(content: object, what: str) -> None:
-    """Refuse what can never be read; a timeline is not looked at."""
+    """Refuse content that can never be read; a timeline is not read here."""
     if content is None or isinstance(content, Context | TimelineMessages | Message):
         return
     if isinstance(content, str):
@@ -160,11 +159,11 @@ def _check_content(content: object, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a source gave: a text, messages, or why it gave nothing.
+    """The result of a source: a text, messages, or why it gave nothing.
 
     `size` is how many characters the whole content has, `snapshot` names it if it can be kept.
-    `first` is where a timeline begins, `plain` says that it has no projection, `beyond` how many
-    older messages were not looked at.
+    `first` is where a timeline begins, `plain` says that it has no projection, `beyond` is how many
+    older messages were not read.
     """
 
     name: str
@@ -181,7 +180,7 @@ class Loaded:
 
 
 async def load_sources(sources: Sources, input: object, ctx: Any) -> list[Loaded]:
-    """Resolve all sources beside each other; one that fails tells so and harms no other."""
+    """Resolve all sources side by side; a source that fails is reported, the others go on."""
     return list(
         await asyncio.gather(
             *(_load(name, each, sources, input, ctx) for name, each in sources.by_name.items())
@@ -196,7 +195,7 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
             given, timeline = await _resolve(name, source, most, input, ctx)
         if timeline is None:
             return _loaded(name, source, given, most)
-        # The timeline's own are read there, and are messages.
+        # Messages of the timeline can be read from the timeline.
         own = 0 < len(given) <= MOST_MESSAGES
         loaded = Loaded(name, source, messages=tuple(given)) if own else None
         loaded = loaded or _loaded(name, source, given, most)
@@ -204,7 +203,7 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-            raise  # it is we who are cancelled, not the source that says so
+            raise  # this task was cancelled, not the source
         if isinstance(error, TimeoutError) and limit.expired():
             return Loaded(name, source, error=f"it took longer than {source.timeout:g} s")
         text = str(error).partition("\n")[0][:200]
@@ -214,7 +213,7 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
 async def _resolve(
     name: str, source: Source, most: int, input: object, ctx: Any
 ) -> tuple[Any, TimelineMessages | None]:
-    """Return what a source gives, and the timeline if it is one."""
+    """Return the result of a source, and the timeline if the result is one."""
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
@@ -227,7 +226,7 @@ async def _resolve(
     if iscoroutinefunction(content):
         given = await content(*values)
     else:
-        # In a thread of its own: one that hangs holds up nobody.
+        # In a thread of its own: a function that hangs blocks no other.
         given, timeline = await in_thread(lambda: _read(content(*values), most))
         if not isawaitable(given):
             return given, timeline
@@ -240,7 +239,7 @@ async def _resolve(
 
 
 def _read(given: Any, most: int) -> tuple[Any, TimelineMessages | None]:
-    """Read a timeline, only as far back as could be shown; anything else is there already."""
+    """Read a timeline as far back as could be shown; return any other value unchanged."""
     return (given.newest(most), given) if isinstance(given, TimelineMessages) else (given, None)
 
 
@@ -249,7 +248,7 @@ def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
         return Loaded(name, source)
     if isinstance(given, str):
         check_text(given, f"source {name!r}")
-        # What is shown between tags is escaped, and so is what can be read of it later.
+        # A text between tags is escaped, and so is the original that can be read later.
         text = given if source.tag is None else escape_text(given)
         bound = most * LONGEST_TOKEN + 1
         cut = text[:bound] if source.keep == "head" else text[max(0, len(text) - bound) :]
@@ -268,13 +267,13 @@ def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
     messages = tuple(messages_from(given))
     loaded = Loaded(name, source, messages=messages)
     if messages and all(each.item and each.at and each.item[1] >= each.at for each in messages):
-        return loaded  # the timeline's own: they are read there
+        return loaded  # the timeline's own messages are read from it
     whole = compact_json([message.to_dict() for message in messages])
     return _kept(loaded, whole if source.tag is None else escape_text(whole))
 
 
 def _kept(loaded: Loaded, whole: str) -> Loaded:
-    """Name the whole content, if it is kept."""
+    """Name the whole content by its snapshot, if it is kept."""
     if len(whole) > MOST_KEPT:
         return replace(loaded, size=len(whole))
     return replace(loaded, size=len(whole), snapshot=digest(whole, 8), original=whole)

@@ -1,7 +1,7 @@
-"""Summaries: what has left a history, told in few words; made in the background.
+"""Summaries: short texts of the messages that have left a history; made in the background.
 
-Owns when one is made, of what, by whom, what is kept of it, and what becomes of one that fails.
-Where it stands in a window is the core's: in front of the history, from its next step on.
+Owns when a summary is made, of which messages, by which model, what is stored of it, and what
+happens when it fails. The core places it: in front of the history, from its next step on.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from muntin.timeline.session import LEASE, Session
 if TYPE_CHECKING:
     from muntin.runtime.active_turn import ActiveTurn
 
-# A summary is made when a history is so far on its way to the next step.
+# A summary is made when a history has gone this share of the way to its next step.
 NEAR = 0.7
-# So many times a summary is tried, each time in another turn.
+# A summary is tried this many times, each time in another turn.
 TRIES = 3
-# One making asks the model so many times at most, as long as it can end between two items.
+# One summary asks the model at most this many times, as long as it can end between two items.
 _REQUESTS = 8
-# How long `close` waits for summaries in the making: one that is not ready is made again.
+# Seconds that `close` waits for summaries being made: one that is not ready is made again.
 CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 1.0
-# No message takes more than this share of a request; nor is a request filled to the brim.
+# The largest share of a request for one message, and of the room that is filled.
 _MESSAGE_RATIO, _FULL = 0.125, 0.9
 _LEAST_MESSAGE = 64
 _HIDDEN = Visibility(client=False, history=False)
@@ -78,8 +78,8 @@ _log = logging.getLogger(__name__)
 class Summary:
     """How histories are summarised: by which model, with which instruction, how long.
 
-    `prompt` replaces the instruction. A request that takes longer than `timeout` seconds is given
-    up.
+    `prompt` replaces the instruction. A request that takes longer than `timeout` seconds is
+    cancelled.
     """
 
     model: str | Model
@@ -100,7 +100,7 @@ class Summary:
 
     @property
     def instruction(self) -> str:
-        """What the model is told to do."""
+        """The instruction for the model."""
         return INSTRUCTION if self.prompt is None else self.prompt
 
 
@@ -108,8 +108,8 @@ SummaryLike: TypeAlias = Summary | Literal["inherit", False] | None
 
 
 def check_summary(value: Any, what: str) -> Any:
-    """Return how a door has its history summarised: False is not at all, None as the door around
-    it has. In an argument that is "inherit", and None is as good as False."""
+    """Return the checked summary setting of a door: False is off, None takes the outer door's. In
+    an argument, "inherit" takes the outer door's, and None means False."""
     if value == INHERIT:
         return None
     if value is None or value is False:
@@ -121,11 +121,11 @@ def check_summary(value: Any, what: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is kept of the summaries of one line of windows.
+    """The stored state of the summaries of one line of windows.
 
-    `text` is the newest as it was written, `until` the position up to which it speaks. `tries`
-    have failed, the last in `turn` for the reason `failed`, on the way to the step of a history
-    that begins at `since`.
+    `text` is the newest summary, `until` the position up to which it tells. `tries` tries have
+    failed, the last in `turn` for the reason `failed`, on the way to the step of a history that
+    begins at `since`.
     """
 
     text: str = ""
@@ -137,7 +137,7 @@ class State:
 
     @classmethod
     def load(cls, session: Session, line: str) -> State:
-        """Read it; what another version wrote is as if it were not there."""
+        """Read the state; a state written by another version counts as none."""
         text = session.store.frontier(session.id, _line(line))
         try:
             return cls() if text is None else cls(**json.loads(text))
@@ -154,12 +154,12 @@ class State:
 
     @property
     def trouble(self) -> str | None:
-        """What the report says of a summary that failed."""
+        """The text of the report about a summary that failed."""
         return f"try {self.tries} of {TRIES}: {self.failed}" if self.failed else None
 
     def is_due(self, coming: Coming, turn: int) -> bool:
-        """Say whether a summary is wanted: none waits for the step that tells at least half of
-        what will leave, and none was given up."""
+        """Say whether a summary is wanted: not if a summary that waits for the step tells at least
+        half of what will leave, nor after too many tries."""
         told = self.until - coming.told
         if told > 0 and (coming.until or 0) - self.until <= told:
             return False
@@ -168,7 +168,7 @@ class State:
         return self.turn < turn and self.tries < TRIES
 
     def after_failure(self, coming: Coming, turn: int, error: str) -> State:
-        """Return it after one more try in vain."""
+        """Return the state after one more failed try."""
         tries = self.tries if self.since == coming.since else 0
         return replace(self, since=coming.since, tries=tries + 1, turn=turn, failed=error)
 
@@ -202,13 +202,13 @@ class Made(NamedTuple):
 
 @dataclass(slots=True)
 class Bill:
-    """What the requests of one making have cost so far."""
+    """The cost of the requests of one summary so far."""
 
     usage: Usage = field(default_factory=Usage)
 
 
 class Summaries:
-    """The summaries in the making of one app."""
+    """The summaries that an app is making."""
 
     def __init__(self) -> None:
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -237,7 +237,7 @@ class Summaries:
         job = Job(
             turn.session, line, turn.number, coming, summary, model, projection or None, completed
         )
-        # Of no turn: nobody waits for it.
+        # Outside of any turn: no turn waits for it.
         self._tasks[key] = asyncio.create_task(_make(job), context=Context())
         self._tasks[key].add_done_callback(lambda task: self._forget(key, task))
 
@@ -246,7 +246,7 @@ class Summaries:
             del self._tasks[key]
 
     async def close(self, timeout: float) -> None:
-        """Wait for what is in the making, not for long; what is not ready is given up."""
+        """Wait a short time for unfinished summaries; then cancel them."""
         loop = asyncio.get_running_loop()
         tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
         if not tasks:
@@ -259,7 +259,7 @@ class Summaries:
 
 
 async def _make(job: Job) -> None:
-    """Make one summary, unless another process is at it, or has made it."""
+    """Make one summary, unless another process makes it, or has made it."""
     owner = new_owner()
     held = partial(_hold, job, owner)
     try:
@@ -272,14 +272,14 @@ async def _make(job: Job) -> None:
         finally:
             let_go = partial(job.session.store.let_go, job.session.id, _line(job.line), owner)
             await to_the_end(in_store(job.session, let_go))
-    except MuntinError as error:  # the store is gone, and with it where to say so
+    except MuntinError as error:  # the store is away: only the log can tell
         _log.warning("no summary of %r was made: %s", job.session.id, error)
     finally:
         done(owner)
 
 
 def _hold(job: Job, owner: str) -> bool:
-    """Hold the making of this summary for as long as one request may take."""
+    """Take, or keep, the right to make this summary for as long as one request may take."""
     lease = LEASE + timedelta(seconds=job.summary.timeout)
     return job.session.store.hold(job.session.id, _line(job.line), owner, lease)
 
@@ -299,7 +299,7 @@ async def _try(job: Job, state: State, held: partial[bool]) -> None:
 
 
 def _give_up(job: Job, state: State, usage: Usage) -> None:
-    """Keep that a try was in vain, and what it cost, beside the timeline."""
+    """Store a failed try and its cost beside the timeline."""
     store, id = job.session.store, job.session.id
     kept = {_line(job.line): compact_json(asdict(state))}
     if usage != Usage():
@@ -309,8 +309,8 @@ def _give_up(job: Job, state: State, usage: Usage) -> None:
 
 
 def _keep(job: Job, made: Made, held: partial[bool]) -> None:
-    """Keep a summary on the timeline, where no history shows it, and as the newest of its line."""
-    if not held():  # another took it over
+    """Store a summary on the timeline, where no history shows it, and as the newest of its line."""
+    if not held():  # another process took it over
         return
     payload = {
         "line": job.line,
@@ -330,7 +330,7 @@ def _keep(job: Job, made: Made, held: partial[bool]) -> None:
 
 async def _summarise(job: Job, state: State, held: partial[bool], bill: Bill) -> Made | None:
     """Ask the model, more than once if the past does not fit its window; None if another process
-    took over, or nothing is to be told."""
+    took over, or there is nothing to tell."""
     composer = Composer.of(job.model, caching=False)
     told = await in_store(job.session, lambda: _record(job, state.until, composer))
     text, taken = state.text, 0
@@ -344,13 +344,13 @@ async def _summarise(job: Job, state: State, held: partial[bool], bill: Bill) ->
             return None
     if not taken:
         return None
-    # What was left out of a run that was not read to its end is read again.
+    # Messages left out of a run that was not read to its end are read again.
     until = told[taken - 1][0] if taken < len(told) else job.coming.until or 0.0
     return Made(text, until, sorted({at for at, _ in told[:taken]}), bill.usage)
 
 
 def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Message]]:
-    """Return what is to be told: the messages as they are shown, each at its position."""
+    """Return the messages to summarise, as they are shown, each with its position."""
     session = job.session
     last = session.last()
     items = session.store.read(
@@ -361,12 +361,12 @@ def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Mes
         settled=last + 1 if job.completed else None,
     )
     messages = session.project(lasting(items, last), job.projection, since=int(after))
-    names: dict[str, str] = {}  # of the nearest calls before: ids may repeat
+    names: dict[str, str] = {}  # by the nearest call before: ids may repeat
     forms, most = Forms(composer.counter), int(_room(job, composer) * _MESSAGE_RATIO)
     told: list[tuple[float, Message]] = []
     for each in messages:
         names.update((call.id, call.name) for call in each.tool_calls)
-        # A question that waited stands between two positions: what was told before ends there.
+        # A question that waited stands between two positions: a summary up to it ends there.
         at = after if each.at is None else each.at
         if each.role != "system" and after < at <= (job.coming.until or 0):
             text = _told(each, names)
@@ -377,7 +377,7 @@ def _record(job: Job, after: float, composer: Composer) -> list[tuple[float, Mes
 
 
 def _told(message: Message, names: dict[str, str]) -> str:
-    """Return a message as the record tells it."""
+    """Return a message as a line of the record."""
     lines = []
     if message.tool_call_id is not None:
         name = names.get(message.tool_call_id, "")
@@ -425,7 +425,7 @@ def _window(job: Job, composer: Composer, text: str, lines: Sequence[str]) -> Wi
 
 
 async def _ask(job: Job, composer: Composer, window: Window, bill: Bill) -> str:
-    """Return what the model makes of a record, cut to the tokens it may have."""
+    """Return the model's summary of a record, cut to its most tokens."""
     most = job.summary.max_tokens
     try:
         async with asyncio.timeout(job.summary.timeout) as limit:

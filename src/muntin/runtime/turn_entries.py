@@ -1,6 +1,6 @@
-"""The context entries of a session as a turn sees them: those of the store, with its own writes.
+"""The context entries of a session as a turn sees them: the store's, with the turn's own writes.
 
-One for each turn, whichever of its ctx writes or looks.
+One object for each turn, for all code that writes or reads entries.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from muntin.timeline.session import Session
 
 
 class TurnEntries:
-    """The live entries by id, read when they are looked at."""
+    """The live entries by id, read when they are needed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._read: dict[str, ContextEntry] | None = None
-        # What this turn wrote since, perhaps not durable yet; None: removed.
+        # The entries that this turn wrote, perhaps not durable yet; None: removed.
         self._written: dict[str, ContextEntry | None] = {}
 
     def load(self) -> None:
-        """Read them ahead, for code that runs on the event loop; for code in a thread."""
+        """Read the entries ahead, for code on the event loop; runs in a thread."""
         self._read = {entry.id: entry for entry in self._session.list_context()}
 
     def put(self, id: str, entry: ContextEntry | None) -> None:
@@ -29,7 +29,7 @@ class TurnEntries:
         self._written[id] = entry
 
     def note(self, entry: ContextEntry) -> None:
-        """Know where an entry really stands that was inserted before."""
+        """Note the real position of an entry that was inserted before."""
         if self._written.get(entry.id) is not None:
             self._written[entry.id] = entry
 

@@ -1,9 +1,9 @@
-"""The queue of turns in this process: which of them looks at the store, which are called, and who
-waits for whom.
+"""The queue of turns in this process: which turn asks the store, which turns are called, and which
+turn waits for which.
 
-Of the turns that wait for one session only the first looks at the store, now and then, because
-other processes have turns too. The others are called by the turn before them. A wait that could
-never end, because a turn would wait for itself, is refused.
+Of the turns that wait for one session only the first asks the store, now and then, because other
+processes have turns too. The others are called by the turn before them. A wait that could never
+end, because a turn would wait for itself, is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from muntin.errors import Deadlock
 from muntin.threads import own
 from muntin.timeline.session import OpenTurn
 
-# How often to look whether an earlier turn is done.
+# How often to ask whether an earlier turn is done.
 _POLL = 0.05
 _ADVICE = (
-    "A turn begins when those before it are over: use `app.send`, which does not wait, or ask when "
-    "this turn is over"
+    "A turn begins when the turns before it are over: use `app.send`, which does not wait, or ask "
+    "when this turn is over"
 )
 
 
@@ -43,7 +43,7 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[asyncio.AbstractEventLoop, str], dict[int, asyncio.Event]] = {}
-        # For sessions with a turn that waits: the sessions it waits for.
+        # For each session with a turn that waits: the sessions that it waits for.
         self._awaited: dict[str, list[str]] = {}
 
     @property
@@ -78,21 +78,21 @@ class TurnQueue:
         if waiting:
             waiting[min(waiting)].set()
 
-    # Who waits for whom.
+    # Which turn waits for which.
 
     @contextmanager
     def inside(self, turn: OpenTurn) -> Iterator[None]:
-        """Know, in the block and the tasks and threads it begins, that it is part of a turn."""
+        """Mark the code of the block, with its tasks and threads, as part of a turn."""
         token = _inside.set((*_inside.get(), _Inside(self, turn)))
         try:
             yield
         finally:
-            with suppress(ValueError):  # the event loop has ended, and its tasks are thrown away
+            with suppress(ValueError):  # the event loop has ended without its tasks
                 _inside.reset(token)
 
     @contextmanager
     def waits_for(self, session: str) -> Iterator[None]:
-        """Know, while the block waits for a turn of a session, that it does."""
+        """Note, while the block waits for a turn of a session, that it waits."""
         self.check(session)
         waiting = self._around()
         for each in waiting:
@@ -106,7 +106,7 @@ class TurnQueue:
                     del self._awaited[each]
 
     def check(self, session: str) -> None:
-        """Refuse to wait for a turn of a session that waits, itself or by others, for this code."""
+        """Refuse to wait for a session that waits for this code, directly or through others."""
         around = self._around()
         for path in self._paths(session) if around else ():
             if path[-1] in around:
@@ -118,7 +118,7 @@ class TurnQueue:
         return list(dict.fromkeys(turn.session.id for turn in mine if not turn.over))
 
     def _paths(self, session: str) -> Iterator[Sequence[str]]:
-        """Yield the ways from a session to those that it waits for, the shortest first."""
+        """Yield the paths from a session to the sessions that it waits for, the shortest first."""
         ways, seen = [[session]], {session}
         for way in ways:
             yield way

@@ -1,4 +1,4 @@
-"""One append of a turn: with what was staged, and written once however often it is tried."""
+"""One append of a turn, with the staged drafts; written once, even if it is tried again."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from muntin.timeline.session import OpenTurn
 
 
 class Written(Protocol):
-    """The turn that is written."""
+    """The turn that is written to."""
 
     open: OpenTurn
 
     def unstage(self, *, ends: bool) -> list[Draft]:
-        """Return what was staged, to be written now."""
+        """Return the staged drafts, to be written now."""
 
     def stage_again(self, staged: Sequence[Draft]) -> None:
-        """Have the next append write what could not be written."""
+        """Stage drafts again that could not be written."""
 
     def beside(self, step: int) -> Beside | None:
-        """Return what is to be kept of a step."""
+        """Return what is to be stored for a step."""
 
     def wrote(self, step: int, *, ends: bool) -> None:
-        """Say that something is durable."""
+        """Note what is durable now."""
 
 
 class TurnWrite:
-    """One append of a turn, with what was staged; called again when the store was away."""
+    """One append of a turn, with the staged drafts; called again when the store was away."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TurnWrite:
         self._turn = turn
         self._drafts = drafts
         self._step = step
-        # Whether the drafts stand before what was staged.
+        # Whether the drafts stand before the staged drafts.
         self._first = first
         self._ends = ends
         self._doubted: tuple[list[Draft], int] | None = None
@@ -58,7 +58,7 @@ class TurnWrite:
     def __call__(self) -> list[Item]:
         """Append, and return the items of the drafts; for code in a thread.
 
-        With them the report of a step is kept. One that cannot be written costs nothing else.
+        The report of a step is stored too; if it cannot be written, the items still are.
         """
         turn = self._turn
         added = None
@@ -92,7 +92,7 @@ class TurnWrite:
         except BaseException as error:
             if isinstance(error, StoreError) and error.in_doubt:
                 self._doubted = whole, count
-            else:  # not written: the next append tries again
+            else:  # not written: the next append writes them
                 staged = whole[-count:] if self._first else whole[:count]
                 turn.stage_again([replace(each, ends=None) for each in staged] if count else [])
             raise

@@ -1,7 +1,7 @@
-"""Entities: sessions that handle what is sent to them, one wake at a time.
+"""Entities: sessions that handle the items sent to them, one wake at a time.
 
-Owns waking: who may handle an entity now, what woke it, how long that may take, how its turn ends,
-and who waits for the answer. When and where a turn is run is the engine's.
+Owns waking: which process may handle an entity now, what woke it, how long a wake may take, how its
+turn ends, and who waits for the answer. The engine decides when and where a turn runs.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from muntin.runtime.app import App
 
 _TYPES = {"message": "inbox", "signal": "signal", "wake": "timer"}
-# How often one who asked looks whether a turn is over that runs elsewhere: at first, and at last.
+# Seconds between questions whether a turn that runs elsewhere is over: at first, and at most.
 ASK_SECONDS = (0.02, 0.2)
-# When to try again what is held by a conversation, what has no handler here, and what was left
-# because the store was away.
+# Seconds before the next try: of a turn held by a conversation, of a type without a handler here,
+# of a turn left because the store was away.
 BUSY_SECONDS, UNKNOWN_SECONDS, AWAY_SECONDS = 0.2, 5.0, 1.0
-# How often a turn is taken that is never settled, before it is given up.
+# How often a turn is taken without being settled, before it is given up.
 MAX_ATTEMPTS = 5
-# How often a turn is taken whose provider has too much to do; how long it waits, twice as long each
-# time; and for how long at most, whatever the provider asks for.
+# How often a turn is taken while its provider has too much to do; how long it waits, twice as long
+# each time; the longest wait; the longest wait that a provider may ask for.
 MAX_BUSY, BACK_OFF_SECONDS, LONGEST_SECONDS, LONGEST_ASKED = 20, 2.0, 300.0, 3_600.0
 
 _log = logging.getLogger(__name__)
 
 
 class Wakes:
-    """The entities of an app: their handlers, the wakes that run, and who waits for answers."""
+    """The entities of an app: their handlers, running wakes, and callers that wait for answers."""
 
     def __init__(self, app: App, engine: Engine) -> None:
         self._app = app
@@ -64,10 +64,10 @@ class Wakes:
         self._handlers: dict[str, Registered] = {}
         self.inbox = Inbox(app, engine, self._handlers)
         engine.bind(self)
-        # The types whose handlers look at the history or the entries: these are read ahead.
+        # The types whose handlers read the history or the entries: these are read ahead.
         self._looking: set[str] = set()
         self._asked: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
-        # The entities that are handled here, by event loop, each with what says that it is over.
+        # The entities that are handled here, by event loop, each with an event for the end.
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Event] = {}
 
     def register(self, kind: str, found: Registered) -> None:
@@ -110,7 +110,7 @@ class Wakes:
             try:
                 found = await in_store(session, partial(session.store.turn, entity, turn))
             except StoreError as error:
-                if error.passing:  # what was sent is stored, and is handled when the store is back
+                if error.passing:  # the message is stored, and handled later
                     continue
                 raise
             status = found.status if found is not None else "failed"
@@ -123,12 +123,12 @@ class Wakes:
             pause = min(2 * pause, ASK_SECONDS[1])
 
     async def _settled(self, entity: str, turn: int, pause: float) -> None:
-        """Wait until a turn may be over elsewhere; while it is handled here, nobody looks."""
+        """Wait until a turn may be over; while it is handled here, the store is not asked."""
         await self.engine.settled(entity, turn, pause)
         while here := self._here.get((asyncio.get_running_loop(), entity)):
             await here.wait()
 
-    # What an engine is given.
+    # The parts for an engine.
 
     @property
     def store(self) -> Store:
@@ -148,7 +148,7 @@ class Wakes:
         return self._handlers[kind].priority if kind in self._handlers else 0
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
-        """Handle the turns of an entity up to and with this one: the one way to take a turn."""
+        """Handle the turns of an entity up to and with this turn: the one way to take a turn."""
         kind = entity_type(session)
         if kind not in self._handlers:  # another version of the program may know it
             raise Again(f"no entities of type {kind!r} are registered here", UNKNOWN_SECONDS)
@@ -179,7 +179,7 @@ class Wakes:
         return await self.inbox.release()
 
     def _session(self, entity: str) -> Session:
-        """Return the session of an entity; taking its turns mends what must be mended."""
+        """Return the session of an entity; dead turns are failed when its turns are taken."""
         return self._app.session(entity, mend=False)
 
     async def _handle_next(self, session: Session, sure: bool = False) -> int | None:
@@ -190,14 +190,14 @@ class Wakes:
             if ctx is None:
                 return None
             await self._handle(ctx)
-            if not ctx.turn.is_settled:  # lost to another, or its end could not be written
+            if not ctx.turn.is_settled:  # lost to another process, or its end was not written
                 raise Again(f"turn {ctx.turn.number} of {session.id!r} is not over", AWAY_SECONDS)
             return ctx.turn.number
         finally:
-            done(owner)  # a turn that is not settled: the next process takes it up again
+            done(owner)  # an unsettled turn is taken by the next process
 
     async def _taken(self, session: Session, owner: str, sure: bool) -> Ctx | None:
-        """Take the next turn; who is cancelled meanwhile hands it back."""
+        """Take the next turn; hand it back if this task is cancelled meanwhile."""
         take = partial(self._take, session, owner, sure)
         taking = asyncio.ensure_future(in_store(session, take))
         try:
@@ -218,29 +218,29 @@ class Wakes:
                     await self.handler(session.id).call(ctx)
                 await turn.finish("completed")
         except TurnLost:
-            pass  # who took it over will settle it; who asked looks for that
+            pass  # the new owner settles it; `ask` polls for that
         except asyncio.CancelledError:
-            await turn.hand_back()  # it stays open: the next process takes it up again
+            await turn.hand_back()  # it stays open for the next process
             raise
         except GeneratorExit:
-            raise  # its event loop has ended: nothing can be waited for
+            raise  # the event loop has ended: awaiting is impossible
         except BaseException as error:
             again = await self._handed_back(turn, error)
             if again is not None:
                 raise again from error
             await self._failed(turn, error)
             if not isinstance(error, Exception | SystemExit):
-                raise  # not ours to keep: the program is being stopped
+                raise  # the program is being stopped
         else:
             self._tell(session.id, turn.number, turn.replies[-1] if turn.replies else None)
         if ctx.looked:
             self._looking.add(entity_type(session.id))
 
     async def _handed_back(self, turn: ActiveTurn, error: BaseException) -> Again | None:
-        """Leave a turn to who comes next, for what is not the handler's fault: when to try again.
+        """Hand a turn back after an error that is not the handler's; return when to try again.
 
-        None if it is. A store that is away is waited for without end, a provider that has too
-        much to do for some hours.
+        None if the handler is at fault. The wait for a store has no end; the wait for a provider
+        that has too much to do ends after some hours.
         """
         busy = provider_busy(error) if isinstance(error, Exception) else None
         if turn.is_settled:
@@ -257,7 +257,7 @@ class Wakes:
         return Again(f"{where} is to be handled later", wait)
 
     async def _failed(self, turn: ActiveTurn, error: BaseException) -> None:
-        """End a turn that failed, and tell who asked."""
+        """End a turn that failed, and tell the callers that asked."""
         before, reason = "", None
         if provider_busy(error) is not None and (turn.open.attempt or 0) >= MAX_BUSY:
             before = f"gave_up: the turn was taken {turn.open.attempt} times, at last: "
@@ -275,7 +275,7 @@ class Wakes:
         self._tell(turn.session.id, turn.number, error)
 
     def _take(self, session: Session, owner: str, sure: bool) -> Ctx | None:
-        """Take the next turn that waits, and read what its handler may look at."""
+        """Take the next turn that waits, and read what its handler may need."""
         taken = session.store.take(
             session.id, owner, LEASE, resumable=True, max_attempts=MAX_ATTEMPTS, sure=sure
         )
@@ -290,7 +290,7 @@ class Wakes:
             raise
 
     def _ctx(self, session: Session, opened: OpenTurn) -> Ctx:
-        """Read what the handler of a turn may look at."""
+        """Return the ctx of a turn's handler, with its items read."""
         items = opened.items()
         begun = any(item.kind == "run" for item in items)
         events = [item for item in items if item.kind in WAKES and item.run is None]
@@ -309,7 +309,7 @@ class Wakes:
         return ctx
 
     def _tell(self, entity: str, turn: int, result: Reply | BaseException | None) -> None:
-        """Tell everyone who asked how a turn ended."""
+        """Tell all callers that asked how a turn ended."""
         for future in self._asked.pop((entity, turn), ()):
             if future.done():
                 continue
@@ -324,8 +324,8 @@ class Wakes:
 
 
 def _back_off(attempt: int, asked: float | None) -> float:
-    """Return how many seconds to wait for a provider: longer each time, not all alike, and as long
-    as it asks for."""
+    """Return how many seconds to wait for a provider: longer each time, with a random part, and as
+    long as the provider asks for."""
     pause = min(BACK_OFF_SECONDS * 2.0 ** min(attempt - 1, 20), LONGEST_SECONDS)
     return max(pause, min(asked or 0.0, LONGEST_ASKED)) * random.uniform(1.0, 1.25)
 

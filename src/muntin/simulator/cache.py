@@ -1,8 +1,8 @@
 """The cache model: what a provider reads from its cache, writes to it, and charges.
 
-A model of the published rules. Knows the blocks, tokens and times of requests; no messages, no
-windows, no clock. https://platform.claude.com/docs/en/build-with-claude/prompt-caching and
-https://developers.openai.com/api/docs/guides/prompt-caching are what it models.
+Models the published rules. Knows the blocks, tokens and times of requests; no messages, no windows,
+no clock. https://platform.claude.com/docs/en/build-with-claude/prompt-caching and
+https://developers.openai.com/api/docs/guides/prompt-caching have the rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate
 from muntin.core.profile import Caching
 from muntin.errors import InvalidInput
 
-# Where a match must lie exactly at a mark, the latest 80 marks of a request are looked at:
+# If a match must be exactly at a mark, the latest 80 marks of a request are searched:
 # https://developers.openai.com/api/docs/api-reference/chat/create (prompt_cache_options)
 LATEST_MARKS = 80
 
@@ -23,8 +23,8 @@ LATEST_MARKS = 80
 class Block:
     """A piece of a request as the provider hashes it; equal keys stand for identical bytes.
 
-    `run` says that it shares one position of the look-back with the block before it (results of
-    tools that follow each other). `source` is the slot it comes from.
+    `run` says that it shares one position of the look-back with the block before it (consecutive
+    results of tools). `source` is its slot.
     """
 
     key: Hashable
@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent at one time: its blocks in the order that is hashed, and where it is marked.
+    """A request at one time: its blocks in the order of hashing, and its marks.
 
     A mark is the number of blocks before it; `at` is in seconds.
     """
@@ -56,7 +56,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All that was sent."""
+        """All tokens of the request."""
         return self.read + self.written + self.uncached
 
 
@@ -69,7 +69,7 @@ def charge(rules: Caching, tokens: int, read: int, cached: int) -> Usage:
 
 
 class Cache:
-    """The provider's memory of the requests that were sent, in the order of their times."""
+    """The provider's memory of earlier requests, in the order of their times."""
 
     def __init__(self, rules: Caching) -> None:
         self._rules = rules
@@ -78,7 +78,7 @@ class Cache:
         self._used: dict[int, float] = {}
 
     def send(self, request: Request) -> Usage:
-        """Send a request: find its longest cached prefix, and remember what it leaves."""
+        """Send a request: find its longest cached prefix, and remember its prefixes."""
         names = self._prefixes(request.blocks)
         ends = list(accumulate(block.tokens for block in request.blocks))
         tokens = ends[-1] if ends else 0
@@ -95,7 +95,7 @@ class Cache:
     def _send_marked(
         self, request: Request, names: list[int], ends: list[int], tokens: int
     ) -> Usage:
-        """Only what is marked is written, and only what was written is found."""
+        """Send a marked request: marked prefixes are written, and written prefixes are found."""
         marks = self._checked(request)
         written = [
             m for m in marks[-self._rules.breakpoints :] if ends[m - 1] >= self._rules.min_prefix
@@ -148,10 +148,10 @@ class Cache:
 def _looked_at(
     blocks: Sequence[Block], marks: Sequence[int], lookback: int | None
 ) -> Iterable[int]:
-    """Yield the places (numbers of blocks) at which the provider looks for a cached prefix.
+    """Yield the places (numbers of blocks) where the provider searches for a cached prefix.
 
-    At most `lookback` positions per mark, the mark itself being the first; blocks of a run of tool
-    calls, or of their results, count as one position together.
+    At most `lookback` positions per mark, beginning with the mark itself; a run of tool calls, or
+    of their results, counts as one position.
     """
     if lookback is None:
         yield from marks[-LATEST_MARKS:]

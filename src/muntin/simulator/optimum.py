@@ -1,12 +1,13 @@
 """The offline optimum: where the history would have begun, had the whole trace been known.
 
-Chooses one frontier (the turn the history begins with) a request, never moving it back, so that the
-cost is least at a given average of retained history. Marks are taken to stand where they pay.
+Chooses one frontier (the turn with which the history begins) for each request, never moving it
+back, so that the cost is least at a given average of retained history. Marks are assumed to stand
+where they pay.
 
-The average is priced: for a price of retention, the best sequence is found by dynamic programming
-over requests and frontiers; the price is then found by bisection. A price finds only the corners of
-the cost curve: between two of them, the beginning of one sequence is followed by the end of the
-other. What no sequence can undercut is known too, by weak duality.
+The average gets a price: for a price of retention, dynamic programming over requests and frontiers
+finds the best sequence; bisection finds the price. A price finds only the corners of the cost
+curve; between two corners, the beginning of one sequence is joined to the end of the other. Weak
+duality gives a bound that no sequence can undercut.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _HIGHEST = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One request as the optimum sees it, in tokens; `turn` is the newest a history can begin with.
+    """One request for the optimum, in tokens; `turn` is the newest turn a history can begin with.
 
     `sent`, `shared` and `cached` are counted from the beginning of the conversation, as if nothing
-    were cut: all that is sent, what the request before had too, and what is worth keeping. `limit`
-    is what may be sent. `expired` says that the cache has forgotten the request before.
+    were cut: all tokens sent, the tokens shared with the request before, and the tokens worth
+    caching. `limit` is the most that may be sent. `expired` says that the cache has forgotten the
+    request before.
     """
 
     turn: int
@@ -43,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best frontiers, one turn a request; `bound` is what no sequence can undercut."""
+    """The best frontiers, one turn a request; no sequence can cost less than `bound`."""
 
     frontiers: tuple[int, ...]
     cost: float
@@ -72,7 +74,7 @@ def optimum(
     for _ in range(_BISECTIONS):
         price = (low + high) / 2
         trial = table.solve(price)
-        # What a price does not buy is a bound for every sequence; the best of them counts.
+        # Each price gives a bound for all sequences; the best bound counts.
         bound = max(bound, trial.cost - price * (trial.retained - retained) * len(points))
         if trial.retained >= retained:
             high, above = price, trial
@@ -85,7 +87,7 @@ def optimum(
 
 
 class _Table:
-    """What each request costs from each frontier, and the best way through for a price."""
+    """The cost of each request from each frontier, and the best way through for a price."""
 
     def __init__(
         self, points: Sequence[Point], starts: Sequence[int], head: int, rules: Caching
@@ -101,7 +103,7 @@ class _Table:
         ]
 
     def _cost(self, number: int, turn: int) -> tuple[float, float]:
-        """Return what a request costs if the frontier stayed at this turn, and if it moved here."""
+        """Return the cost of a request if the frontier stayed here, and if it moved here."""
         point, cut = self._points[number], self._starts[turn]
         tokens, cached = point.sent - cut, self._rules.readable(point.cached - cut)
         warm = 0 if point.expired else self._rules.readable(max(0, point.shared - cut))
@@ -144,7 +146,7 @@ class _Table:
         return self._told(frontiers)
 
     def splice(self, below: Optimum, above: Optimum, retained: float) -> Optimum:
-        """Return the best of both that retains enough: one as it begins, the other as it ends."""
+        """Return the cheapest join of a beginning and an end of the two that retains enough."""
         wanted = retained * len(self._points)
         best = above
         for one, other in ((below.frontiers, above.frontiers), (above.frontiers, below.frontiers)):
@@ -164,7 +166,7 @@ class _Table:
         return Optimum(tuple(frontiers), cost, retained / len(frontiers), cost)
 
     def _running(self, frontiers: Sequence[int]) -> Iterator[tuple[float, int]]:
-        """Yield cost and retained tokens before each request, and at last of all."""
+        """Yield cost and retained tokens before each request, and at the end."""
         cost, retained = 0.0, 0
         yield cost, retained
         for number, turn in enumerate(frontiers):
@@ -178,7 +180,7 @@ class _Table:
 
 
 def _feasible(points: Sequence[Point], starts: Sequence[int]) -> list[range]:
-    """Return the turns with which each request may begin: what was cut does not come back."""
+    """Return the turns with which each request may begin: turns that were cut stay out."""
     first = 0
     ranges = []
     for point in points:

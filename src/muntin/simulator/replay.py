@@ -1,6 +1,6 @@
-"""Replaying a recorded conversation: what a policy would have sent, request by request.
+"""Replaying a recorded conversation: the requests that a policy would have sent.
 
-Owns what a policy is and how a trace is cut into requests. Prices are the cache model's.
+Owns what a policy is and how a trace is cut into requests. The cache model has the prices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UserPolicy: TypeAlias = Callable[[Sequence[Message], int], Sequence[MessageLike]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The conversation as it stands when a request is made.
+    """The conversation at the time of a request.
 
     `turn` counts users' turns. `volatile` is new every turn; it stands last and moves nothing.
     """
@@ -40,14 +40,14 @@ class Moment:
     volatile: Message | None
 
     def messages(self, first: int = 0) -> list[Message]:
-        """Return what is sent when the history begins with its message `first`."""
+        """Return the messages that are sent if the history begins with its message `first`."""
         volatile = [] if self.volatile is None else [self.volatile]
         return [*self.system, *self.said[first:], *volatile]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A recorded conversation: its system text, and what was said."""
+    """A recorded conversation: its system text, and its messages."""
 
     system: tuple[Message, ...]
     messages: tuple[Message, ...]
@@ -55,7 +55,7 @@ class Trace:
     volatile: tuple[Message | None, ...] = field(default=(), kw_only=True)
 
     def moments(self, *, steps: bool) -> Iterator[Moment]:
-        """Yield the moments at which a request was made: one a turn, or one a tool step."""
+        """Yield the moments of requests: one a turn, or one a tool step."""
         bounds = [*self.turns, len(self.messages)]
         for turn, begin in enumerate(self.turns):
             volatile = self.volatile[turn % len(self.volatile)] if self.volatile else None
@@ -63,7 +63,7 @@ class Trace:
                 yield Moment(turn, self.system, self.messages[:end], volatile)
 
     def _ends(self, begin: int, after: int, steps: bool) -> Iterator[int]:
-        """Yield where a request of this turn ends: before each answer, or before the first."""
+        """Yield where each request of this turn ends: before each answer, or before the first."""
         answers = [n for n in range(begin, after) if self.messages[n].role == "assistant"]
         if not answers:
             yield after
@@ -82,13 +82,13 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
     if not turns:
         raise InvalidInput("a trace needs at least one user message")
     texts = tuple(None if not text else Message("user", text) for text in volatile)
-    # What stands before the first user message belongs to the first turn's past.
+    # Messages before the first user message belong to the past of the first turn.
     return Trace(tuple(read[:opening]), said, turns=tuple(turns), volatile=texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a policy sends: messages, the slot each comes from, and a window if there is one."""
+    """The result of a policy: messages, the slot of each, and a window if there is one."""
 
     messages: Sequence[Message]
     sources: Sequence[str]

@@ -1,4 +1,4 @@
-"""Requests: messages and windows as the blocks a provider hashes, in its order, with marks."""
+"""Requests: messages and windows as the blocks that a provider hashes, in its order, with marks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED, Caching, Profile
 from muntin.simulator.cache import Block
 
-# Without marks of its own, a request to OpenAI is looked up at up to 20 earlier message endings:
+# For a request without marks, OpenAI searches at up to 20 earlier message endings:
 # https://developers.openai.com/api/docs/guides/prompt-caching
 _MESSAGE_ENDINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The blocks of a request; `places` says of each the place of its message in the window.
+    """The blocks of a request; `places` has for each block the index of its message in the window.
 
-    A tool's schema, and what the wire adds in front, has the place -1.
+    The schema of a tool, and messages that the wire adds in front, have the index -1.
     """
 
     blocks: tuple[Block, ...]
@@ -39,7 +39,7 @@ class Blocks:
         self._profile = profile
         self.counter = Counter.of(profile, tokenizer=tokenizer)
         # By identity: comparing long messages would cost more than making their blocks. The message
-        # is kept beside them, so that no other can take its identity.
+        # is kept too, so that no other message can get its identity.
         self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
 
     def of_window(self, window: Window) -> Made:
@@ -54,7 +54,7 @@ class Blocks:
         sources: Sequence[str],
         tools: Iterable[Mapping[str, Any]] = (),
     ) -> Made:
-        """Return the blocks of messages that come from `sources`, behind those of the tools."""
+        """Return the blocks of the tools, then of messages that come from `sources`."""
         blocks = [self._tool(schema) for schema in tools]
         places = [-1] * len(blocks)
         before = "system"
@@ -88,7 +88,7 @@ class Blocks:
         )
 
     def _sizes(self, message: Message) -> list[int]:
-        """Return the tokens of each block: every part is one, and all calls together."""
+        """Return the tokens of each block: each part is a block, all calls together are one."""
         parts = message.content if isinstance(message.content, tuple) else ()
         overhead = self.counter.overhead
         sizes = [self.counter.message(Message(message.role, (part,))) - overhead for part in parts]
@@ -99,7 +99,7 @@ class Blocks:
             sizes.append(
                 sum(count(call.name) + count(call.arguments) for call in message.tool_calls)
             )
-        # The first block carries what no part has: the overhead, a name, attachments.
+        # The first block also has the tokens of no part: the overhead, a name, attachments.
         sizes[0] += self.counter.message(message) - sum(sizes)
         return sizes
 
@@ -109,17 +109,17 @@ class Blocks:
 
 
 def marks_of(window: Window, made: Made) -> tuple[int, ...]:
-    """Return the marks of a window: its breakpoints, and those its messages carry."""
+    """Return the marks of a window: its breakpoints, and marks that its messages carry."""
     ends = {place: number for number, place in enumerate(made.places, 1)}
     after = [each.after for each in window.breakpoints] + user_breakpoints(window.messages)
     return tuple(sorted({ends[place - 1] for place in after}))
 
 
 def usual_marks(made: Made, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
-    """Return where a request is marked that says nothing of it, as by automatic caching.
+    """Return the marks of a request that sets none itself, as by automatic caching.
 
-    At the end of the system text and of the first `stable` blocks (of all, if None); what marks are
-    left reach back from there, in steps of the look-back.
+    At the end of the system text and of the first `stable` blocks (of all, if None); further marks
+    reach back from there, in steps of the look-back.
     """
     blocks, places = made.blocks, made.places
     end = len(blocks) if stable is None else stable

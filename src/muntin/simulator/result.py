@@ -17,11 +17,12 @@ from muntin.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """One request: where its tokens went, what of the history was in it, what moved its prefix.
+    """One request: where its tokens went, how much history it had, what moved its prefix.
 
-    `cost` is in tokens of plain input. `retained` are tokens of history, `share` is what that is of
-    the history's budget (or of all there was, if less; None if no budget was given). `diverged` is
-    the first message that differs from the request before (-1: a tool), None if none does.
+    `cost` is in tokens of plain input. `retained` are tokens of history, `share` is their part of
+    the history's budget (or of the whole history, if that is less; None without a budget).
+    `diverged` is the first message that differs from the request before (-1: a tool), None if none
+    does.
     """
 
     turn: int
@@ -40,8 +41,8 @@ class RequestCost:
 class PolicyRun:
     """All requests of one policy.
 
-    `best` is what the offline optimum would have paid for as much history, on average; None if it
-    was not asked for, or if the policy has no budget.
+    `best` is the cost of the offline optimum for as much history, on average; None if it was not
+    asked for, or if the policy has no budget.
     """
 
     policy: str
@@ -50,22 +51,22 @@ class PolicyRun:
 
     @property
     def tokens(self) -> int:
-        """All that was sent: also what it would have cost without caching."""
+        """All tokens sent; also the cost without caching."""
         return sum(step.tokens for step in self.steps)
 
     @property
     def read(self) -> int:
-        """What was read from the cache."""
+        """The tokens read from the cache."""
         return sum(step.read for step in self.steps)
 
     @property
     def written(self) -> int:
-        """What was written to the cache."""
+        """The tokens written to the cache."""
         return sum(step.written for step in self.steps)
 
     @property
     def uncached(self) -> int:
-        """What was neither read nor written."""
+        """The tokens neither read nor written."""
         return sum(step.uncached for step in self.steps)
 
     @property
@@ -118,7 +119,7 @@ _TOTALS = (
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What each policy would have sent and paid.
+    """The requests and the costs of each policy.
 
     `dollars` is the price of a million tokens of plain input, None if it is not known.
     """
@@ -257,7 +258,7 @@ def _key(colours: dict[str, str]) -> str:
 
 
 def _chart(run: PolicyRun, highest: int) -> str:
-    """Stack what was read, written and uncached, as areas over the requests."""
+    """Stack the read, written and uncached tokens, as areas over the requests."""
     columns = list(_grouped(run.steps))
     floor = [0.0] * len(columns)
     areas = []
@@ -294,7 +295,7 @@ def _drawing(shapes: Sequence[str], label: str) -> str:
 
 
 def _grouped(steps: Sequence[RequestCost]) -> Iterator[Sequence[RequestCost]]:
-    """Yield the requests in as many groups as can be seen."""
+    """Yield the requests in as many groups as the chart can show."""
     size = -(-len(steps) // _GROUPS) or 1
     for start in range(0, len(steps), size):
         yield steps[start : start + size]

@@ -37,12 +37,12 @@ from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 PolicyLike: TypeAlias = str | Trimming | UserPolicy
 
-# What a request has beside the conversation itself.
+# The slots of a request beside the conversation itself.
 _BESIDE = frozenset({"tools", "system", "lead", "retrieval", "joined"})
 PAUSE = 30.0
 _NEAR = 0.9
 
-# Seconds between two requests: always the same, or one after another, and then over again.
+# Seconds between two requests: one number, or several that are repeated in turn.
 Pause: TypeAlias = float | Sequence[float]
 
 
@@ -55,12 +55,12 @@ def simulate(
     pause: Pause = PAUSE,
     history: Sequence[str] = ("history", "input"),
 ) -> Simulation:
-    """Tell what the provider would have read from its cache and charged for these windows.
+    """Return what the provider would have read from its cache and charged for these windows.
 
-    They are sent one after another, `pause` seconds apart (several are taken in turn). `history`
-    names the slots that hold the conversation. Windows that were planned without breakpoints are
-    marked as by automatic caching; where the planner could have set some and set none, there are
-    none.
+    They are sent one after another, `pause` seconds apart (several pauses are repeated in turn).
+    `history` names the slots that hold the conversation. Windows that were planned without
+    breakpoints are marked as by automatic caching; if the planner could have set breakpoints and
+    set none, there are none.
     """
     profile, rules = _known(profile, caching)
     blocks = Blocks(profile, tokenizer)
@@ -96,10 +96,10 @@ def simulate_trace(
     A policy is `"exact"`, `"stepped"`, `"full"`, a trimming such as `Stepped(low=0.6)`, or a
     function of the whole conversation and the budget that returns the messages to send. One request
     is sent a turn, or with `steps` one before each answer of the model. `volatile` are texts, one a
-    turn and then over again, that come after the conversation and are dropped after it.
-    Requests are `pause` seconds apart; several pauses are taken in turn. With `best`, every cost is
-    held against the offline optimum, which drops turns whole; tool results that become shorter by
-    the `ladder` can cost less.
+    turn and repeated, that come after the conversation and are dropped after their turn.
+    Requests are `pause` seconds apart; several pauses are repeated in turn. With `best`, every cost
+    is compared with the offline optimum, which drops turns whole; tool results that become shorter
+    by the `ladder` can cost less.
     """
     trace = trace_of(messages, volatile)
     profile, rules = _known(model, caching)
@@ -127,7 +127,7 @@ def simulate_trace(
 
 
 class Replay:
-    """A trace made ready: its requests, and what they would be for any policy."""
+    """A prepared trace: its requests, and what they would be for any policy."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class Replay:
         tools_tokens = self.blocks.counter.beside(self._tools)
         self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
         self._ends = [0, *accumulate(map(self.blocks.tokens, trace.messages))]
-        # Ceilings are shares of what the tools leave.
+        # Ceilings are shares of the room that the tools leave.
         ceiling = int((budget - tools_tokens) * VOLATILE_RATIO) if any(trace.volatile) else 0
         self.history_budget = max(1, budget - self.head - ceiling)
         for number, text in enumerate(trace.volatile):
@@ -172,7 +172,7 @@ class Replay:
         return other
 
     def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
-        """Return the policy that `policy` stands for; `budget` is the replay's if not given."""
+        """Return the policy that `policy` names; `budget` is the replay's if not given."""
         budget = self.budget if budget is None else budget
         if policy == "full":
             return full_policy
@@ -190,7 +190,7 @@ class Replay:
         return user_policy(policy, budget)
 
     def run(self, name: str, policy: Policy) -> PolicyRun:
-        """Send what the policy sends, request by request."""
+        """Send the requests of the policy, one by one."""
         sender = _Sender(self.rules, self.pause)
         for moment in self.moments:
             sent = policy(moment)
@@ -209,31 +209,31 @@ class Replay:
         return PolicyRun(name, tuple(sender.steps))
 
     def with_best(self, run: PolicyRun) -> PolicyRun:
-        """Hold a run against the offline optimum at its retention, if that can be had."""
+        """Compare a run with the offline optimum at its retention, if that is possible."""
         best = self.optimum(run.retained)
-        # Whole turns cannot always keep as much as single messages, and a policy of the user's own
-        # may keep more than the history's budget.
+        # Whole turns cannot always keep as much as single messages, and a user's own policy may
+        # keep more than the history's budget.
         equal = best.retained >= _NEAR * run.retained
-        # The optimum writes every request; a policy that knows that nothing will be read does not.
+        # The optimum writes every request; a policy that expects no read does not.
         cost = min(best.cost, run.cost)
         return PolicyRun(run.policy, run.steps, best=cost if equal else None)
 
     def optimum(self, retained: float, *, lend: bool = False) -> Optimum:
         """Return the offline optimum that retains as many tokens on average.
 
-        It has the history's budget and no more; with `lend`, also what volatile text leaves.
+        It has only the history's budget; with `lend`, also the room that volatile text leaves.
         """
         return optimum(self.points(lend=lend), self._starts(), self.head, self.rules, retained)
 
     def points(self, *, lend: bool = False) -> list[Point]:
-        """Return the requests as the optimum sees them."""
+        """Return the requests as points for the optimum."""
         points: list[Point] = []
         shared = 0
         for number, moment in enumerate(self.moments):
             said = self._ends[len(moment.said)]
             extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
             sent = self.head + said + extra
-            # Without marks the provider keeps all of it.
+            # Without marks the provider caches all of it.
             cached = self.head + said if self.rules.breakpoints else sent
             expired = _gap(self.pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
@@ -255,7 +255,7 @@ class Replay:
 
 
 class _Sender:
-    """Sends requests to the cache model, and keeps what each one cost."""
+    """Sends requests to the cache model, and keeps the cost of each."""
 
     def __init__(self, rules: Caching, pause: Pause) -> None:
         self.steps: list[RequestCost] = []
@@ -274,7 +274,7 @@ class _Sender:
         share: float | None = None,
         stable: int | None = None,
     ) -> None:
-        """Send one request and remember what became of it; only `stable` blocks may come again."""
+        """Send one request and keep its cost; only the first `stable` blocks may come again."""
         gap = _gap(self._pause, len(self.steps))
         self._at += gap
         usage = self._cache.send(Request(made.blocks, marks=marks, at=self._at))
@@ -306,12 +306,12 @@ def _gap(pause: Pause, number: int) -> float:
 
 
 def _before_retrieval(blocks: Sequence[Block]) -> int:
-    """Return how many blocks stand before what is gone in the next request."""
+    """Return how many blocks stand before the texts that are gone in the next request."""
     return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
 
 
 def _pieces(made: Made, end: int | None = None) -> Pieces:
-    """Return the first blocks as pieces with a slot; the user message that leads has none."""
+    """Return the first blocks as pieces with a slot; a user message that leads has no slot."""
     return [(block.key, block.source) for block in made.blocks[:end] if block.source != "lead"]
 
 
@@ -351,7 +351,7 @@ def _trimming(name: str) -> Trimming:
 
 
 def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Caching]:
-    """Return the profile and its rules: those given, or the profile's, or the model's by name."""
+    """Return the profile and its rules: given, or the profile's, or the model's by name."""
     profile = as_profile(model)
     if profile is None:
         raise InvalidType("a simulation needs a Profile or a model such as 'openai/gpt-5'")

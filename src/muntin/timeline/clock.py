@@ -1,7 +1,7 @@
-"""The clock of leases on one machine: it does not go back, whatever is done to the wall clock.
+"""The clock of leases on one machine: it never goes back, even if the wall clock is changed.
 
 All processes of a machine share it as long as they share an anchor: what the wall clock said when
-the monotonic clock began. A store on a server has the server's clock and needs none of this.
+the monotonic clock began. A store on a server uses the server's clock instead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from muntin.timeline.items import EPOCH
 
 
 def monotonic_micros() -> int:
-    """Return the microseconds of a clock that all processes of a machine share until it boots."""
+    """Return the microseconds of a clock that all processes of a machine share until a reboot."""
     return time.monotonic_ns() // 1_000
 
 
 def new_anchor() -> int:
-    """Return what is to be added to the monotonic clock to get the time, in microseconds."""
+    """Return the microseconds to add to the monotonic clock to get the time."""
     return time.time_ns() // 1_000 - monotonic_micros()
 
 
@@ -33,7 +33,7 @@ def boot_id() -> str:
         return ""
 
 
-# That of this process, for a store that no other process has.
+# The anchor of this process, for a store that no other process has.
 _ANCHOR = new_anchor()
 
 

@@ -17,7 +17,7 @@ _TAKEN = ("id", "name")
 
 
 def check_attrs(attrs: object, what: str) -> dict[str, str]:
-    """Return what is written as attributes of a tag: names in their one form, values as texts."""
+    """Return checked attributes of a tag: names in their one form, values as texts."""
     if not isinstance(attrs, Mapping):
         raise InvalidType(f"{what}: attrs must be a mapping, not {shown(attrs)}")
     checked: dict[str, str] = {}
@@ -56,7 +56,7 @@ class ContextEntry:
     content: str
     attrs: Mapping[str, str] = field(default_factory=dict, hash=False)
     inserted_at: int = 0
-    # Makes the entry durable; None where it is already.
+    # Makes the entry durable; None if it is durable already.
     written: Callable[[], Awaitable[ContextEntry]] | None = field(
         default=None, repr=False, compare=False
     )
@@ -104,7 +104,7 @@ def removed(id: str, **given: Any) -> Draft:
 def entry_of(item: Item) -> ContextEntry:
     """Return the entry that an item inserted.
 
-    Attributes whose names are no names are left out: an older Muntin imported them.
+    Attributes with invalid names are left out: an older Muntin imported them.
     """
     data = item.payload
     attrs = {key: value for key, value in data.get("attrs", {}).items() if is_attribute(key)}
@@ -112,6 +112,6 @@ def entry_of(item: Item) -> ContextEntry:
 
 
 def is_attribute(name: object) -> bool:
-    """Say whether an attribute of an entry can have this name: it can neither end the tag nor
-    stand for what is the entry's own."""
+    """Say whether an attribute of an entry can have this name: it must neither end the tag nor be a
+    name that the entry itself uses."""
     return is_tag_name(name) and name not in _TAKEN

@@ -1,11 +1,11 @@
 """Sessions as files: written as JSON Lines and read back exactly; chats of OpenAI's form read in.
 
 A session is one header line, a line for each turn that is not completed, and a line for each
-item. Knows stores and lines of bytes, no files and no terminal. One page of items is in memory.
+item. Knows stores and lines of bytes, no files and no terminal. Holds one page of items in memory.
 
-An import writes under another id, and gives sessions their own when all of them are there: nobody
-sees half of one, and of two imports of one session one is refused. The store is locked only while
-a batch is written, never while lines are awaited.
+An import writes under another id, and gives sessions their own ids when all of them are there: no
+reader sees half of a session, and of two imports of one session one is refused. The store is locked
+only while a batch is written, never while lines are awaited.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ from muntin.timeline.project import default_messages
 from muntin.timeline.store import Store
 from muntin.timeline.store.rows import taken
 
-# How many items are read at once, and how many are written in one transaction; one that has
-# grown to so many bytes is written before.
+# How many items are read at once, and how many are written in one transaction; a batch of this
+# many bytes is written earlier.
 PAGE = 100
 BATCH = 1_000
 BATCH_BYTES = 8_000_000
 # More than any text weighs; the sum of a session still fits into 64 bits.
 MAX_WEIGHT = 2**40
-# Ids of sessions that are being imported begin so; the name of the import's owner follows.
+# Ids of sessions that are being imported begin with this; the import's owner follows.
 STAGED = "muntin-import:"
-# So long after it last wrote, an import of another machine is taken for dead.
+# An import of another machine is taken for dead when it last wrote this long ago.
 _ABANDONED = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How far the import of a session has come; `complete` once all of its file is in.
+    """How far the import of a session has come; `complete` when its whole file is in the store.
 
-    `unsettled` is how many of its turns waited or were worked on when it was exported.
+    `unsettled` is how many of its turns were pending or open when it was exported.
     """
 
     session: str
@@ -97,7 +97,7 @@ def export_session(store: Store, session: str) -> Iterator[bytes]:
     unfinished = [status for status in STATUSES if status != "completed"]
     turns = chain.from_iterable(store.turns(session, status=status) for status in unfinished)
     for turn in sorted(turns, key=lambda turn: turn.number):
-        if turn.first <= head:  # not one that began meanwhile
+        if turn.first <= head:  # not a turn that began meanwhile
             yield line({"turn": turn.number, "status": turn.status})
     position = 0
     while position < head:
@@ -122,12 +122,12 @@ def import_sessions(
     tokenizer: TokenizerLike | None = None,
     wake: bool = False,
 ) -> Generator[Imported, None, None]:
-    """Import sessions from the lines of a file, and yield how far it has come.
+    """Import sessions from the lines of a file, and yield the progress.
 
-    All of them or none: they are there when the last line is read, and not before. `source` is
-    what errors call the file; `stem` names a chat without an id. `rename` is another id for the
-    only session. Tokens are counted by `tokenizer`, whatever the lines say. A turn that waited is
-    marked failed, so that it wakes nobody; with `wake` it waits on.
+    All sessions or none: they appear when the last line is read. `source` is the file's name in
+    errors; `stem` names a chat without an id. `rename` is another id for the only session. Tokens
+    are counted by `tokenizer`, whatever the lines say. An unfinished turn is marked failed, so that
+    no entity is woken; with `wake` it waits for its entity.
     """
     remove_abandoned(store)
     staged = _Staged(store, tokenizer, wake)
@@ -151,7 +151,7 @@ def import_sessions(
 def _import(
     staged: _Staged, read: Lines, stem: str, rename: str | None
 ) -> Generator[Imported, None, None]:
-    """Write what the lines hold, and yield how far it has come."""
+    """Write the sessions of the lines, and yield the progress."""
     writer: _Writer | None = None
     for value in read:
         if writer is not None and type(value) is dict and "position" in value:
@@ -180,7 +180,7 @@ def is_staged(info: SessionInfo) -> bool:
 
 
 def remove_abandoned(store: Store) -> list[str]:
-    """Remove what imports left whose processes died; return the ids."""
+    """Remove the parts that imports of dead processes left; return the ids."""
     now, removed = datetime.now(UTC), []
     for info in list(_staged(store)):
         owner = info.id.removeprefix(STAGED).rpartition(":")[0]
@@ -201,7 +201,7 @@ def _staged(store: Store) -> Iterator[SessionInfo]:
 
 
 class _Staged:
-    """The sessions of one import, each under an id that tells whose it is."""
+    """The sessions of one import, each under an id that names the import's owner."""
 
     def __init__(self, store: Store, tokenizer: TokenizerLike | None, wake: bool) -> None:
         self.store = store
@@ -211,7 +211,7 @@ class _Staged:
         self.writers: list[_Writer] = []
 
     def begin(self, session: str, items: int | None) -> _Writer:
-        """Begin a session of so many items, None for a chat; refuse one that is there."""
+        """Begin a session of `items` items, None for a chat; refuse an id that exists."""
         known = any(writer.session == session for writer in self.writers)
         if known or self.store.session(session) is not None:
             raise taken(self.store.name, session)
@@ -220,7 +220,7 @@ class _Staged:
         return self.writers[-1]
 
     def remove(self) -> str:
-        """Remove what was written; return what to tell if that fails too."""
+        """Remove what was written; return the text for the error if that fails too."""
         for writer in self.writers:
             try:
                 self.store.delete(writer.staged)
@@ -257,7 +257,7 @@ class _Writer:
     def __init__(self, import_: _Staged, session: str, staged: str, items: int | None) -> None:
         self.session, self.staged = session, staged
         self._store, self._counter, self._wake = import_.store, import_.counter, import_.wake
-        # How many are announced; None for a chat.
+        # How many items the header announces; None for a chat.
         self._announced = items
         self._statuses: dict[int, Status] = {}
         self._unsettled = 0
@@ -268,8 +268,8 @@ class _Writer:
     def add_chat(self, messages: object) -> Iterator[Imported]:
         """Take messages: turns as `Session.append` makes them.
 
-        A user's message that follows no other begins a turn, the first one not even that: what
-        stands before it belongs to it.
+        A user's message that follows no other user's begins a turn; the first user's message does
+        not, if messages stand before it: they belong to its turn.
         """
         if not isinstance(messages, list) or not messages:
             raise InvalidInput(f"a list of messages was expected, not {shown(messages)}")
@@ -307,11 +307,11 @@ class _Writer:
         return self._is_full() and self._write()
 
     def progress(self, *, complete: bool = False) -> Imported:
-        """Return how far it has come."""
+        """Return the progress of this session."""
         return Imported(self.session, self._position, self._turn, complete, self._unsettled)
 
     def finish(self) -> Imported:
-        """Write what is left; refuse a file that ends too early."""
+        """Write the rest; refuse a file that ends too early."""
         if self._announced is not None and self._position < self._announced:
             raise InvalidInput(
                 f"session {self.session!r} ends after {self._position} of its "
@@ -324,9 +324,9 @@ class _Writer:
         return self.progress(complete=True)
 
     def _place(self, draft: Draft, turn: int) -> None:
-        """Note what a draft does to its turn, and what it weighs."""
+        """Note the turn and the status of a draft, count it, and add it to the batch."""
         self._position += 1
-        # A draft of our own that nobody else has seen: setting a field is cheaper than a copy.
+        # The draft was made here and nothing else has it: setting a field is cheaper than a copy.
         if turn > self._turn:
             self._turn = turn
             object.__setattr__(draft, "ends", self._status(turn))
@@ -334,7 +334,7 @@ class _Writer:
         self._drafts.append(draft)
 
     def _status(self, turn: int) -> Status:
-        """Return the status that a turn gets here: nobody works on it, and nobody is woken."""
+        """Return the status of an imported turn: never `open`, and `pending` only with `wake`."""
         status = self._statuses.pop(turn, "completed")
         if status not in UNSETTLED:
             return status
@@ -342,7 +342,7 @@ class _Writer:
         return "pending" if self._wake else "failed"
 
     def _count(self, draft: Draft) -> None:
-        """Count what a draft shows, whatever its line claims."""
+        """Count the messages of a draft, whatever its line claims."""
         if not draft.visibility.history:
             object.__setattr__(draft, "tokens", {})
             return

@@ -1,6 +1,6 @@
 """History: a read-only look at the conversation before the current turn.
 
-It selects messages; counting and grouping are the engine's.
+It selects messages; the engine counts and groups them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muntin.timeline.recall.lists import MessageList
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The last `count` turns: a user's request and all that followed it. None for 0 or less."""
+    """The last `count` turns: a user's request and all that followed it. No turns for 0 or less."""
 
     count: int
 
@@ -56,7 +56,7 @@ _NO_LIST = (str, bytes, Message, Mapping)  # one message is not a list of messag
 class History:
     """A snapshot of the messages before the current input, oldest first.
 
-    Lists that it returns are the caller's to change; the messages in them are frozen.
+    Returned lists may be changed; the messages in them are frozen.
     """
 
     __slots__ = ("_counter", "_messages")
@@ -71,7 +71,7 @@ class History:
     ) -> None:
         if isinstance(messages, _NO_LIST) or not isinstance(messages, Iterable):
             raise InvalidType(f"history must be a list of messages, not {shown(messages)}")
-        # Read at once: what the caller does with its dicts afterwards is not seen here.
+        # Read at once: later changes of the caller's dicts are not seen here.
         given = messages_from(messages, where="history, message {}") if messages != () else ()
         self._messages = tuple(given)
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
@@ -185,8 +185,8 @@ class History:
     ) -> Recalled:
         """Return the messages that bear on a question, as one text for a slot.
 
-        It has at most `tokens` as a message, and at most `limit` excerpts. `times` say when each
-        message was said.
+        It has at most `tokens` as a message, and at most `limit` excerpts. `times` are the times of
+        the messages.
         """
         listed = MessageList(self._messages, times)
         return listed.relevant(query, tokens, limit, self._counter)
@@ -206,7 +206,7 @@ class History:
         return "\n".join(lines)
 
     def _read_until(self, enough: Callable[[], bool]) -> None:
-        """Read more of the past until it is enough; here there is no more."""
+        """Read more of the past until it is enough; this class has no more to read."""
 
     def _weigh(self) -> int:
         return sum(self._counter.message(message) for message in self._slice(0, None))
@@ -217,10 +217,10 @@ class History:
     def turns(self) -> Iterator[tuple[int, int]]:
         """Return (start, end) of each turn, the newest first.
 
-        A turn begins at a user message that follows no other; what comes before the first one
-        belongs to it.
+        A turn begins at a user message that follows no other; messages before the first user
+        message belong to its turn.
         """
-        len(self)  # all of it is read
+        len(self)  # reads the whole history
         return self._spans()
 
     def _spans(self) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Items: the records of a timeline, and the turns they belong to.
 
-Values only. A `Draft` is what one appends; an `Item` is what was appended, with its position.
-Knows nothing of how they are kept.
+Values only. A `Draft` is to be appended; an `Item` was appended and has a position.
+Knows nothing of how items are stored.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Kind: TypeAlias = Literal[
     "error",
     "summary",
 ]
-# Where an error keeps what the model is told of it, if that is not its payload.
+# The key under which an error keeps the text for the model, if that is not its payload.
 FACT = "fact"
-# Where a session keeps what summaries cost that came to nothing.
+# The key under which a session keeps the cost of summaries that failed.
 VAIN = "summaries-in-vain"
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 # The kinds that are messages of a conversation; the others hold a payload.
@@ -41,17 +41,17 @@ SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
 Status: TypeAlias = Literal["pending", "open", "completed", "failed"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
 UNSETTLED: tuple[Status, ...] = ("open", "pending")
-# What a kept content is part of: the plans of reports, or a source, whose original it is.
+# Why a content is kept: for the plans of reports, or as the original of a source.
 ContentKind: TypeAlias = Literal["report", "source"]
-# How an item may begin a turn: one that is worked on, the one that waits for its wake, or one
-# that waits behind those before it.
+# How an item may begin a turn: `turn` is worked on at once, `inbox` waits for its wake, `queue`
+# waits behind earlier turns.
 Opens: TypeAlias = Literal["turn", "inbox", "queue"]
 OPENS: tuple[Opens, ...] = Opens.__args__  # type: ignore[attr-defined]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # An id is an index key: PostgreSQL takes at most 2,704 bytes of one.
 MAX_ID = 500
-# Beyond every count and position: what a float, and so every JSON reader, still tells apart.
+# The largest count and position: a float, and so every JSON reader, still tells them apart.
 MOST = 2**53
 
 
@@ -68,12 +68,12 @@ VISIBLE = Visibility()
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is to be appended: a message, or the payload of another kind of item.
+    """An item to be appended: a message, or the payload of another kind of item.
 
     `opens` begins a turn, `turn` names one (else the newest), `ends` settles it afterwards.
-    `run` is the position of the run the item is part of. `meta` is what else is known of the item
-    (who sent it, what an answer cost). `tokens` are counts by tokenizer, `weight` is what the item
-    adds to the running sum.
+    `run` is the position of the run that the item is part of. `meta` holds other facts about the
+    item (who sent it, what an answer cost). `tokens` are counts by tokenizer, `weight` is what the
+    item adds to the running sum.
     """
 
     kind: Kind
@@ -127,7 +127,7 @@ class Draft:
 
 
 def _beyond(value: object, what: str) -> InvalidInput:
-    """Return the error for a number that is none, or that no store could keep."""
+    """Return the error for a value that is no number, or that no store can keep."""
     try:
         check_size(value, what)
     except InvalidInput as error:
@@ -136,7 +136,7 @@ def _beyond(value: object, what: str) -> InvalidInput:
 
 
 def _plain_json(value: object, what: str) -> Any:
-    """Return a payload as it will be read back: a tuple is a list in JSON."""
+    """Return a payload as it will be read back: a tuple becomes a list in JSON."""
     if value.__class__ is str:
         return value
     if value.__class__ is dict and not value:
@@ -189,7 +189,7 @@ class Item:
 
 
 def is_plain(item: Item) -> bool:
-    """Say whether `own_item` copies all of an item that anybody can change."""
+    """Say whether `own_item` copies every part of an item that can be changed."""
     for each in item.meta.values():  # such as what an answer cost
         values = each.values() if isinstance(each, dict) else (each,)
         if any(isinstance(value, dict | list) for value in values):
@@ -200,7 +200,7 @@ def is_plain(item: Item) -> bool:
 
 
 def own_item(item: Item) -> Item:
-    """Return a plain item whose values are the reader's to change."""
+    """Return a copy of a plain item whose values the reader may change."""
     meta = item.meta
     if meta:
         meta = {key: dict(each) if each.__class__ is dict else each for key, each in meta.items()}
@@ -220,8 +220,8 @@ def own_item(item: Item) -> Item:
 
 
 def unshared(item: Item) -> Item:
-    """Return an item that a store shares as the reader's own; one that is not plain is never
-    shared."""
+    """Return a copy of an item that a store shares, for the reader alone; an item that is not plain
+    is never shared, and is returned as it is."""
     return own_item(item) if is_plain(item) else item
 
 
@@ -230,12 +230,12 @@ class Turn:
     """One user request and all that followed it.
 
     `pending` waits for its wake, `open` is in flight. `owner` says which process works on it,
-    `until` how long that holds without being renewed, by the store's clock. A `resumable` turn is
-    resumed when its owner died; another is failed.
+    `until` when the lease ends unless it is renewed, by the store's clock. A `resumable` turn is
+    resumed when its owner died; any other turn is failed.
 
-    `attempt` is how often the turn was taken, `returned` how many of these takes were handed back.
-    A turn is not taken again before `after`. `reason` says why a turn failed, where the runtime
-    ended it: "cancelled", "abandoned" or "gave_up".
+    `attempt` is how often the turn was taken, `returned` how often it was handed back. A turn is
+    not taken again before `after`. `reason` says why a turn failed, where the runtime ended it:
+    "cancelled", "abandoned" or "gave_up".
     """
 
     number: int
@@ -257,11 +257,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who writes into a turn: its owner, with the attempt the turn was taken for.
+    """The right to write into a turn: its owner, and the attempt for which it was taken.
 
-    A store refuses what carries an older attempt. `attempt` is None of a turn that the owner has
-    begun and not taken yet. The lease holds for so long from now, by the store's clock; without
-    one it has no end.
+    A store refuses writes of an older attempt. `attempt` is None for a turn that the owner has
+    begun and not taken yet. The lease ends this long from now, by the store's clock; None means
+    that it does not end.
     """
 
     owner: str
@@ -296,7 +296,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was forgotten: how many reports, and how many bytes with their contents."""
+    """What was deleted: how many reports, and how many bytes with their contents."""
 
     reports: int
     bytes: int
@@ -304,14 +304,14 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is kept beside a timeline, put alone or with what is appended.
+    """Data kept beside a timeline, written alone or with an append.
 
     `names` are all contents that the plan of the report `record` needs: they are kept as long as
-    one of the newest `keep` reports names them. `contents` are those of them that may not be kept
-    yet. `originals` are the sources of a turn; those first kept before the turn `forget` are
-    forgotten. `frontiers` are what the newest window of each line leaves to the next, as JSON;
-    `seen` are those that this was made by, as they were read, None of one that was not there. Where
-    one is another by now, nothing is written (`Overtaken`).
+    one of the newest `keep` reports names them. `contents` are the contents that the store may not
+    have yet. `originals` are the sources of a turn; originals first kept before the turn `forget`
+    are deleted. `frontiers` are what the newest window of each line leaves to the next, as JSON.
+    `seen` are the frontiers that this window followed, as they were read; None for a missing one.
+    If one of them has changed since, nothing is written (`Overtaken`).
     """
 
     record: Record | None = None
@@ -326,7 +326,7 @@ class Beside:
 
 
 def draft_of(message: Message, **given: Any) -> Draft:
-    """Return a message as a draft of the kind it is."""
+    """Return a message as a draft of its kind."""
     kind: Kind = "message"
     if message.role == "tool":
         kind = "tool_result"

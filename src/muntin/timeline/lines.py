@@ -1,6 +1,6 @@
-"""The lines of a session's file: what stands in each, and how one is written and read.
+"""The lines of a session's file: the fields of each line, and how lines are written and read.
 
-Whatever a line holds, it gives a value that a store can keep, or an error saying what is wrong.
+Any line gives a value that a store can keep, or an error that says what is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVERYONE = {"client": True, "history": True}
 
 
 def item_to_dict(item: Item) -> dict[str, Any]:
-    """Write an item as JSON values, with all that is known of it."""
+    """Write an item as JSON values, with all its fields."""
     seen = item.visibility
     data: dict[str, Any] = {"position": item.position, "turn": item.turn, "kind": item.kind}
     if item.message is not None:
@@ -74,7 +74,7 @@ _decode = json.JSONDecoder(parse_constant=_no_number).decode
 class Lines:
     """The JSON values of a file, and the line that was read last.
 
-    One value a line; a file that is not written so is taken as one value.
+    One value a line; any other file is read as one value.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
@@ -85,7 +85,7 @@ class Lines:
 
     @property
     def place(self) -> str:
-        """Where the value is that was read last, to be put behind the name of the file."""
+        """Where the value read last stands, to be put behind the name of the file."""
         return f":{self.number}" if self.number else ""
 
     def __iter__(self) -> Iterator[Any]:

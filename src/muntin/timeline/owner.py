@@ -1,8 +1,8 @@
 """Owners: which process works on a turn, whether it still lives, and which turn is next.
 
-A turn is held by a name that tells machine and process. On the same machine a dead process is
-known at once; one that hangs, or is on another machine, is taken for dead when its lease was not
-renewed. Times are the store's: `now` is by the clock that wrote the lease.
+An owner's name tells machine and process. On the same machine a dead process is known at once. A
+process that hangs, or runs on another machine, is taken for dead when its lease was not renewed.
+Times are the store's: `now` is by the clock that wrote the lease.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 from muntin.timeline.items import Turn
 
-# Owners of this process that still work on their turn, each with the event loop that it needs.
+# Owners of this process that still work on their turn, each with its event loop.
 _working: dict[str, asyncio.AbstractEventLoop | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, and one of its pieces of work; `started` tells it from others of its number."""
+    """A process and one of its tasks; `started` tells it from other processes of its number."""
 
     machine: str
     pid: int
@@ -33,7 +33,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Return the owner that a text names; None if the text is of another make."""
+        """Return the owner that a text names; None if the text has another form."""
         match text.split(":"):
             case [machine, pid, started, name] if pid.isdecimal():
                 return cls(machine, int(pid), started, name)
@@ -44,7 +44,7 @@ class Owner:
 
 
 def new_owner() -> str:
-    """Return an owner in this process, unlike any other, until `done` is said of it."""
+    """Return a new owner in this process; `done` ends it."""
     pid = os.getpid()
     owner = str(Owner(_machine(), pid, _own_start(pid), uuid.uuid4().hex))
     try:
@@ -55,12 +55,12 @@ def new_owner() -> str:
 
 
 def done(owner: str) -> None:
-    """Say that an owner no longer works on its turn, whether or not that could be recorded."""
+    """Say that an owner no longer works on its turn, even if the store could not be told."""
     _working.pop(owner, None)
 
 
 def _works(owner: str) -> bool:
-    """Say whether an owner of this process works on: nothing does whose event loop has ended."""
+    """Say whether an owner of this process still works: not if its event loop is closed."""
     try:
         loop = _working[owner]
     except KeyError:
@@ -69,17 +69,17 @@ def _works(owner: str) -> bool:
 
 
 def abandoned(turn: Turn, now: datetime) -> bool:
-    """Say whether an open turn has lost its owner; one that never had an owner has not."""
+    """Say whether an open turn has lost its owner; a turn without an owner has not lost it."""
     return turn.owner is not None and is_gone(turn.owner, turn.until, now)
 
 
 def is_lost(turn: Turn, now: datetime) -> bool:
-    """Say whether an open turn has lost its owner, and nobody will resume it."""
+    """Say whether an open turn has lost its owner and will not be resumed."""
     return turn.status == "open" and abandoned(turn, now) and not turn.resumable
 
 
 def is_gone(name: str, until: datetime | None, now: datetime) -> bool:
-    """Say whether an owner is gone that has something until then."""
+    """Say whether an owner is gone: its process has ended, or its lease ended at `until`."""
     owner = Owner.parse(name)
     if owner is not None and os.name == "posix":
         if owner.machine == _machine():
@@ -95,10 +95,10 @@ def is_gone(name: str, until: datetime | None, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which turn may be worked on now, and which are to be failed.
+    """Which turn may be worked on now, and which turns are to be failed.
 
-    `abandoned` are those whose owner is gone and that nobody resumes, `gave_up` those that were
-    taken too often. A turn that is the owner's already is `taken`.
+    The owners of `abandoned` turns are gone and the turns are not resumed; `gave_up` turns were
+    taken too often. `taken` says that the turn is the owner's already.
     """
 
     turn: Turn | None
@@ -120,10 +120,11 @@ def choose(
     """Choose which turn may be worked on now.
 
     `unsettled` are the open and pending turns, the oldest first. One turn of a session is worked
-    on at a time, in their order. With a `number` only that turn is wanted; without one, a
-    resumable turn that its owner gave up, or the inbox. One that is the owner's already is.
-    For a wake (`wakes`) no turn comes before those that waited longer; others pass them by.
-    Who is `sure` that no other handles the session takes a resumable turn from a living owner.
+    on at a time, in order. With a `number` only that turn is wanted; without one, a resumable turn
+    whose owner is gone, or the inbox. A turn that is the owner's already stays the owner's.
+    For a wake (`wakes`) no turn comes before turns that waited longer; others pass these by.
+    `sure` says that no other process handles the session: then a resumable turn is taken from its
+    owner even if the owner seems alive.
     """
     for turn in unsettled:
         if turn.number == number and turn.status == "open" and turn.owner == owner:
@@ -136,7 +137,7 @@ def choose(
     gave_up: list[int] = []
     for turn in unsettled:
         if turn.number in alive:
-            # Pending, and its owner waits for it: the first comes first.
+            # Pending, and its owner waits for it: turns are worked on in order.
             return Choice(turn if turn.number == number else None, lost, gave_up)
         if not _for_anyone(turn):
             if turn.owner is not None:
@@ -153,16 +154,16 @@ def choose(
 
 
 def _for_anyone(turn: Turn) -> bool:
-    """Say whether a turn that nobody works on waits for whoever comes."""
+    """Say whether any process may take an unowned turn."""
     if turn.status == "pending":
         return turn.owner is None
     return turn.resumable
 
 
 def pause(tries: int) -> timedelta:
-    """Return how long after its beginning a try that dies is followed by the next.
+    """Return how long after the beginning of a failed try the next try may begin.
 
-    The first is followed at once: most processes die of something else than their turn.
+    After the first try there is no pause: most processes die of something else than their turn.
     """
     return timedelta(seconds=0 if tries < 2 else min(60, 2 ** (tries - 2)))
 
@@ -177,7 +178,7 @@ def gave_up_text(turn: Turn) -> str:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """Return a name for all processes that can see each other's numbers, until the next boot."""
+    """Return a name shared by all processes that see each other's numbers, until the next boot."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = os.readlink("/proc/self/ns/pid")  # containers number their processes anew
@@ -187,7 +188,7 @@ def _machine() -> str:
 
 
 def _rebooted(machine: str) -> bool:
-    """Say whether a name is this machine's from before its last boot."""
+    """Say whether a name is of this machine before its last boot."""
     ours, theirs = _machine().split("-", 1), machine.split("-", 1)
     if len(ours) < 2 or len(theirs) < 2 or ours[0] != theirs[0]:
         return False
@@ -205,7 +206,7 @@ def _started(pid: int) -> str:
         if Path("/proc/self/stat").exists():
             return "gone"
     except OSError:
-        return "gone"  # it ended while we looked
+        return "gone"  # it ended meanwhile
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

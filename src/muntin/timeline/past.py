@@ -1,6 +1,6 @@
-"""The past as messages, read when it is looked at.
+"""The past as messages, read when they are needed.
 
-A timeline may be long, and a window short: code that needs only the newest asks for `newest`.
+A timeline may be long, and a window short: code that needs only the newest messages calls `newest`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from muntin.timeline.store.protocols import read_shared
 
 T = TypeVar("T")
 
-# How many turns are read of a history at first; then four times as many.
+# How many turns of a history are read at first; then four times as many.
 PAGE = 50
 
-# A run of more items is not read whole for the sake of its beginning.
+# A run of more items is not read whole to find its beginning.
 _LONG_RUN = 2_000
 
-# So many items are read at a time of what stands in a run before its frontier.
+# How many items before the frontier of a run are read at a time.
 _ITEMS = 500
 
 
 class Place(NamedTuple):
-    """Where windows begin that follow one another: at the item `item`, which stands at the
-    position `at` if it is part of a run."""
+    """Where windows that follow one another begin: at the item `item`, shown at the position `at`
+    if it is part of a run."""
 
     at: int
     item: int
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The newest items of a timeline, read ahead: all of those behind the position `after`.
+    """The newest items of a timeline, read ahead: all items behind the position `after`.
 
     `live` is where live entries stand, `last` the newest completed turn.
     """
@@ -56,18 +56,18 @@ class Read:
     after: int
     live: Collection[int]
     last: int
-    # As messages: since a position, by a projection, with or without entries.
+    # The same as messages: by position, projection, and whether entries are shown.
     shown: dict[tuple[int, Projection | None, bool], list[Message]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
     def with_entry(self, item: Item) -> Read:
-        """Return what was read with a context entry that was inserted since."""
+        """Return a copy with a context entry that was inserted since."""
         read = self.without_entry(item.payload["id"])
         return replace(read, items=[*read.items, item], live={*read.live, item.position})
 
     def without_entry(self, id: str) -> Read:
-        """Return what was read without a context entry that was removed since."""
+        """Return a copy without a context entry that was removed since."""
         gone = {
             item.position
             for item in self.items
@@ -79,8 +79,8 @@ class Read:
 class TimelineMessages(Sequence[Message]):
     """The messages of a session up to a turn, like a list.
 
-    In async code what is not read ahead is read in a thread, while the event loop waits;
-    `await messages.load()` reads all of it, and nobody waits.
+    In async code, items that were not read ahead are read in a thread, while the event loop waits;
+    `await messages.load()` reads all messages without blocking the event loop.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class TimelineMessages(Sequence[Message]):
         self._projection = projection
         self._entries = entries
         self._ahead = ahead
-        # Where the window before begins: all since then is read, however long it is.
+        # Where the window before begins: everything since then is read, however long it is.
         self._begins = begins
         self._whole: list[Message] | None = None
-        # What `newest` read last: for so many tokens, these messages.
+        # The last result of `newest`: the number of tokens, and the messages.
         self._near: tuple[int, Sequence[Message]] = (-1, ())
 
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
 
     async def load(self) -> TimelineMessages:
-        """Read all of it, without holding up the event loop, and return it."""
+        """Read all messages, without blocking the event loop, and return this list."""
         if not isinstance(self._session.store, MemoryStore):
             await in_thread(self._all)
         return self
@@ -145,7 +145,7 @@ class TimelineMessages(Sequence[Message]):
         return self._whole
 
     def newest(self, tokens: int, since: Sequence[Item] | None = None) -> Sequence[Message]:
-        """Return at least the newest messages of so many tokens, if there are as many.
+        """Return at least the newest messages of `tokens` tokens, or all.
 
         `since` are the items of the turn and of later turns, where they are known.
         """
@@ -163,14 +163,14 @@ class TimelineMessages(Sequence[Message]):
         return self._shown(look(self._session, lambda: self.read_newest(tokens, since)))
 
     def read_newest(self, tokens: int, since: Sequence[Item] | None = None) -> Read:
-        """Read the items of at least the newest messages of so many tokens.
+        """Read the items of at least the newest messages of `tokens` tokens.
 
         `since` are the items of the turn and of later turns, where they are known.
         """
         session = self._session
         if since is None:
             since = session.opened().read(session.id, view="history", first_turn=self._turn)
-        # What they weigh is not the past's.
+        # The weight of this turn's items is not part of the past.
         weight = tokens + sum(map(session.count, since)) + 1
         begins, read = self._begins(), None
         while True:
@@ -184,11 +184,11 @@ class TimelineMessages(Sequence[Message]):
             read = self._read(after, read)
             if after <= self._since or self._weigh(self._shown(read)) > tokens:
                 return self._with_question(read)
-            weight *= 2  # what cannot be shown weighed in, or another tokenizer counted
+            weight *= 2  # hidden items or another tokenizer's counts weighed in
 
     def _with_question(self, read: Read) -> Read:
-        """Return what was read with what asked for the run that it begins in: what its turn began
-        with."""
+        """Return the items with the ones that began their turn, if the first of them is inside a
+        run: they asked for the run."""
         first = read.items[0] if read.items else None
         if first is None or (first.run is None and first.kind != "run"):
             return read
@@ -206,8 +206,8 @@ class TimelineMessages(Sequence[Message]):
         return replace(read, items=[*asked, *read.items], live=live)
 
     def _read_from(self, begins: Place) -> Read:
-        """Read what stands at a place and behind it; without what its run did before, which no
-        window shows again."""
+        """Read the items from a place on; without earlier items of its run, which no window shows
+        again."""
         at, item = begins
         if self._projection is not None or at == item:
             return self._read(max(self._since, at - 1))
@@ -222,8 +222,8 @@ class TimelineMessages(Sequence[Message]):
         return replace(newer, items=[*between, *newer.items], after=at - 1, live=live)
 
     def _weigh(self, messages: Sequence[Message]) -> int:
-        """Count what of the messages will be shown at least: nothing of a result whose call lies
-        further back, and of any other result no more than a line."""
+        """Count the tokens that are shown of the messages at least: nothing of a result whose call
+        lies further back, and of any other result no more than a line."""
         counter, called = self._session.counter, Bag[str]()
         total = 0
         for message in messages:
@@ -247,18 +247,18 @@ class TimelineMessages(Sequence[Message]):
         return self._since + 1
 
     def _read(self, after: int, newer: Read | None = None) -> Read:
-        """Read what stands behind a position; `newer` is what of it is known already."""
+        """Read the items behind a position; `newer` are items that are known already."""
         session = self._session
         store = session.opened()
         read = read_shared(store) or store.read
-        if newer is None or self._projection is not None:  # of which whole runs were read
+        if newer is None or self._projection is not None:  # a projection needs whole runs
             newer = Read((), after, (), 0)
         known = newer.items
         before = newer.after + 1 if known else None
         items = read(session.id, view="history", after=after, before=before, last_turn=self._turn)
         items = [*items, *known]
         if self._projection is not None and after > self._since:
-            # A projection is shown whole runs: read the beginning of one that was cut.
+            # A projection is shown whole runs: read the beginning of a run that was cut.
             runs = [item.run for item in items if item.run is not None and item.run <= after]
             if runs:
                 start = max(self._since, min(runs) - 1)
@@ -268,11 +268,11 @@ class TimelineMessages(Sequence[Message]):
         return Read(items, after, live, session.last() if transient else 0)
 
     def _shown(self, read: Read) -> list[Message]:
-        """Return the messages of items, without what was only meant for a turn that is over."""
+        """Return the messages of items; leave out items that were only for a turn now over."""
         key = self._since, self._projection, self._entries
         if key not in read.shown:
             items = read.items
-            if self._projection is not None:  # others may have the same
+            if self._projection is not None:  # a store may share its items
                 items = [unshared(item) for item in items]
             read.shown[key] = project(
                 lasting(items, read.last),
@@ -286,10 +286,10 @@ class TimelineMessages(Sequence[Message]):
 
 
 class PastHistory(History):
-    """The conversation of a session before a turn, read as far as it is looked at.
+    """The conversation of a session before a turn, read as far as it is needed.
 
-    In async code the first page may be read ahead. What lies further back is read in a thread,
-    while the event loop waits; `await history.load()` reads all of it, and nobody waits.
+    In async code the first page may be read ahead. Older turns are read in a thread, while the
+    event loop waits; `await history.load()` reads all of them without blocking the event loop.
     """
 
     __slots__ = ("_is_whole", "_pages", "_session", "_turn")
@@ -309,7 +309,7 @@ class PastHistory(History):
         return f"<History of {self._session.id!r} before turn {self._turn}>"
 
     async def load(self) -> PastHistory:
-        """Read all of it, without holding up the event loop, and return it."""
+        """Read the whole history, without blocking the event loop, and return it."""
         if not isinstance(self._session.store, MemoryStore):
             await in_thread(lambda: self._read_on(lambda: False))
         return self
@@ -327,8 +327,8 @@ class PastHistory(History):
         limit: int | None = None,
         times: Sequence[datetime | None] | None = None,
     ) -> Recalled:
-        """Return what of the conversation bears on a question, as one text for a slot; the times
-        are those of the timeline."""
+        """Return the parts of the conversation that bear on a question, as one text for a slot; the
+        times are the timeline's."""
         if times is not None:
             raise InvalidInput("times= is for lists: the messages of a session have their own")
         return look(self._session, lambda: self._recall(query, tokens, limit))
@@ -351,7 +351,7 @@ class PastHistory(History):
     def _read_more(self) -> None:
         items, is_whole = self._session.items.newest(PAGE * 4**self._pages)
         past = [item for item in items if item.turn < self._turn]
-        # The messages first: other threads may look at the same time.
+        # The messages first: other threads may read at the same time.
         self._messages = tuple(self._session.project(past))
         self._is_whole = is_whole
         self._pages += 1

@@ -38,12 +38,11 @@ def project(
 ) -> list[Message]:
     """Return the messages of the items after `since`, each with the position of its item.
 
-    A run stands with all its items at its own position; `item` tells them apart. What began a
-    later turn stands behind what was said in the turns before it. `projection` is
-    asked once for each item that is not part of a run: a list replaces the default, None means
-    the default. Of the context entries those at the positions `live` are shown. What `counter`
-    once counted and the items remember is not counted again. With the id of their `session` the
-    messages tell which item they show.
+    All items of a run stand at the position of the run; `item` tells them apart. Items that began a
+    later turn stand behind the items of earlier turns. `projection` is asked once for each item
+    that is not part of a run: a list replaces the default, None means the default. Context entries
+    at the positions `live` are shown. Counts by `counter` that the items remember are not made
+    again. With the id of their `session` the messages tell which item they show.
     """
     messages: list[Message] = []
     placing = _Placing(session, counter)
@@ -73,13 +72,13 @@ class _Placing:
         self.overhead = 0 if counter is None else counter.overhead
 
     def key(self, message: Message) -> str | None:
-        """Return under which key an item remembers what a message was counted as."""
+        """Return the key under which an item keeps the count of a message."""
         return None if self._counter is None else self._counter.key(message)
 
     def put(self, message: Message, tokens: Mapping[str, int], at: float, shows: Item) -> Message:
-        """Place a message that shows an item, `at` where that is shown.
+        """Return a message that shows an item, placed at `at`.
 
-        One that stood there before is the same again: what was made of it is found again too.
+        The same message at the same place is the same object again, which memos recognise.
         """
         key = self._key
         if key not in tokens:
@@ -92,26 +91,26 @@ class _Placing:
         if found is not None and found[0] is message and found[1] == at and found[2] == known:
             return cast("Message", found[3])
         placed = at_position(message, at, known, item)
-        # Of a payload a new message is made each time.
+        # A message made from a payload is new each time.
         size = None if shows.message is None else characters_of(message)
         if size is not None:
             _placed.put(item, (message, at, known, placed), size)
         return placed
 
 
-# Messages by the items they show, of so many characters in all.
+# Placed messages by their items, up to this many characters in all.
 _placed = FormMemo(16_000_000)
 # Answers with the reasoning that led to them, by the messages they were made of.
 _joined = FormMemo(4_000_000)
 
 
 class Projections:
-    """The projections that were given in a turn, as one: what is in force.
+    """All projections that were given in a turn, as one projection.
 
-    A list replaces the default, [] hides the item, None means the default: of several projections
-    the first that gives messages counts, then one that means the default. The items at
-    `positions` are shown to each of them once, however often they are looked at. `plain` says that
-    the timeline is shown without a projection too: then nothing is in force.
+    A list replaces the default, [] hides the item, None means the default. Of several projections
+    the first that gives messages counts, then one that means the default. Each projection is asked
+    once about the items at `positions`, however often they are read. `plain` says that the timeline
+    is also shown without a projection: then none is in force.
     """
 
     def __init__(self, positions: Collection[int] = ()) -> None:
@@ -124,7 +123,7 @@ class Projections:
         return bool(self._given) and not self.plain
 
     def add(self, projection: Projection) -> Projection:
-        """Put a projection into force, and return it as it is to be asked."""
+        """Put a projection into force; return the function to call in its place."""
         if not callable(projection):
             raise InvalidType(f"projection must be a function of an item, not {shown(projection)}")
         if projection not in self._given:
@@ -140,7 +139,7 @@ class Projections:
         return self._known[key]
 
     def __call__(self, item: Item) -> Sequence[MessageLike] | None:
-        """Return what is shown of an item."""
+        """Return the messages that are shown for an item."""
         if self.plain:
             return None
         answers = [self._ask(number, item) for number in range(len(self._given))]
@@ -149,7 +148,7 @@ class Projections:
 
 
 def check_since(since: object) -> int:
-    """Return the position after which to begin; what lies before the beginning is the beginning."""
+    """Return the position after which to begin; a position before the beginning becomes 0."""
     if since is None:
         return 0
     if not isinstance(since, int) or isinstance(since, bool):
@@ -158,7 +157,7 @@ def check_since(since: object) -> int:
 
 
 def lasting(items: Sequence[Item], last: int) -> list[Item]:
-    """Leave out what was only meant for a turn that is over."""
+    """Leave out items that were meant only for a turn now over."""
     return [item for item in items if not item.transient or item.turn > last]
 
 
@@ -175,14 +174,14 @@ def top_level(items: Iterable[Item]) -> list[Item]:
 
 
 def _grouped(items: Iterable[Item]) -> tuple[list[Item], Mapping[int, Sequence[Item]]]:
-    """Return the items that are not part of a run, and what the runs have, by their positions."""
+    """Return the items that are not part of a run, and the items of each run by its position."""
     found: dict[int, Item] = {}
     children: dict[int, list[Item]] = {}
     outer: dict[int, int] = {}
     for item in items:
         run = item.run
         if run is not None and run >= item.position:
-            run = None  # no run begins behind its items; two could name each other
+            run = None  # a run stands before its items; two could name each other
         while run is not None and run in outer:
             run = outer[run]
         if run is None or (run in found and found[run].kind != "run"):
@@ -223,7 +222,7 @@ def in_turns(items: Sequence[Item]) -> list[tuple[Item, float]]:
 
 
 def _with_items(run: Item, items: Sequence[Item]) -> Item:
-    """Return a run with its children; what `replace` does, several times as fast."""
+    """Return a run with its children; like `replace`, but several times as fast."""
     return Item(
         run.position,
         run.kind,
@@ -261,7 +260,7 @@ def _default(
 
 
 def _told(items: Sequence[Item], placing: _Placing, at: float) -> Message:
-    """Return an answer with the reasoning that led to it in front, as it goes back to the model."""
+    """Return an answer with its reasoning in front, as it goes back to the model."""
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:
         return placing.put(last, items[-1].tokens, at, items[-1])
@@ -290,7 +289,7 @@ def _joint(thoughts: Sequence[Message], last: Message) -> Message:
 
 
 def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
-    """Return what one item looks like by default; a run by itself looks like nothing."""
+    """Return the messages of one item by default; a run by itself has none."""
     if item.message is not None:
         return [item.message]
     if item.kind in ("message", "wake"):
@@ -321,7 +320,7 @@ def _tag(name: str, payload: Any) -> str:
     return element(name, attributes, text)
 
 
-# What ends a line and yet stands in JSON as it is.
+# Characters that end a line and yet stand unescaped in JSON.
 _LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
 
 

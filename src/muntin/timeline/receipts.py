@@ -1,5 +1,5 @@
-"""Receipts: the report of a window as it is kept beside a timeline, with its plan, and how much of
-all reports a store keeps."""
+"""Receipts: the stored report of a window, with its plan, beside a timeline; and how much of all
+reports a store keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Beside, Record
 from muntin.timeline.session import Session
 
-# How many bytes of reports a store keeps where nothing else is said, and for how long.
+# By default a store keeps this many bytes of reports, and keeps them this long.
 BYTES, AGE = 1_000_000_000, timedelta(days=30)
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def plan_of(window: Window) -> Plan:
 
 
 def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
-    """Return the report of a window and its plan, to be kept as one of so many."""
+    """Return the report of a window and its plan, to be stored as one of `keep` reports."""
     contents: dict[str, str] = {}
     planned = compact_json(write_plan(plan_of(window), contents))
     report = compact_json(window.kept_report.to_dict())
@@ -37,18 +37,18 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
 
 
 def size_of(kept: Beside) -> int:
-    """Return about how many bytes a report has, with what its plan needs."""
+    """Return about how many bytes a report has, with the contents that its plan needs."""
     texts = () if kept.record is None else (kept.record.report, kept.record.plan)
     return sum(map(len, (*texts, *kept.contents.values())))
 
 
-# The bounds are looked after at about one of so many steps, whichever process takes it, and when a
-# process has written such a share of the bytes.
+# The bounds are checked at about one of this many steps, in any process, and when a process has
+# written this part of the bytes.
 _STEPS, _SHARE = 64, 20
 
 
 class Bounds:
-    """How much a store keeps of the reports of all sessions: bytes and age, None without end."""
+    """How much a store keeps of the reports of all sessions: bytes and age; None means no limit."""
 
     def __init__(self, most: int | None, age: timedelta | None) -> None:
         self._most = None if most is None else check_size(most, "report_bytes")
@@ -58,7 +58,7 @@ class Bounds:
         self._written = 0
 
     def keep_to(self, session: Session, turn: int, step: int, written: int) -> None:
-        """Forget what is beyond the bounds, now and then; for code that runs in a thread."""
+        """Delete reports beyond the bounds, now and then; for code that runs in a thread."""
         self._written += written
         full = self._most is not None and self._written * _SHARE > self._most
         if not full and crc32(f"{session.id}/{turn}/{step}".encode()) % _STEPS:

@@ -1,6 +1,6 @@
 """Renewing the leases of turns that plain code works on, in one thread for all of them.
 
-Async code renews by itself. A process that is stopped renews nothing, and is taken for dead.
+Async code renews by itself. A stopped process renews nothing, and is taken for dead.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Renewed(Protocol):
     number: int | None
 
     def renew(self) -> bool:
-        """Say that the turn is still worked on."""
+        """Renew the lease; False if another owner has taken the turn."""
 
 
 class Renewer:
-    """Renews the leases of all turns that it was given, until each is taken back."""
+    """Renews the leases of all turns added to it, until each is removed."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

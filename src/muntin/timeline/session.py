@@ -1,6 +1,6 @@
 """Sessions: one conversation or entity, its timeline, its entries, and the turn worked on.
 
-Counts, windows and projection for every store; what is kept is the store's.
+Counts, windows and projection for every store; the store keeps the items.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, as_store
 from muntin.timeline.views import Items, Limit
 
-# What can be appended.
+# The types that can be appended.
 ItemLike: TypeAlias = MessageLike | Draft
 
 
 def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
-    """Yield drafts as they are and all else as Messages: one of another maker's may be several."""
+    """Yield drafts as they are and all else as Messages; another maker's may be several."""
     for drafted, group in groupby(items, lambda item: isinstance(item, Draft)):
         found = list(group)
         yield from cast("list[Draft]", found) if drafted else messages_from(found)
@@ -64,7 +64,7 @@ def _spoken_and_drafts(items: Iterable[ItemLike]) -> Iterator[Message | Draft]:
 
 # The kinds of items that wake an entity.
 WAKES: tuple[Kind, ...] = ("message", "signal", "wake")
-# How long a turn is taken for alive that another machine began and no longer speaks of.
+# How long a turn of another machine is taken for alive without a renewal.
 LEASE = timedelta(seconds=60)
 
 _renewer = Renewer(LEASE.total_seconds() / 3)
@@ -106,7 +106,7 @@ class Session:
         return self.store
 
     def mend(self) -> None:
-        """Mark the turns failed that a dead process left open and that nobody will resume."""
+        """Mark the turns failed that a dead process left open and that will not be resumed."""
         self._mends = False
         for number in self.store.mend(self.id):
             _log.warning(
@@ -131,8 +131,8 @@ class Session:
         """Append messages in one transaction, and return their items when they are durable.
 
         A user's message begins a turn, unless one comes right before it; everything else joins
-        the newest turn. For a turn that may fail, use `with session.turn()`. What is `beside` is
-        kept with them.
+        the newest turn. For a turn that may fail, use `with session.turn()`. `beside` is written
+        with the items.
         """
         drafts: list[Draft] = []
         asked = False
@@ -148,9 +148,9 @@ class Session:
         return self.opened().append(self.id, drafts, beside=beside)
 
     def try_again(self, turn: int) -> list[Item]:
-        """Have what woke a failed turn handled once more, by a new turn that names the old one.
+        """Begin a new turn with the items that woke a failed turn, to have them handled again.
 
-        The new items are those that began the old turn; their `meta` says `again` which it was.
+        The new items copy the items that began the old turn; `again` in their `meta` is its number.
         """
         found = self.store.turn(self.id, turn)
         if found is None or found.status != "failed":
@@ -173,7 +173,7 @@ class Session:
     def hide(self, position: int) -> bool:
         """Hide an item from the client and from the history; it stays in the timeline.
 
-        False if there is no such item, or nobody sees it.
+        False if there is no such item, or it is hidden already.
         """
         return self.opened().hide(self.id, position)
 
@@ -181,7 +181,7 @@ class Session:
     def turn(self) -> Iterator[OpenTurn]:
         """Begin a turn with the first append inside; it is completed at the end of the block.
 
-        An exception marks it failed and passes on; what was appended stays.
+        An exception marks it failed and passes on; appended items stay.
         """
         turn = OpenTurn(self)
         _renewer.add(turn)
@@ -199,9 +199,9 @@ class Session:
             turn.release()
 
     def draft(self, item: ItemLike, **given: Any) -> Draft:
-        """Return what is to be appended, with its tokens counted once and for all.
+        """Return the draft of an item, with its tokens counted once and for all.
 
-        What is `given` of a draft is as it says.
+        `given` are fields of the draft.
         """
         if not isinstance(item, Draft):
             return self._spoken(as_message(item), **given)
@@ -248,7 +248,7 @@ class Session:
         projection: Projection | None = None,
         entries: bool = True,
     ) -> list[Message]:
-        """Return the whole timeline as messages, or what came after the position `since`."""
+        """Return the whole timeline as messages, or the messages behind the position `since`."""
         after = check_since(since)
         items = self.opened().read(self.id, view="history", after=after)
         if any(item.transient for item in items):
@@ -257,7 +257,7 @@ class Session:
         return self.project(items, projection, since=after, live=live)
 
     def search(self, query: str, *, limit: int = 10) -> list[Excerpt]:
-        """Return what of the history bears on a question, best first: text, positions and why."""
+        """Return the excerpts of the history that bear on a question, the best first."""
         from muntin.timeline.recall.stored import search
 
         return search(self, query, check_count(limit, "limit"))
@@ -270,7 +270,7 @@ class Session:
         since: int = 0,
         live: Collection[int] = (),
     ) -> list[Message]:
-        """Return the messages of items; of entries those that stand at the positions `live`."""
+        """Return the messages of items; only entries at the positions `live` are shown."""
         return project(
             items,
             since=since,
@@ -292,9 +292,9 @@ class Session:
         return done[0].number if done else 0
 
     def summaries(self) -> list[Item]:
-        """Return the items of all summaries that were made of its histories, the oldest first.
+        """Return the items of all summaries of its histories, the oldest first.
 
-        The payload of each has its `text`, the position `until` which it speaks, the positions of
+        The payload of each has its `text`, the position `until` which it tells, the positions of
         the `items` it was made of, and the `usage` of the `model` that made it.
         """
         return [item for item in self.opened().read(self.id) if item.kind == "summary"]
@@ -360,9 +360,9 @@ class OpenTurn:
         self.over = False
         # Which attempt at the turn this is, known when the turn is worked on.
         self.attempt = attempt
-        # Where the newest item stands that was written here.
+        # The position of the newest item that was written here.
         self._last = 0
-        # Whether it may have begun, though nobody said so.
+        # Whether the turn may have begun although the store reported an error.
         self._in_doubt = False
         # A write that has begun ends before the turn does.
         self._writing = Lock()
@@ -376,7 +376,7 @@ class OpenTurn:
         return self.write(drafts)
 
     def begin(self, item: ItemLike) -> Item:
-        """Append what begins the turn; a second try finds it where the first was in doubt."""
+        """Append the item that begins the turn; after a try in doubt, look for it first."""
         if self._in_doubt:
             store = self.session.store
             turns = [*store.turns(self.session.id, status="open")]
@@ -423,7 +423,7 @@ class OpenTurn:
         return None
 
     def hand_back(self, after: timedelta = timedelta(0)) -> bool:
-        """Leave the turn to others, if it is resumable; False if it is not, or no longer ours."""
+        """Leave a resumable turn to other processes; False if it is not resumable, or not ours."""
         self.over = True
         handed = self.session.store.hand_back
         done = handed(self.session.id, self._begun(), self.claim, after=after)
@@ -436,7 +436,7 @@ class OpenTurn:
             raise TurnEnded(self.session.id, self.number or 0)
 
     def take(self) -> bool:
-        """Begin to work on a turn that waited; False while others come first."""
+        """Begin to work on a turn that waited; False while other turns come first."""
         store = self.session.store
         taken = store.take(self.session.id, self.owner, LEASE, number=self._begun())
         if taken is not None:
@@ -449,7 +449,7 @@ class OpenTurn:
         return self.session.store.read(self.session.id, first_turn=number, last_turn=number)
 
     def renew(self) -> bool:
-        """Say that the turn is still worked on; False if somebody else has taken it over.
+        """Renew the lease of the turn; False if another owner has taken the turn.
 
         `with session.turn()` does that by itself, as long as the process lives and is not stopped.
         """
@@ -458,10 +458,10 @@ class OpenTurn:
     def settle(
         self, status: Status, *, reason: str | None = None, beside: Sequence[Beside] = ()
     ) -> None:
-        """End the turn; nothing is written if it has not begun or belongs to somebody else.
+        """End the turn; nothing is written if it has not begun or another owner has it.
 
-        `reason` says why it failed. What is `beside` is kept with it. When it is settled, it is
-        released; where the store refuses, who gives up trying releases it.
+        `reason` says why it failed. `beside` is written with it. A settled turn is released; if the
+        store refuses, the caller releases it after the last try.
         """
         with self._writing:
             self.over = True
@@ -479,11 +479,11 @@ class OpenTurn:
 
     @property
     def claim(self) -> Claim:
-        """What every write of the turn carries."""
+        """The claim that every write of the turn carries."""
         return Claim(self.owner, self.attempt, LEASE)
 
     def release(self) -> None:
-        """Work no longer on the turn, and leave it as it is."""
+        """Stop working on the turn, and leave it as it is."""
         self.over = True
         done(self.owner)
 
@@ -494,6 +494,6 @@ class OpenTurn:
 
 
 def is_of(item: Item, draft: Draft) -> bool:
-    """Say whether an item is what became of a draft."""
+    """Say whether an item was made from a draft."""
     kept = (item.kind, item.run, item.message, item.payload)
     return kept == (draft.kind, draft.run, draft.message, draft.payload)

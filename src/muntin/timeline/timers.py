@@ -1,4 +1,4 @@
-"""Timers: what is to wake an entity at a time, once or again and again. Values only."""
+"""Timers: when an entity is woken, once or again and again. Values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muntin.timeline.items import Draft
 class Timer:
     """An entity is woken at `due`, with a payload. The `id` is one of the entity's own.
 
-    `kind` is the entity's type. A timer that comes `every` so often is moved on when it was due.
+    `kind` is the entity's type. A timer with `every` is moved on each time it was due.
     """
 
     entity: str
@@ -32,11 +32,11 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What came of a timer that was due: what is appended, and when it is due again."""
+    """The result of a timer that was due: the items to append, and when it is due again."""
 
     draft: Draft | None
     again: datetime | None = None
 
 
-# What a timer becomes, and by when: called with the timer and the store's time.
+# Called with a timer that is due and the store's time.
 Release: TypeAlias = Callable[[Timer, datetime], Released]

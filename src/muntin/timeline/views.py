@@ -38,12 +38,12 @@ class Items:
         """Return what the model may see: whole completed turns, and the turn in flight.
 
         A number counts turns. The limit narrows the session's window and never widens it.
-        Failed turns are shown until a later one was completed.
+        Failed turns are shown until a later turn is completed.
         """
         return self._history(limit, self._session.opened().read)
 
     def shared(self, limit: Limit | None = None) -> list[Item]:
-        """Return what `history` does, for a reader who changes nothing of it."""
+        """Return the same as `history`, for a reader that changes nothing."""
         store = self._session.opened()
         return self._history(limit, read_shared(store) or store.read)
 
@@ -56,7 +56,7 @@ class Items:
         return self._turns("history", turns, tokens, read)[0]
 
     def newest(self, turns: int) -> tuple[list[Item], bool]:
-        """Return what `history(turns)` does, and whether `history()` has no more than that."""
+        """Return the same as `history(turns)`, and whether `history()` has no more items."""
         if isinstance(self.window, Tokens):
             return self.history(), True
         most = turns if self.window is None else min(turns, self.window.count)
@@ -64,10 +64,10 @@ class Items:
         return items, is_whole or (self.window is not None and self.window.count <= turns)
 
     def relevant(self, query: str, *, tokens: int, limit: int | None = None) -> Recalled:
-        """Return what of the history bears on a question, as one text for a slot.
+        """Return the parts of the history that bear on a question, as one text for a slot.
 
-        It has at most `tokens` as a message, and at most `limit` excerpts. What `history()` does
-        not show is not recalled; the window bounds both.
+        It has at most `tokens` as a message, and at most `limit` excerpts. Items that `history()`
+        does not show are not recalled; the window bounds both.
         """
         from muntin.timeline.recall.stored import Scope, in_window, recall
 
@@ -104,15 +104,15 @@ class Items:
     def _turns(
         self, view: View, turns: int | None, tokens: int | None, read: Reads
     ) -> tuple[list[Item], bool]:
-        """Return the newest whole turns within both limits, and all that is in flight; and
-        whether there are known to be no other turns but for tokens."""
+        """Return the newest whole turns within both limits, and all items in flight; and whether no
+        turn was left out because of `turns`."""
         store, id = self._session.opened(), self._session.id
         done = store.turns(id, status="completed", newest=max(1, turns or 1))
         last = done[0].number if done else 0
         first = done[-1].number if done and turns is not None else 1
         if turns is not None and turns <= 0:
             first = last + 1
-        # In flight is what came after the last completed turn, and what is still worked on.
+        # In flight: items after the last completed turn, and earlier unsettled turns.
         early = [
             turn.number
             for status in UNSETTLED
@@ -152,7 +152,7 @@ class Items:
     ) -> list[Item]:
         """Return the newest completed turns of `tokens` together, and always the newest one.
 
-        `flight` is the weight of what is in flight.
+        `flight` is the weight of the items in flight.
         """
         reach = max(1, tokens + flight)
         while True:
@@ -175,12 +175,12 @@ class Items:
             total += weights[turn]
             if total > tokens and spoken:
                 return [item for item in items if item.turn >= start]
-            # The newest that has any messages stays, however large.
+            # The newest turn that has any messages stays, however large.
             start, spoken = turn, spoken or turn in speaking
         return None
 
     def _weigh(self, items: list[Item]) -> dict[int, int]:
-        """Return the tokens of each turn; what was not counted yet is, once and for all."""
+        """Return the tokens of each turn; items not counted yet are counted and the counts kept."""
         weights: dict[int, int] = {}
         fresh: dict[int, dict[str, int]] = {}
         live = self._session.live(items)

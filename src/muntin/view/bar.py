@@ -1,6 +1,6 @@
 """Showing a window to a person in a terminal: one bar, divided into slots.
 
-Reads the window's report, nothing else. The colours are those of every picture of a window.
+Reads only the window's report. The colours are the same in every picture of a window.
 """
 
 from __future__ import annotations

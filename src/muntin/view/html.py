@@ -1,6 +1,6 @@
 """A window as HTML: in a notebook, or as one file that needs nothing else.
 
-There is no script and nothing is loaded. Whatever comes from a message or a name is escaped here.
+There is no script and nothing is loaded. All text of a message or a name is escaped here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
 from muntin.view.bar import COLOURS, panes
 from muntin.view.lines import Piece, Shown, clip, lines, show
 
-# How many messages that were left out are shown, the newest, and how many messages in all.
+# How many of the newest left-out messages are shown, and how many messages in all.
 _LEFT_OUT = 200
 _MOST = 3_000
 
@@ -115,7 +115,7 @@ def _table(report: Report) -> str:
 
 
 def _row(row: Sequence[str], colour: str | None) -> str:
-    """Return a row of the table; that of a slot has a colour."""
+    """Return a row of the table; the row of a slot has a colour."""
     name, status = (_cell("td", n, row[n]) for n in range(2))
     if colour is not None:
         key = f'<i class="key" style="background:{colour}"></i>'

@@ -1,4 +1,4 @@
-"""The window as lines to look at: its messages in order, and between them what was left out.
+"""The window as lines to look at: its messages in order, and between them the messages left out.
 
 Owns where a left-out message stands and which part of a text was cut. Knows no HTML and no
 server; the receipt, the notebook and the inspector all show these lines.
@@ -18,19 +18,19 @@ from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
 from muntin.core.planning.composed import Composed, Fate
 from muntin.core.report import Status
 
-# How much of one text is shown, at most.
+# How many characters of one text are shown at most.
 LONGEST = 20_000
 
 State: TypeAlias = Status | Literal["added"]
-# What is said of a group, and holds for those of its messages that are really shorter.
+# Statuses of a group that hold only for its messages that are really shorter.
 _CUT = ("trimmed", "short", "stubbed")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: a message of the window (`place`), a declared one (`fate`, `number`), or both.
+    """One line: a message of the window (`place`), a declared message (`fate`, `number`), or both.
 
-    `joined` are the slots' texts that the message was put together from.
+    `joined` are the texts of slots that were joined into the message.
     """
 
     place: int | None
@@ -54,8 +54,8 @@ class Piece:
 class Shown:
     """A line as a person sees it.
 
-    `slot` is the index of the slot, None where several were joined. `calls` are names and
-    arguments, `notes` what else the message holds (images, files, its reasoning).
+    `slot` is the index of the slot, None if several were joined. `calls` are names and arguments,
+    `notes` name the other parts of the message (images, files, its reasoning).
     """
 
     place: int | None
@@ -71,8 +71,8 @@ class Shown:
 
 
 def lines(window: Composed) -> list[Line]:
-    """Return the messages of a window in order, what was left out where it would have stood."""
-    if not window.fates:  # it was pickled, and has forgotten what it was made of
+    """Return the messages of a window in order, with left-out messages where they would stand."""
+    if not window.fates:  # a pickled window has no fates
         return [Line(place) for place in range(len(window.messages))]
     free: defaultdict[int, deque[int]] = defaultdict(deque)
     for place, message in enumerate(window.messages):
@@ -94,7 +94,7 @@ def lines(window: Composed) -> list[Line]:
 
 
 def _together(fates: Iterable[Fate]) -> Iterator[tuple[object, list[Fate]]]:
-    """Group fates by slot, those of joined and of interleaved slots together."""
+    """Group fates by slot; the fates of joined and of interleaved slots are one group."""
     order: dict[object, list[Fate]] = {}
     for fate in fates:
         group = fate.slot.group
@@ -111,13 +111,13 @@ def _joined(fates: Sequence[Fate], places: deque[int]) -> Iterator[Line]:
 
 
 def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
-    """Put what was left out of each slot before the next message of it that is shown."""
+    """Put the left-out messages of each slot before its next message that is shown."""
     keyed: list[tuple[float, int, Line]] = []
     for _, run in groupby(fates, key=lambda fate: fate.slot.index):
         waiting: list[Line] = []
         last = -1.0
         for fate in run:
-            # A list is not copied when it is declared: it may have been emptied since.
+            # A declared list is not copied: it may have been emptied since.
             there = range(min(fate.count, len(fate.slot.messages) - fate.first))
             places = free.get(id(fate.shown)) if there and fate.shown is not None else None
             if not places:
@@ -133,7 +133,7 @@ def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
 
 
 def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
-    """Return a line as it is shown, no text of it longer than `longest`."""
+    """Return a line as it is shown, with no text longer than `longest`."""
     fate = line.fate
     shown = None if line.place is None else window.messages[line.place]
     given = fate.given(line.number) if fate is not None else shown
@@ -182,7 +182,7 @@ def clip(text: str, longest: int = LONGEST, *, cut: bool = False, head: bool = T
 
 
 def _cut(given: Message | None, shown: Message | None, head: bool, longest: int) -> list[Piece]:
-    """Tell what was kept of a text from what was cut."""
+    """Divide a text into kept and cut pieces."""
     whole = given.text if given is not None else ""
     text = shown.text if shown is not None else ""
     if shown is None:

@@ -30,10 +30,10 @@ from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerErro
 if TYPE_CHECKING:
     from muntin.core.profile import Profile
 
-# In the key of a count that has more in it than content and calls.
+# Part of the key of a count that has more in it than content and calls.
 _BESIDE = "/beside+"
 
-# Raised when a rule of counting changes: what older rules counted, or files claimed, is not used.
+# Raised when a rule of counting changes: older counts, and counts in files, are not used.
 COUNTING = 2
 
 
@@ -49,7 +49,7 @@ class Tokenizer(Protocol):
 
     @property
     def name(self) -> str:
-        """How reports and errors call it."""
+        """Its name in reports and errors."""
 
     def count(self, text: str) -> int:
         """Return the number of tokens of `text`."""
@@ -61,14 +61,14 @@ AttachmentTokens: TypeAlias = Mapping[str, int] | Callable[[Attachment], int]
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CharsPerToken:
-    """The rough estimate of old: so many characters a token, rounded up."""
+    """The old rough estimate: a fixed number of characters a token, rounded up."""
 
     characters: int = 4
     message_overhead: int = 0
 
     @property
     def name(self) -> str:
-        """`chars/4`, as it is asked for."""
+        """`chars/4`: the name by which it is asked for."""
         return f"chars/{self.characters}"
 
     def count(self, text: str) -> int:
@@ -96,8 +96,8 @@ def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
     or a model: OpenAI models count exactly, all others by the estimate.
 
     Counts are remembered for as long as the tokenizer lives, a method's for as long as its
-    object. A lambda written at the call is a new one every time, which remembers nothing: give
-    it a name outside of the loop.
+    object. A lambda written at the call is new every time, and remembers nothing: give it a name
+    outside of the loop.
     """
     if value is None or isinstance(value, str):
         return _tokenizer_by_name("estimate" if value is None else value)
@@ -111,7 +111,7 @@ def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
     )
 
 
-@cache  # one object a name, so that all who ask for it share its memo
+@cache  # one object a name, so that all its users share one memo
 def _tokenizer_by_name(name: str) -> Tokenizer:
     from muntin.core.counting.estimate import Estimate
     from muntin.core.counting.exact import encoding_for_model, openai_tokenizer
@@ -198,21 +198,21 @@ class Counter:
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         self._memo = _memo_for(self.tokenizer)
-        # Under which counts may be kept for later: all that they depend on, of messages of text
-        # and of others. None for a plain function, whose name tells nothing, and where attachments
-        # are counted by the caller.
+        # The keys of stored counts, for messages of text and for others: all that a count depends
+        # on. None for a plain function, whose name says nothing, and where the caller counts
+        # attachments.
         self.text_key: str | None = None
         self._media_key: str | None = None
         if not isinstance(self.tokenizer, _Function):
             self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
                 self._media_key = f"{self.text_key}/{image_formula}/pixels"
-        # Whether messages note their counts: not those of a tokenizer that was given, for another
-        # one may have the same name.
+        # Whether messages note their counts. Not with a tokenizer object or function of the caller:
+        # another one may have the same name.
         self._notes = tokenizer is None or tokenizer.__class__ is str
-        # What the wire adds for a call without a result; None until first asked for.
+        # The tokens of the result that the wire adds to a lone call; None until first needed.
         self._no_result: int | None = None
-        # What was counted last, and its tokens: all windows of a turn offer the same tools.
+        # The schemas counted last, and their tokens: all windows of a turn offer the same tools.
         self._tools = NO_SCHEMAS, 0
 
     def _given(self, attribute: str) -> int:
@@ -325,7 +325,7 @@ class Counter:
         return tokens
 
     def key(self, message: Message | None = None) -> str | None:
-        """Return the name under which the count of a message may be kept; of a text without one."""
+        """Return the key under which the count of a message, or of a text, may be kept."""
         besides = message is not None and bool(message.name or message.extra)
         if message is None or not (
             message.attachments or besides or isinstance(message.content, tuple)
@@ -343,8 +343,8 @@ class Counter:
         return self._no_result
 
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
-        """Count tool schemas as compact JSON with sorted keys, plus one overhead each; by OpenAI's
-        formula where that is known and more."""
+        """Count tool schemas as compact JSON with sorted keys, plus one overhead each; or by
+        OpenAI's formula, where it is known and gives more."""
         known, total = self._tools
         if known is tools:
             return total
@@ -362,7 +362,7 @@ class Counter:
         return total
 
     def form(self, schema: Mapping[str, Any] | None) -> int:
-        """Count the schema of an answer that is asked for, which is sent like a tool's."""
+        """Count the schema of a structured answer, which is sent like a tool's."""
         return 0 if schema is None else self.overhead + self.text(compact_json(schema))
 
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
@@ -376,8 +376,8 @@ class Counter:
         return max(map(self.text, name_forms(name)))
 
     def _extra(self, message: Message, extra: Mapping[str, Any]) -> int:
-        """Count what servers that speak Chat Completions put beside the content, and take back:
-        what a model thinks, refuses or, in an older form, calls."""
+        """Count the fields that Chat Completions servers put beside the content and take back:
+        reasoning, a refusal or, in an older form, a call."""
         told = [extra.get(field) for field in ("reasoning_content", "reasoning", "refusal")]
         details = extra.get("reasoning_details")
         for each in details if isinstance(details, list | tuple) else ():
@@ -387,7 +387,7 @@ class Counter:
         if isinstance(called, Mapping):
             told += [called.get("name"), called.get("arguments")]
         if message.role == "tool" and extra.get("is_error") and not message.text.strip():
-            told.append(NO_RESULT)  # a failed result must say something
+            told.append(NO_RESULT)  # a failed result is never sent empty
         return sum(self.text(text) for text in told if isinstance(text, str))
 
     def _part(self, part: Part) -> int:
@@ -411,7 +411,7 @@ class Counter:
         return self._data(url, part.name)
 
     def _data(self, url: str, name: str | None = None) -> int:
-        """Count what a data URL holds: a text as the text it is."""
+        """Count what a data URL holds: a text file as text."""
         found = data_of(url)
         if found is None:
             return file_tokens("document", len(url), name=name)
@@ -467,20 +467,20 @@ class Counter:
 
 
 def _told(message: Message) -> str:
-    """Say which message it is, for an error."""
+    """Name a message for an error."""
     at = "" if message.at is None else f" at {message.at:g}"
     return f"a message of role {message.role!r}{at}"
 
 
 def file_hint(name: str) -> str:
-    """Return the line that tells the model the name of a file: one line, whatever is in it."""
+    """Return the line that tells the model the name of a file: always one line."""
     return f"File: {' '.join(name.splitlines())}"
 
 
 def check_attachment_tokens(
     given: AttachmentTokens | None,
 ) -> Mapping[str, int] | Callable[[Attachment], int]:
-    """Return what overrides the formulas for attachments, checked: by modality, or a function."""
+    """Return the checked override of the formulas for attachments: by modality, or a function."""
     if given is None:
         return {}
     if callable(given):

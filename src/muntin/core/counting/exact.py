@@ -98,8 +98,8 @@ _LONG_RUN = 250_000
 _BLANK = r"[\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _LONG_BLANKS = re.compile(rf"(?<!{_BLANK}){_BLANK}{{{_LONG_RUN},}}+(?![\r\n])")
 
-# The tokens of a text take many times its memory. So one of more characters is counted in parts,
-# cut at a blank between two letters: both patterns end a word there, and begin the next with it.
+# The tokens of a text take many times its memory. So a longer text is counted in parts, cut at a
+# blank between two letters: both patterns end a word there, and begin the next with the blank.
 _PART = 1_000_000
 _BETWEEN_WORDS = re.compile("(?<=[a-z]) (?=[a-z])")
 
@@ -113,7 +113,7 @@ class ExactTokenizer:
     _size: Callable[[str], int] = field(repr=False)
     name_overhead: int = field(default=_NAME_OVERHEAD, repr=False)
     answer_overhead: int = field(default=_ANSWER_OVERHEAD, repr=False)
-    # What OpenAI's formula for tools counts for a function; None where it does not hold.
+    # The tokens of a function by OpenAI's formula for tools; None where it does not hold.
     function_overhead: int | None = field(default=None, repr=False)
 
     def count(self, text: str) -> int:
@@ -159,7 +159,7 @@ def hf_tokenizer(path: str | os.PathLike[str]) -> ExactTokenizer:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises a bare Exception
         raise InvalidInput(f"not a tokenizer.json: {str(file)!r} ({error})") from error
-    # A file may carry the limits of its training; they would cut or pad the count.
+    # A file may carry the limits of its training; they would cut or pad the text.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return ExactTokenizer(
@@ -209,8 +209,8 @@ def _pieces(text: str) -> Iterator[str]:
     """Cut `text` around very long runs of blanks, where both patterns cut it anyway.
 
     Before the run: no alternative goes on from a newline or a non-blank into a blank. In the
-    run: `\\s+(?!\\S)` takes all of it but the last blank, which may belong to what follows. A
-    run that a newline follows is left alone, for `\\s*[\\r\\n]` takes it whole, and safely.
+    run: `\\s+(?!\\S)` takes all blanks but the last, which may belong to the next word. A run
+    followed by a newline is not cut, for `\\s*[\\r\\n]` takes it whole, and safely.
     """
     start = 0
     if len(text) >= _LONG_RUN:

@@ -1,7 +1,7 @@
 """What a file costs in tokens, by its kind and its size in bytes.
 
-Owns which files are text, and the formulas for those whose content is not at hand. They rather
-err upwards: a window that turns out smaller than counted is still sent.
+Owns which files are text, and the formulas for files whose content is not at hand. The formulas
+err high: a window that turns out smaller than counted is still sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE_BYTES = 50_000
 MOST_PAGES = 1_000
 # 32 tokens a second (Gemini 3: 25): https://ai.google.dev/gemini-api/docs/tokens
 AUDIO_TOKENS = 32
-# Speech at 64 kbit/s; where nothing is compressed, 16 bits at 16 kHz.
+# Bytes a second: speech at 64 kbit/s; uncompressed, 16 bits at 16 kHz.
 AUDIO_BYTES, PLAIN_AUDIO_BYTES = 8_000, 32_000
 # About 300 tokens a second, a frame and its sound, at 1 Mbit/s:
 # https://ai.google.dev/gemini-api/docs/video-understanding
@@ -46,10 +46,10 @@ def file_tokens(
     mime_type: str | None = None,
     formula: str = "openai-tiles",
 ) -> int:
-    """Return what a file of so many bytes is taken to cost.
+    """Return the estimated tokens of a file of `size` bytes.
 
-    An image costs what one of unknown width costs by the `formula` of the model; a document that
-    says nothing of its type is taken for text.
+    An image costs as much as an image of unknown size by the `formula` of the model; a document
+    without a type is taken for text.
     """
     if modality == "image":
         return image_tokens(None, None, formula=formula)
@@ -72,7 +72,7 @@ def _has_pages(suffix: str, mime: str) -> bool:
 
 
 def is_text(mime: str) -> bool:
-    """Say whether a type is that of a text."""
+    """Say whether a MIME type is a text type."""
     kind = mime.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind.rpartition("/")[2].rpartition("+")[2] in (
         "json",
@@ -86,7 +86,7 @@ def is_text(mime: str) -> bool:
 
 
 def data_of(url: str) -> tuple[str, bytes] | None:
-    """Return the type and the bytes of a data URL; None if it is none, or cannot be read."""
+    """Return the type and the bytes of a data URL; None if it is no data URL, or is broken."""
     if url[:5].lower() != "data:":
         return None
     head, _, payload = url[5:].partition(",")
@@ -99,7 +99,7 @@ def data_of(url: str) -> tuple[str, bytes] | None:
 
 
 def held_file(data: Mapping[str, Any]) -> tuple[str | None, str | None, str | None] | None:
-    """Return the text, data URL and name of a file that another maker's part holds, if it does."""
+    """Return the text, data URL and name of a file in another maker's part; None without a file."""
     kind = data["type"]
     source, blob, sound = data.get("source"), data.get("inline_data"), data.get("input_audio")
     if kind in ("image", "document") and isinstance(source, Mapping):

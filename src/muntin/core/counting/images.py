@@ -1,7 +1,7 @@
 """What an image costs in tokens, by the rules the vendors publish.
 
 Owns the formulas, the table from model names to formulas and the defaults for attachments
-of which nothing but their kind is known. Must not know messages, nor read an image: sizes come
+of which only the kind is known. Must not know messages, nor read an image: sizes come
 from the caller.
 """
 
@@ -20,7 +20,7 @@ from muntin.core.parts import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
 UNKNOWN_SIZE = (2560, 1440)
-"""The size an image is taken to have when its own is not known: a full-screen screenshot.
+"""The assumed size of an image whose size is not known: a full-screen screenshot.
 
 It costs the most that either of Anthropic's tiers takes for a 16:9 image, and six tiles at
 OpenAI and Google. Only models that do not scale an image down (GPT-5.5 and later with "auto")
@@ -43,7 +43,7 @@ ATTACHMENT_TOKENS: Mapping[str, int] = MappingProxyType(
         "video": 60 * 300,
     }
 )
-"""What an attachment is taken to cost when nothing but its kind is known."""
+"""The assumed tokens of an attachment of which only the kind is known."""
 
 
 def _tiles(base: int, tile: int, width: int, height: int, detail: str) -> int:
@@ -151,7 +151,7 @@ IMAGE_FORMULAS: Mapping[str, Callable[[int, int, str], int]] = MappingProxyType(
 )
 """The formulas by name: from width, height and detail to tokens."""
 
-# Where a page names no rule for a model, the next of its family that errs high.
+# Where a page names no rule for a model: the rule of the next model of its family that errs high.
 _MODELS: Mapping[str, str] = {
     "chatgpt-4o": "openai-tiles",
     "gpt-4": "openai-tiles",

@@ -1,6 +1,6 @@
-"""What was counted or made of texts before, bounded.
+"""Memos: counts and forms of texts, in bounded memory.
 
-Owns the two memos of a tokenizer, and what is remembered of one object. Knows no messages.
+Owns the two memos of a tokenizer, and the memo by object. Knows no messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 Made = TypeVar("Made")
 
 MEMO_CHARACTERS = 32_000_000
-# What was made of objects is remembered with them, of so many characters in all.
+# Results by object are remembered for at most this many characters in all.
 _OBJECT_CHARACTERS = 8_000_000
 
 
@@ -40,7 +40,7 @@ class Memo:
 
     @property
     def forms(self) -> FormMemo:
-        """What was made of texts with this tokenizer."""
+        """The forms of texts that were made with this tokenizer."""
         if self._forms is None:
             self._forms = FormMemo(2 * self._limit)
         return self._forms
@@ -58,12 +58,12 @@ class FormMemo:
         self._size = 0
 
     def get(self, key: Hashable) -> Any:
-        """Return what was made, or None."""
+        """Return the value made before, or None."""
         made = self._young.get(key)
         return self._old.get(key) if made is None else made
 
     def put(self, key: Hashable, made: Any, characters: int) -> None:
-        """Remember what was made of so many characters."""
+        """Remember a value made from this many characters."""
         self._size += characters + 64
         if self._size > self._limit:
             self._old, self._young = self._young, {}
@@ -74,10 +74,10 @@ class FormMemo:
 def once_for_each(
     size: Callable[[T], int | None],
 ) -> Callable[[Callable[[T], Made]], Callable[[T], Made]]:
-    """Remember what a function makes of an object that never changes.
+    """Remember the result of a function of an object that never changes.
 
-    It is found again by the object itself, which takes a fraction of what comparing two takes.
-    `size` returns how many characters an object has; None of one that is not to be remembered.
+    The result is found by the identity of the object, much faster than by comparing two objects.
+    `size` returns how many characters an object has; None if its result is not to be remembered.
     """
 
     def decorated(make: Callable[[T], Made]) -> Callable[[T], Made]:

@@ -1,6 +1,6 @@
 """Sizes of images: width and height from the first bytes of a PNG, JPEG, GIF or WebP file.
 
-Nothing else of an image is read, and nothing but bytes is known here.
+Reads nothing else of an image, and knows nothing but bytes.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import binascii
 from base64 import b64decode
 from collections.abc import Iterator
 
-# So much of a file is looked at: in front of the size, a JPEG may hold a preview of itself.
+# This much of a file is read: a JPEG may hold a preview of itself before its size.
 _LOOKED_AT = 256 * 1024
-# The segments of a JPEG that tell its size; the three between them are of another kind.
+# The segments of a JPEG that tell its size; the three codes left out are of another kind.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # Markers that no length follows.
 _BARE = frozenset({0x01, *range(0xD0, 0xDA)})
 
 
 def size_of_url(url: str) -> tuple[int, int] | None:
-    """Return width and height of the image in a data URL; None if it does not say."""
+    """Return width and height of the image in a data URL; None if it is not found."""
     head, comma, _ = url[:512].partition(",")
     if not comma or head[:5].lower() != "data:" or not head.lower().endswith(";base64"):
         return None
@@ -28,7 +28,7 @@ def size_of_url(url: str) -> tuple[int, int] | None:
 def size_of_base64(data: str) -> tuple[int, int] | None:
     """Return width and height of an image that is written in base64."""
     try:
-        # A multiple of four characters; most files say it in the first of them.
+        # A multiple of four characters; most files have the size in the first 64.
         for most in (64, _LOOKED_AT // 3 * 4):
             found = size_of(b64decode(data[:most]))
             if found is not None or len(data) <= most:
@@ -39,7 +39,7 @@ def size_of_base64(data: str) -> tuple[int, int] | None:
 
 
 def size_of(data: bytes) -> tuple[int, int] | None:
-    """Return width and height of an image file by its first bytes; None if they do not say."""
+    """Return width and height of an image file by its first bytes; None if they do not tell."""
     found = None
     if data[:8] == b"\x89PNG\r\n\x1a\n" and len(data) >= 24:
         found = _number(data[16:20]), _number(data[20:24])

@@ -10,7 +10,7 @@ from typing import Any
 
 from muntin.core.accepted import OPENAI
 
-# For the properties of a function and each of them, for each value of an enum, for the list.
+# Tokens for the properties of a function, for each property, each enum, each value, the list.
 _PROPERTIES, _PROPERTY, _ENUM, _VALUE, _END = 3, 3, -3, 3, 12
 
 
@@ -24,7 +24,7 @@ def name_forms(name: str) -> tuple[str, ...]:
 def tools_tokens(
     tools: Iterable[Mapping[str, Any]], count: Callable[[str], int], overhead: int
 ) -> int:
-    """Return what the functions among these tools cost, each `overhead` beside its texts."""
+    """Return what the functions among these tools cost, each with `overhead` beside its texts."""
     found = [_function(tool, count) for tool in tools]
     functions = [overhead + tokens for tokens in found if tokens is not None]
     return sum(functions) + _END if functions else 0

@@ -1,7 +1,7 @@
 """Messages as other makers write them: Anthropic, Google, OpenAI's Responses, the SDKs' objects.
 
-Owns which form a value has, and that reading loses nothing: what cannot be read is refused by name.
-How each form is read stands in a module of its own; OpenAI-style dicts are `Message.from_dict`'s.
+Owns which form a value has, and that reading loses nothing: a value that cannot be read is refused
+by name. Each form has a module of its own; `Message.from_dict` reads OpenAI-style dicts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muntin.errors import InvalidInput, InvalidType, NeedsConversation
 
 __all__ = ["joins_others", "messages_from", "one_message"]
 
-# What a content block is told by, where a message was expected.
+# The types by which a content block is recognised where a message was expected.
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document")
 
 
@@ -30,10 +30,10 @@ def messages_from(
     """Read messages in any form that Muntin knows, one or many, as a list of Messages.
 
     Known are Messages, OpenAI-style dicts, the messages of Anthropic and of Google, the items of
-    OpenAI's Responses API, the objects of their SDKs, and whole responses. One of theirs may be
-    several of ours: an Anthropic user message with two tool results and a text is three. Nothing
-    that is given is changed or kept. `where` is how errors call an
-    item by its number, counted from `first`.
+    OpenAI's Responses API, the objects of their SDKs, and whole responses. One of their messages
+    may be several Messages: an Anthropic user message with two tool results and a text is three.
+    The given values are neither changed nor kept. `where` names an item in errors by its number,
+    counted from `first`.
     """
     if isinstance(given, Message):
         return [given]
@@ -50,7 +50,7 @@ def messages_from(
 
 
 def one_message(data: object) -> Message:
-    """Read what is written in another maker's form and means one message."""
+    """Read a value in another maker's form that means one message."""
     found = _read([data], alone=True)
     if len(found) == 1:
         return found[0]
@@ -61,7 +61,7 @@ def one_message(data: object) -> Message:
 
 
 def joins_others(item: object) -> bool:
-    """Say whether an item of a list is read together with those beside it."""
+    """Say whether an item of a list is read together with its neighbours."""
     kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
     return isinstance(kind, str) and kind in responses.OUTPUTS
 
@@ -91,7 +91,7 @@ def _read(
 
 
 class _Reader:
-    """A conversation as it is read: what was said so far, and what is not yet complete."""
+    """A conversation while it is read: messages so far, and items of an unfinished answer."""
 
     def __init__(self, alone: bool) -> None:
         self.messages: list[Message] = []
@@ -108,7 +108,7 @@ class _Reader:
             self._put([item])
             return
         if isinstance(item, dict) and len(item) == 2 and item.get("content").__class__ is str:
-            self._put([Message.from_dict(item)])  # most messages: nothing else is in them
+            self._put([Message.from_dict(item)])  # as most messages are: a plain text
             return
         data = as_plain(item)
         if not isinstance(data, Mapping):
@@ -139,14 +139,14 @@ class _Reader:
 
 
 def _with_role(data: Mapping[str, Any]) -> list[Message]:
-    """Read a dict with a role: Anthropic's where one of its blocks is in it, else OpenAI's."""
+    """Read a dict with a role: Anthropic's if it holds one of its blocks, else OpenAI's."""
     if anthropic.has_blocks(data) or anthropic.is_response(data):
         return anthropic.read(data)
     return [Message.from_dict(data)]
 
 
 def _inside(data: Mapping[str, Any]) -> Sequence[object]:
-    """Return what a whole response holds; refuse all that is no message."""
+    """Return the messages of a whole response; refuse a value that is no message."""
     if isinstance(data.get("output"), Sequence) and data.get("object") == "response":
         return list(data["output"])
     for key, inner in (("choices", "message"), ("candidates", "content")):

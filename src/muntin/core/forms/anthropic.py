@@ -23,7 +23,7 @@ from muntin.core.parts import (
 )
 from muntin.errors import InvalidInput, InvalidType
 
-# Of a response, what is not part of its message.
+# The fields of a response that are not part of its message.
 _ENVELOPE = frozenset(
     {
         "id",
@@ -41,13 +41,13 @@ _ENVELOPE = frozenset(
 
 
 def has_blocks(data: Mapping[str, Any]) -> bool:
-    """Say whether a message holds a block that is a message or a call of ours."""
+    """Say whether a message holds a block that becomes a message or a call of Muntin's."""
     content = data.get("content")
     return isinstance(content, list | tuple) and any(is_message_block(each) for each in content)
 
 
 def is_message_block(block: object) -> bool:
-    """Say whether a block is what we keep beside a message's content."""
+    """Say whether a block is kept outside of a message's content: a call or a result."""
     kind = block.get("type") if isinstance(block, Mapping) else getattr(block, "type", None)
     return kind in ("tool_use", "tool_result")
 
@@ -58,7 +58,7 @@ def is_response(data: Mapping[str, Any]) -> bool:
 
 
 def read(data: Mapping[str, Any]) -> list[Message]:
-    """Read a message; one of the user's is a message for each of its tool results besides."""
+    """Read a message; a user's message becomes one message more for each of its tool results."""
     role = data.get("role")
     blocks = [as_plain(block) for block in data["content"] or ()]
     known = {key: data[key] for key in ("at", "name") if data.get(key) is not None}
@@ -77,7 +77,7 @@ def read(data: Mapping[str, Any]) -> list[Message]:
 def assistant_message(
     blocks: Sequence[Mapping[str, Any]], *, calls: Sequence[ToolCall] = (), **known: Any
 ) -> Message:
-    """Read the blocks that a model made; `calls` are those that are known already."""
+    """Read the blocks that a model made; `calls` are calls that are known already."""
     parts: list[Part] = []
     made = list(calls)
     ids = {call.id for call in calls}
@@ -94,7 +94,7 @@ def assistant_message(
             parts.append(part(block))
         elif block.get("id") not in ids:
             made.append(_call(block))
-            for index in behind:  # it stood between two calls
+            for index in behind:  # the part stood between two calls
                 parts[index] = put_before(parts[index], made[-1].id)
             behind = []
     return Message("assistant", joined(parts), tool_calls=tuple(made), **known)

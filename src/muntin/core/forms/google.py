@@ -16,7 +16,7 @@ from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, 
 from muntin.errors import InvalidInput, InvalidType, NeedsConversation
 
 SIGNATURE = "thought_signature"
-# Parts that Muntin carries as they are: files, and what the model did with Google's own tools.
+# Parts that Muntin passes on unchanged: files, and what the model did with Google's own tools.
 PARTS = (
     "executable_code",
     "code_execution_result",
@@ -25,7 +25,7 @@ PARTS = (
     "inline_data",
     "file_data",
 )
-# What may stand beside the content of a part.
+# Fields that may stand beside the content of a part.
 FIELDS = (
     "video_metadata",
     "media_resolution",
@@ -38,9 +38,9 @@ _ROLES = {"user": "user", "function": "user", "model": "assistant", "system": "s
 
 
 class Ids:
-    """Ids for calls that came without one, the same ones for the same conversation.
+    """Ids for calls that came without one, always the same for the same conversation.
 
-    A response without an id answers the oldest call of its name that is not answered.
+    A response without an id answers the oldest unanswered call of its name.
     """
 
     def __init__(self) -> None:
@@ -62,13 +62,13 @@ class Ids:
             if called == name:
                 del self._waiting[place]
                 return made
-        return self.call(name, "")  # of a call that is not here
+        return self.call(name, "")  # its call is not in this list
 
 
 def read(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
-    """Read a content; one of the user's is a message for each of its function responses besides.
+    """Read a content; a user's content becomes one message more for each of its function responses.
 
-    Without `ids` a call or response must have its own.
+    Without `ids` a call or response must have its own id.
     """
     given = data["parts"]
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -89,7 +89,7 @@ def read(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
 
 
 def _spelled(part: object) -> dict[str, Any]:
-    """Return a part as a dict in Python's spelling, without what is None."""
+    """Return a part as a dict in Python's spelling, without fields that are None."""
     if isinstance(part, str):
         return {"text": part}
     data = as_plain(part)
@@ -121,7 +121,7 @@ def _model(parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str,
             found.append(_part(each))
             continue
         calls.append(_call(each, ids))
-        for index in behind:  # it stood between two calls
+        for index in behind:  # the part stood between two calls
             found[index] = put_before(found[index], calls[-1].id)
         behind = []
     return Message("assistant", joined(found), tool_calls=tuple(calls), **known)
@@ -220,7 +220,7 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
 
 
 def response(call: ToolCall, text: str) -> dict[str, Any]:
-    """Return a text as the response to a call; with an id, if the call came with one."""
+    """Return a text as the response to a call; with an id, if the call has one."""
     named = {} if call.extra and call.extra.get("made_id") else {"id": call.id}
     return {**named, "name": call.name, "response": {"output": text}}
 
@@ -235,7 +235,7 @@ def _ids(ids: Ids | None, what: str) -> Ids:
 
 
 def as_json(value: Any) -> Any:
-    """Return an SDK's value as JSON values, bytes as base64 text, an enum as its word."""
+    """Return an SDK's value as JSON values, bytes as base64 text, an enum as its value."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, bytes):

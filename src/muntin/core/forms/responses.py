@@ -25,7 +25,7 @@ from muntin.core.parts import (
 )
 from muntin.errors import InvalidInput
 
-# What the model did with tools that run at OpenAI; the API takes these items back as they were.
+# Items that the model made with tools that run at OpenAI; the API takes them back unchanged.
 ITEMS = frozenset(
     {
         "apply_patch_call",
@@ -47,14 +47,14 @@ ITEMS = frozenset(
     }
 )
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Calls, and where each has its arguments.
+# Calls, and the field of their arguments.
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-# Calls of OpenAI's own tools that the app runs, by the types of what the app answers.
+# Calls of OpenAI's own tools that the app runs, by the types of the app's answers.
 _OWN = {
     f"{call}_output": call
     for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
 }
-# What an answer consists of, messages aside: items that follow each other are one answer.
+# The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 
 
@@ -70,7 +70,7 @@ def is_output(data: Mapping[str, Any]) -> bool:
 
 
 def check(item: Mapping[str, Any]) -> None:
-    """Refuse an item of an answer that lacks what it is read by."""
+    """Refuse an item of an answer that lacks a field needed for reading."""
     kind = item["type"]
     needed = ["id"] if kind == "reasoning" else ["content"] if kind == "message" else []
     if kind in CALLS:
@@ -102,7 +102,7 @@ def result(item: Mapping[str, Any]) -> Message:
 
 
 def own_result(item: Mapping[str, Any]) -> Message | None:
-    """Read what an app answers to a call of one of OpenAI's own tools; None if it is no such item.
+    """Read an app's answer to a call of one of OpenAI's own tools; None if it is no such item.
 
     A screenshot cannot be written as text: it stays whole.
     """
@@ -119,7 +119,7 @@ def own_result(item: Mapping[str, Any]) -> Message | None:
 
 
 def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
-    """Return the output of a result with another text, in the form that its type has."""
+    """Return the output of a result with another text, in the form of its type."""
     given = item.get("output")
     if item.get("type") == "shell_call_output" and isinstance(given, Sequence) and given:
         return [{**as_plain(given[-1]), "stdout": text, "stderr": ""}]
@@ -127,8 +127,8 @@ def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
 
 
 def with_own_calls(message: Message, answered: Collection[str]) -> Message:
-    """Return an answer with the calls of OpenAI's own tools that are answered by these ids, so that
-    both stay together."""
+    """Return an answer with the calls of OpenAI's own tools that these ids answer, so that calls
+    and results stay together."""
     content = message.content if isinstance(message.content, tuple) else ()
     held = [part.data for part in content if isinstance(part, Other)]
     own = [
@@ -157,7 +157,7 @@ def result_type(call: ToolCall) -> str:
 
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
-    # Ids of items are worth keeping only beside the reasoning they must be sent with.
+    # Ids of items are needed only beside the reasoning with which they must be sent.
     named = any(item.get("type") == "reasoning" for item in items)
     parts: list[Part] = []
     calls: list[ToolCall] = []
@@ -167,7 +167,7 @@ def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
         start = len(parts)
         if kind in CALLS:
             calls.append(call(item, named))
-            for index in placed:  # it stood between two calls
+            for index in placed:  # the part stood between two calls
                 parts[index] = put_before(parts[index], calls[-1].id)
             placed = []
             continue

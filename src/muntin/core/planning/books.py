@@ -1,8 +1,8 @@
 """The books: the one thing that changes while a window is decided.
 
 They hold a verdict for every unit that gave something, the size of every slot and the total, and
-keep these true. A journal remembers every change, so that a trial can be taken back. What is
-entered, and when, is decided elsewhere.
+keep these true. A journal remembers every change, so that a trial can be taken back. Other modules
+decide what is entered, and when.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ OVER_CAP, OVER_BUDGET, FALLBACK = "over_cap", "over_budget", "fallback"
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What earlier attempts at a window have shown: slots and groups of several slots that have no
-    place in it and are left out from the start, and inputs that cannot be cut. With `short` tokens
-    more, and its own, everything would have had its place. `calm` says that slots with a priority
-    are among those left out, all of them. `stood` are the slots that stood when one was left out.
+    """What earlier attempts at a window have shown.
+
+    `slots` and `units` have no place in the window and are left out from the start; inputs in
+    `stuck` cannot be cut. With `short` more tokens beside its own, a slot in `slots` would have
+    been kept. `calm` says that all slots with a priority are left out. `stood` are the slots that
+    stood in the window when another slot was left out.
     """
 
     slots: Mapping[int, Verdict] = field(default_factory=dict)
@@ -51,27 +53,27 @@ class Books:
         self.goal = intake.goal
         self.calm = intake.calm
         self.steps = dict(intake.steps)
-        # Whether a history was made to step beyond its high level: then all is read again.
+        # Whether a history stepped beyond its high level: then everything is read again.
         self.stepped = False
         self.fallback = False
         # Why units give at the moment. While it is OVER_CAP, slots are measured against their
         # ceilings, afterwards against the room that they are left.
         self.reason = OVER_CAP
-        # What the slots that have their room have taken, and which they are; how much nobody needs.
+        # The tokens of the slots that have their room; the tokens that no slot needs; these slots.
         self.taken = self.spare = 0
         self._seated: set[int] = set()
         self._seated_parts: set[int] = set()
-        # Chains of slots of which one was dropped.
+        # Chains in which a slot was dropped.
         self.broken: set[Group] = set()
-        # The places of the slots in the order they go, if any had to.
+        # The place of each slot in the order in which slots go, if any slot had to.
         self.order: dict[int, int] = {}
-        # What there was when ceilings had been applied, in all and by slot, if it was too much.
+        # If the slots were too large: their tokens after ceilings were applied, in all and by slot.
         self.asked = 0
         self.asks: dict[int, int] = {}
-        # Whether units have parts in other slots; those that went when another slot took its room.
+        # Whether units have parts in other slots; units dropped when another slot took its room.
         self.tied = any(each.open or each.pending for each in self.readings)
         self.torn: list[Unit] = []
-        # Inputs that cannot be cut as far as they may be.
+        # Inputs that cannot be cut to their smallest size.
         self.stuck: frozenset[int] = frozenset()
         self._short: dict[int, int] = {}
         self._verdicts: dict[int, dict[int, Verdict]] = {}
@@ -89,11 +91,11 @@ class Books:
         self._journal: list[tuple[Unit, Verdict | None]] = []
         self._began = 0
         self._rank = 0
-        # By key and by slot; found when a unit with parts in other slots is first looked at.
+        # Units by key and readings by slot; filled when first needed.
         self._units: dict[Key, Unit] = {}
         self._by_slot: dict[int, Reading] = {}
-        # Joined texts: their slots, their tokens, and what joining adds to the sum of the parts;
-        # the tokens of what nothing may drop of them, and of what has its room.
+        # Joined texts: their slots, their tokens, and the tokens that joining adds to the sum of
+        # the parts; the tokens of parts that nothing may drop, and of parts that have their room.
         self.added = 0
         self.pinned: dict[Group, int] = {}
         self.joined_room: dict[Group, int] = {}
@@ -127,7 +129,7 @@ class Books:
                 self.pass_beyond(reading)
         self.reason = OVER_CAP
 
-    # What stands in the books.
+    # The state of the books.
 
     @property
     def capping(self) -> bool:
@@ -135,16 +137,16 @@ class Books:
         return self.reason == OVER_CAP
 
     def verdict(self, unit: Unit) -> Verdict | None:
-        """Return what became of a unit, None if it is kept whole."""
+        """Return what was decided about a unit, None if it is kept whole."""
         verdicts = self._verdicts.get(unit.slot)
         return None if verdicts is None else verdicts.get(unit.indices[0])
 
     def verdicts(self, reading: Reading) -> Mapping[int, Verdict]:
-        """Return what became of the units of a slot, by their first messages."""
+        """Return what was decided about the units of a slot, by their first messages."""
         return self._verdicts.get(reading.slot.index, {})
 
     def now(self, unit: Unit) -> tuple[tuple[Message, ...], tuple[int, ...]]:
-        """Return the messages of a unit, as they stand, and what they cost."""
+        """Return the messages of a unit as they stand, and the tokens of each."""
         verdict = self.verdict(unit)
         return (unit.messages, unit.costs) if verdict is None else (verdict.messages, verdict.costs)
 
@@ -169,9 +171,9 @@ class Books:
         return all(map(self.is_dropped, reading.units))
 
     def protects(self, reading: Reading, unit: Unit) -> bool:
-        """Say whether a unit is protected by its own slot: required slots, the current input,
-        system messages by default and in a past that steps (joined texts go by their declared
-        priorities alone)."""
+        """Say whether a unit is protected by its own slot: a unit of a required slot or of the
+        current input, the newest calls of a run, a system message by default and in a past that
+        steps. Of joined texts, system text is not protected."""
         slot = reading.slot
         if slot.required or slot.is_input or unit.key in self.newest:
             return True
@@ -208,10 +210,10 @@ class Books:
             self._by_slot = {each.slot.index: each for each in self.readings}
         return (unit, *(self._units[key] for key in unit.mates))
 
-    # What is entered.
+    # Changes.
 
     def drop(self, unit: Unit, over: int = 0) -> None:
-        """Drop a unit, with its parts in other slots; its slot was over by so much."""
+        """Drop a unit with its parts in other slots; its slot was `over` tokens too large."""
         for each in self.family(unit) if unit.mates else (unit,):
             before = self.verdict(each)
             if each.slot in self._seated and not self.is_dropped(each):
@@ -222,14 +224,14 @@ class Books:
                 self._note(each, before, "dropped", over, before.messages, before.costs)
 
     def cut(self, unit: Unit, number: int, message: Message, tokens: int, over: int = 0) -> None:
-        """Put a shorter message in the place of one of a unit's."""
+        """Replace one message of a unit by a shorter one."""
         messages, costs = self.now(unit)
         messages = (*messages[:number], message, *messages[number + 1 :])
         costs = (*costs[:number], tokens, *costs[number + 1 :])
         self._note(unit, self.verdict(unit), "trimmed", over, messages, costs)
 
     def shorten(self, unit: Unit, status: Status, messages: tuple[Message, ...], over: int) -> None:
-        """Put shorter messages in the place of a group's."""
+        """Replace the messages of a group by shorter ones."""
         costs = tuple([self.counter.message(each) for each in messages])
         self._note(unit, self.verdict(unit), status, over, messages, costs)
 
@@ -283,23 +285,23 @@ class Books:
         return self._rank
 
     def pass_beyond(self, reading: Reading) -> None:
-        """Give what was never read its rank, once the slot gives."""
+        """Give the messages that were never read a rank, once the slot gives."""
         if reading.beyond and reading.slot.index not in self._beyond_ranks:
             self._beyond_ranks[reading.slot.index] = self.capping, self._next_rank()
 
     def mark(self, slot: int, marker: Message, tokens: int) -> None:
-        """Put the line in front that says what is missing."""
+        """Put the line that says what is missing in front of a slot."""
         self._markers[slot] = marker, tokens
         self._book(slot, tokens)
 
     def unmark(self, slot: int) -> None:
-        """Take that line away."""
+        """Take the line that says what is missing away."""
         if slot in self._markers:
             self._book(slot, -self._markers.pop(slot)[1])
 
     @contextmanager
     def trial(self) -> Iterator[Callable[[], None]]:
-        """Take back what is entered inside, unless the function that is given is called.
+        """Take back every change made inside, unless the yielded function is called.
 
         Ranks are not taken back: they say in which order things were tried.
         """
@@ -321,13 +323,13 @@ class Books:
                 self._enter(unit, before)
 
     def give_back(self, readings: Collection[Reading]) -> None:
-        """Bring back what slots, and units tied to them, gave since ceilings were applied."""
+        """Bring back what these slots, and units tied to them, gave since ceilings were applied."""
         units = [unit for each in readings for unit in each.units]
         self._rewind(self._began, {each.key for unit in units for each in self.family(unit)})
 
     def ignore_floors(self) -> None:
-        """Fall back: floors no longer raise ceilings, and yield to them; what was cut to a raised
-        ceiling is whole again."""
+        """Fall back: floors no longer raise ceilings, and yield to them; units cut to a raised
+        ceiling are whole again."""
         self.fallback = True
         self.reason = OVER_CAP
         self._rewind(self._opened)
@@ -369,14 +371,14 @@ class Books:
         ]
 
     def seat_joined(self, group: Group, readings: Collection[Reading], tokens: int) -> None:
-        """Enter that slots of a joined text have their room: the text has so many tokens now."""
+        """Enter that slots of a joined text have their room: the text now has `tokens` tokens."""
         self.taken += tokens - self.joined_room[group]
         self.joined_room[group] = tokens
         self.recount(group)
         self._seated_parts.update(each.slot.index for each in readings)
 
     def measure(self, group: Group, without: Collection[Reading] = ()) -> int:
-        """Count the joined text that would be left without these slots."""
+        """Count the joined text that is left without these slots."""
         assert group.join is not None
         gone = {each.slot.index for each in without}
         texts = []
@@ -403,8 +405,8 @@ class Books:
         self.total += self._added[group] - before
 
     def step(self, reading: Reading, most: int) -> None:
-        """Make a past begin later, or go down, so that this slot of it has at most so many
-        tokens beside those that have their room."""
+        """Make a past begin later, or go down, so that this slot has at most `most` tokens; slots
+        of the past that have their room come on top."""
         before = self.steps[reading.slot.index]
         members = [each for each in self.readings if each.slot.index in before.members]
         total = sum([self.sizes[each.slot.index] for each in members])

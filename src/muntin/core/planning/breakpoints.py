@@ -39,7 +39,7 @@ def place_breakpoints(
 ) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
     """Choose the breakpoints, and keep what the next turn must know.
 
-    `lowered` are the last messages of what is short, and of what is stubbed.
+    `lowered` are the last short and the last stubbed message of pasts that step.
     """
     messages, slots = rendered.messages, rendered.slots
     sent = None if goes_as_it_stands(messages, profile) else as_sent(messages, profile)
@@ -84,14 +84,14 @@ def place_breakpoints(
 
 
 def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
-    """Note which slots did not stay. Nothing is marked from the first of them on, for what changed
-    will change again, if it has changed often enough for its kind."""
+    """Note which slots did not stay. No breakpoint is placed from the first slot on that has
+    changed as many times running as its kind allows: it is expected to change again."""
     before_that = dict(before.blamed)
     now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
     if not now.blamed:
         return
     allowed = now.patience
-    # Tools have the patience of what a tier says to stay.
+    # Tools may change as often as a slot whose tier says that it stays.
     now.restless = frozenset(
         name for name, times in now.blamed if times >= allowed.get(name, 2 if name == TOOLS else 1)
     )
@@ -118,11 +118,11 @@ def choose_breakpoints(
 ) -> list[int]:
     """Return after how many messages breakpoints stand, in order.
 
-    None stands behind the first `settled` messages, which stay, but for the end of everything
-    between the steps of a turn. When there are more candidates than the provider takes, the most
-    saving come first: the tail; what the user asked for; the latest of the turn before, where a
-    read could not look back that far; the ends of what is `lowered`, where the next step down
-    begins; the frontier; the last stable tier; earlier tiers.
+    No breakpoint stands behind the first `settled` messages, which stay, except at the end of all
+    messages between the steps of a turn. If there are more candidates than the provider takes, the
+    most saving come first: the tail; the breakpoints that the user asked for; the latest breakpoint
+    of the turn before, where a read could not look back that far; the ends of what is `lowered`,
+    where the next step down begins; the frontier; the last stable tier; earlier tiers.
     """
     taken = user_breakpoints(messages)
     left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
@@ -153,8 +153,8 @@ def choose_breakpoints(
 def ttls(
     places: Sequence[int], messages: Sequence[Message], caching: Caching
 ) -> Iterator[str | None]:
-    """Yield how long each breakpoint is to live: an hour if the rules say so, or if one of the
-    user's behind it does (longer ones stand first:
+    """Yield how long each breakpoint is to live: an hour if the rules say so, or if a breakpoint of
+    the user's behind it lives an hour (longer ones stand first:
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
     hours = [
         place
@@ -167,11 +167,11 @@ def ttls(
 
 
 def user_breakpoints(messages: Sequence[Message]) -> list[int]:
-    """Return the breakpoints that the messages carry themselves, each after so many messages."""
+    """Return the breakpoints that the messages carry themselves: the places behind them."""
     return [
         place
         for place, message in enumerate(messages, 1)
-        if message.extra or message.content.__class__ is tuple  # few are
+        if message.extra or message.content.__class__ is tuple  # few messages have either
         for _ in _carried(message)
     ]
 
@@ -198,8 +198,8 @@ def _ends(messages: Sequence[Message], lowered: Sequence[Message]) -> list[int]:
 
 
 def _tails(messages: Sequence[Message], settled: int) -> list[int]:
-    """Return where the next request will read: the end of what stays, and between the steps of
-    one turn the end of everything, even of what the next turn will not have."""
+    """Return where the next request will read: the end of the messages that stay; and between the
+    steps of one turn the end of all messages, even if the next turn will not have them all."""
     looping = settled < len(messages) and messages[-1].role == "tool"
     return [len(messages), settled] if looping else [settled]
 
@@ -214,7 +214,7 @@ def _asked(slots: Sequence[Slot]) -> list[int]:
 
 
 def _conversation(messages: Sequence[Message], slots: Sequence[Slot]) -> int:
-    """Return where the conversation begins: what stands before it outlives every step."""
+    """Return where the conversation begins: the messages before it stay after every step."""
     for place, (message, slot) in enumerate(zip(messages, slots, strict=True)):
         if message.role != "system" and slot.tier in (None, VOLATILE):
             return place
@@ -238,24 +238,24 @@ def _anchor(
     caching: Caching,
     previous: LazyFrontier | Frontier | None,
 ) -> int:
-    """Return the latest of the turn before that still stands, if no tail looks back to it."""
+    """Return the last breakpoint of the turn before that still holds, if no tail reaches it."""
     if previous is None or not previous.breakpoints:
         return 0
     shared = _shared(messages[: max(previous.breakpoints)], previous)
     for place in reversed(previous.breakpoints):
-        if place > shared:  # something before it is another text now
+        if place > shared:  # a message before it has changed
             continue
         near = [tail for tail in tails if tail >= place]
         if caching.lookback is None or not near:
             return place
         added = sum(blocks(message) for message in messages[place : min(near)])
-        # The breakpoint's own block is the first that is looked at.
+        # The breakpoint's own block is the first block of the lookback.
         return place if added >= caching.lookback else 0
     return 0
 
 
 def _shared(messages: Sequence[Message], previous: LazyFrontier | Frontier) -> int:
-    """Return with how many messages of the turn before a request begins."""
+    """Return how many messages, from the first, a request shares with the turn before."""
     sent = previous.messages if isinstance(previous, LazyFrontier) else ()
     for place, message in enumerate(messages):
         same = place < len(sent) and sent[place] is message
@@ -271,7 +271,7 @@ def blocks(message: Message) -> int:
 
 
 def _enough(messages: Sequence[Message], tokens: int, counter: Counter) -> int:
-    """Return how many messages have that many tokens; more than there are, if all have not."""
+    """Return how many messages, from the first, have `tokens` tokens; one too many if too few."""
     for place, message in enumerate(messages):
         if tokens <= 0:
             return place

@@ -20,9 +20,9 @@ from muntin.core.planning.verdict import SlotPlan, starts_of
 class Coming(NamedTuple):
     """The next step of a history.
 
-    `reached` is the share of the way to it, from the last one. Messages up to the position `until`
-    are expected to leave with it; None if none are. Those up to `told` are in the summary that is
-    shown. `since` is where the history begins now.
+    `reached` is the share of the way from the last step to the next. Messages up to the position
+    `until` are expected to leave with the next step; None if none are. Messages up to `told` are in
+    the summary that is shown. `since` is where the history begins now.
     """
 
     reached: float
@@ -32,8 +32,8 @@ class Coming(NamedTuple):
 
 
 def coming_step(plan: Plan, more: int = 0, summary: int = 0) -> Coming | None:
-    """Return the next step of the last history of a window, to which so many tokens come, with a
-    summary of so many; None without a history that steps."""
+    """Return the next step of the last history of a window that gets `more` tokens, with a summary
+    of `summary` tokens; None without a history that steps."""
     heads = [each for each in plan.slots if _is_head(each)]
     if not heads:
         return None
@@ -56,13 +56,13 @@ def _is_head(each: SlotPlan) -> bool:
 def _until(
     plan: Plan, head: SlotPlan, members: list[SlotPlan], tokens: int, summary: int
 ) -> float | None:
-    """Return up to which position messages will leave, if the past grows as it did."""
+    """Return the position up to which messages will leave, if the past grows as before."""
     step = head.step
     assert step is not None
     past = Past([each.slot.messages for each in members])
     rungs = rungs_of([each.reading for each in members], past.offsets[:-1])
     growth = int(growth_of(rungs, tokens, step.before))
-    # What is still to come, as one message.
+    # Everything still to come, as one message.
     rest = max(0, step.high - tokens) + growth + 1
     rungs.append(Rung(len(past), len(past) + 1, rest, opens_turn=True))
     ground, ladder = Ground(plan.tools, plan.caching), head.slot.ladder
@@ -75,13 +75,13 @@ def _until(
     ]
     if gone <= step.levels.gone and not step.levels.stubs:
         return None  # results become shorter first
-    # As far as any way goes: what is both told and shown is better than what is neither.
+    # The farthest of the three ways: a message both summarised and shown is better than one lost.
     left = range(step.levels.gone, min(max(gone, dropped, told), len(past)))
     dated = (at_of(past[index]) for index in reversed(left))
     return next((at for at in dated if at is not None), None)
 
 
 def _telling(step: SteppedSlot, tokens: int) -> SteppedSlot:
-    """Return a history as it will step with a summary of so many tokens, which needs room too."""
+    """Return the history with a summary of `tokens` tokens in front, which needs room too."""
     most = min(tokens, most_told(step.high))
     return replace(step, told=Told(Recap("", 0.0), most)) if most else step

@@ -1,6 +1,6 @@
-"""What was composed: the messages of a window, where they come from, and how that came about.
+"""The composed messages of a window, where they come from, and why they were kept.
 
-Encoders and pictures read this. It knows none of them; the window of the user does.
+Encoders and pictures read this module; it knows none of them. The user's window does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muntin.core.report import NotCarried, Report, Reported, Status, in_ranges
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """A place where the provider may cache: after so many messages, for how long."""
+    """A place where the provider may cache: after `after` messages, for `ttl`."""
 
     after: int
     ttl: str | None = None
@@ -27,7 +27,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a message of a slot, or of `count` messages that were not looked at.
+    """What became of one message of a slot, or of `count` messages that were not read.
 
     `shown` is the message as the window has it: None if it was left out, and the slot's own text
     where several were joined.
@@ -46,10 +46,10 @@ class Fate:
 
 
 class Explained(Protocol):
-    """What can say how a window came about: its plan."""
+    """A plan, as the object that can explain how a window was made."""
 
     def report(self, *, kept: bool = False) -> Report:
-        """Tell where every token went; with `kept` as it is kept."""
+        """Tell where every token went; with `kept`, in the form that is stored."""
 
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message."""
@@ -61,7 +61,7 @@ class Explained(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is left of a plan whose window was pickled: the report."""
+    """What a pickled window keeps of its plan: the report."""
 
     told: Report
     caching: Caching | None = None
@@ -109,11 +109,11 @@ class Composed:
 
     @property
     def kept_report(self) -> Report:
-        """The report as it is kept: of many decisions, neighbours that shared one fate are one."""
+        """The report as it is stored: neighbours with the same fate become one decision."""
         return self._entered(self.explained.report(kept=True))
 
     def _entered(self, report: Report) -> Report:
-        """Return a report with what was said of the window since it was planned."""
+        """Return a report with the facts that were entered after the window was planned."""
         if self._ledger:
             report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
         if self._reported and report.prefix is not None:
@@ -128,16 +128,16 @@ class Composed:
 
     @property
     def fates(self) -> tuple[Fate, ...]:
-        """What became of every declared message, slot by slot; nothing if it was pickled."""
+        """What became of every declared message, slot by slot; empty for a pickled window."""
         return self.explained.fates()
 
     @property
     def caching(self) -> Caching | None:
-        """The rules of caching that it was planned for, if there are any."""
+        """The rules of caching that the window was planned for, if there are any."""
         return self.explained.caching
 
     def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
-        """Put what a request could not carry into the report, in place of the provider's last."""
+        """Put what a request could not carry into the report, for the provider."""
         self._ledger.pop(provider, None)
         if entries:
             self._ledger[provider] = entries

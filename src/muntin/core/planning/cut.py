@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 Keep: TypeAlias = Literal["head", "tail"]
-# What a piece is made of: the beginning of a text, its end, or both.
+# The part of a text that a piece keeps: the beginning of a text, its end, or both.
 End: TypeAlias = Keep | Literal["ends"]
 
 # A longer piece may have fewer tokens than a shorter one ("hello" is one token, "ello" two).
-# So many longer pieces are tried after the search, for texts where trying is cheap.
+# This many longer pieces are tried after the search, in short texts.
 LOOK_AHEAD = 16
 LOOK_AHEAD_MOST = 2_048
 
@@ -81,8 +81,8 @@ def longest(
     """Return the longest proper piece of `text` whose measure is at most `limit`, and that measure.
 
     `whole` is the measure of all of `text`, which does not fit. None if not even one character
-    does. The measure need not be monotone: the result always fits, and no piece up to
-    `LOOK_AHEAD` characters longer does (one character longer, for long texts).
+    fits. The measure need not be monotone: the result always fits, and no piece up to `LOOK_AHEAD`
+    characters longer fits (one character longer, for long texts).
     """
     low, low_size, high, high_size = 0, 0, len(text), max(whole, limit + 1)
     step = 0

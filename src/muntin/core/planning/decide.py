@@ -1,15 +1,15 @@
 """Deciding: the only place where decisions are taken.
 
-What a plan is
---------------
+The plan
+--------
 `decide` is a pure function of what was declared: slots, budget, tokenizer, tools, profile, and the
 frontier that the turn before left. The same declaration gives the same plan, byte for byte.
 
 A slot is read (`intake`, `read`) as far back as anything of it could fit, in units: messages that
 live and die together (a call with its results, reasoning with its message). Units are never
-changed. What becomes of them is entered in the books (`books`), the one thing that changes: a
-verdict for each unit that gives something, the size of each slot, and the total. When the rules
-have been applied, the books are closed, and what stands in them is the plan.
+changed. What is decided about a unit is entered in the books (`books`), the only part that changes:
+a verdict for each unit that gives something, the size of each slot, and the total. When all rules
+have been applied, the books are closed. The closed books are the plan.
 
 The rules, in the order of RULES
 --------------------------------
@@ -18,51 +18,50 @@ The rules, in the order of RULES
     fall_back           if what must stay does not fit together, floors are ignored, and ceilings
                         that floors had raised are applied again
     take_room           slots take room, from the one that goes last to the one that goes first
-    spare_input         if it still does not fit, the input gets back what it gave in vain
+    spare_input         if it still does not fit, the input is whole again: cutting it was in vain
 
-Who goes first is `takers.in_order`: the lowest priority, of equals the earliest slot, the current
-input last. Each slot may take what those that go later have left, less what those that go before
-it need: their floors, and what nothing may drop. What it makes of that room is its own affair
-(`takers`): one slot drops or cuts just enough (`trim`), joined texts go whole, slots that share
-divide it, histories step. So the needs of all are met, and what does not fit takes nothing.
+Slots go in the order of `takers.in_order`: the lowest priority first, of equals the earliest slot,
+the current input last. A slot may take the room that later slots have left, less the room that
+earlier slots need: their floors, and all that nothing may drop. How it uses that room is its own
+affair (`takers`): one slot drops or cuts just enough (`trim`), joined texts go whole, slots that
+share divide it, histories step. So all needs are met, and a slot that does not fit takes nothing.
 
-What is dropped whole costs nobody anything
--------------------------------------------
-A slot may be dropped although something was kept for it, or because of it: a floor that its
-content cannot meet, a share too small for its message, a priority that took the system messages
-their protection, room under a history. Then all is decided again without it: the window is the one
-that the same slots without it would give. So it is with a tool group that one slot has kept and
-another, later, could not. Each time something more is left out, so this ends.
+A slot that is dropped whole costs no other slot anything
+---------------------------------------------------------
+A slot may be dropped although room was kept for it: for a floor that its content cannot meet, for a
+share too small for its message, for room under a history. Or its priority took the protection of
+the system messages away. Then all is decided again without the slot: the window is the one that the
+other slots alone would give. The same holds for a tool group that one slot has kept and another
+slot could not keep later. Each time one more slot or group is left out, so this ends.
 
-What was learnt may have been learnt from a slot that stood then, and is dropped itself in the end.
-Such a slot is left out first, and all is decided again. Each time one more is, so this ends too.
+A lesson may come from a slot that stood in the window then and is dropped in the end. Such a slot
+is left out first, and all is decided again. Each time one more slot is left out, so this ends too.
 
-Three slots can stand in a circle, where a floor is that of a text which only goes whole: each would
-stay if one of the others were not there, and no window is the one without each slot that it has
-dropped. Then the one that goes last stays.
+Three slots can form a circle, where the floor belongs to a text that only goes whole: each slot
+would stay if one of the others were not there. Then no window equals the window without the slots
+that it dropped. In that case the slot that goes last stays.
 
-While the books are open, a unit only ever becomes smaller: kept, trimmed, dropped. The exceptions
-are trials: an attempt that fails (a text that cannot be cut far enough, a marker for which there is
-no room) is rewound from the journal as if it had not been made, and `spare_input` is the last of
-them.
+While the books are open, a unit only becomes smaller: kept, trimmed, dropped. Trials are the
+exception: a trial that fails (a text that cannot be cut far enough, a marker for which there is no
+room) is taken back by the journal. `spare_input` is the last trial.
 
-A unit with parts in other slots takes them with it. What they free in slots that have their room
-is room for the slot that is taking its own.
+A unit with parts in other slots takes these parts with it. The room that they free in slots that
+have taken their room goes to the slot that is taking its own.
 
 What stepping does
 ------------------
 A history under `Stepped` begins at its frontier and is read from there. If it has grown beyond its
-high level, the reading itself moves the frontier, far enough not to move again soon. If the window
-then does not fit although all that is gone next turn has gone, the history steps beyond: its
-frontier moves in the books, the rules run to their end, and everything is read again from the new
-frontier. A frontier only ever moves forward, so this ends too. What the turn before knew of the
-frontier decides where it is looked for; where it was found or moved to, the next turn is told.
+high level, reading moves the frontier, far enough not to move again soon. If the window then does
+not fit although everything that is gone next turn has gone, the history steps beyond: its frontier
+moves in the books, the rules run to their end, and everything is read again from the new frontier.
+A frontier only moves forward, so this ends too. The frontier is searched where the turn before left
+it; the place where it was found, or to which it moved, is passed to the next turn.
 
 A lead
 ------
-Some providers want a user's message first; where the window has none, one is put in front when it
-is sent, and counted here. If there is no room for it, the window gives a little more, until the
-lead fits or is not needed any more.
+Some providers want a user's message first. If the window has none, one is put in front when the
+window is sent, and counted here. If there is no room for this lead, the window gives a little more,
+until the lead fits or is no longer needed.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def decide(declared: Declaration) -> Plan:
     """Decide what goes into the window."""
     try:
         return _decide(declared)
-    except NeedsConversation:  # a message of another maker's means several: read such lists whole
+    except NeedsConversation:  # one message means several: read such lists whole
         slots = tuple(in_full(slot) for slot in declared.slots)
         return _decide(replace(declared, slots=slots))
 
@@ -135,7 +134,7 @@ def _decide(declared: Declaration) -> Plan:
                 break  # a circle
             books = others
         if known is not _NOTHING:
-            in_order(books)  # what was left out went in some order too
+            in_order(books)  # the slots left out went in some order too
         return books
 
     books = balance(steps, room)
@@ -145,7 +144,7 @@ def _decide(declared: Declaration) -> Plan:
         while lead and books.goal >= books.total > room - lead:
             books = balance(books.steps, books.total - 1)
             lead = 0 if opens_with_user(books.close()) else lead
-    answer = counter.answer if books.total + lead else 0  # nothing is answered by nothing
+    answer = counter.answer if books.total + lead else 0  # an empty request has no answer
     tokens = books.total + lead + tools + answer
     closed = books.close()
     return Plan(declared, closed, tokens, lead, tools, answer, books.added, books.fallback)
@@ -162,7 +161,7 @@ def _in_window_order(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def _asking(slots: list[Slot]) -> list[Slot]:
-    """Say of the last history that it holds the question, if no slot is the current input."""
+    """Mark the last history as holding the question, if no slot is the current input."""
     if any(slot.is_input and slot.messages for slot in slots):
         return slots
     for place in reversed(range(len(slots))):
@@ -199,7 +198,7 @@ def tell_of_starts(books: Books) -> None:
 
 
 def fall_back(books: Books) -> None:
-    """Ignore floors if what must stay does not fit together; then begin to take room."""
+    """Ignore floors if the parts that must stay do not fit together; then begin to take room."""
     if books.total <= books.goal:
         return
     books.asked, books.asks = books.total, {**books.sizes, **books.asks}
@@ -211,7 +210,7 @@ def fall_back(books: Books) -> None:
 
 
 def take_room(books: Books) -> None:
-    """Let slots take room, from the one that goes last, each what the needs of others leave."""
+    """Let slots take room, from the slot that goes last on, each what others do not need."""
     if books.total <= books.goal:
         return
     takers = in_order(books)
@@ -224,7 +223,7 @@ def take_room(books: Books) -> None:
 
 
 def spare_input(books: Books) -> None:
-    """Give the input back what it gave, if that was in vain."""
+    """Make the input whole again, if cutting it was in vain."""
     if books.total > books.goal:
         books.give_back([each for each in books.readings if each.slot.is_input])
 
@@ -239,8 +238,8 @@ RULES: tuple[Callable[[Books], None], ...] = (
 
 
 def learn(books: Books, known: Lessons, start: Lessons) -> Lessons | None:
-    """Return what this attempt has shown, if the window is to be decided again knowing it; `start`
-    is what was known before the first attempt."""
+    """Return the lessons of this attempt, if the window is to be decided again with them; None if
+    not. `start` are the lessons known before the first attempt."""
     torn = [each for unit in books.torn if books.is_dropped(unit) for each in books.family(unit)]
     if torn:
         found = {each.key: books.verdict(each) for each in torn}
@@ -255,7 +254,7 @@ def learn(books: Books, known: Lessons, start: Lessons) -> Lessons | None:
     if costly:
         return replace(_without(books, costly, known), stood=known.stood | _standing(books))
     eager = () if known.calm else _priorities_in_vain(books, gone)
-    # The system messages are protected again: what had no place before may have one now.
+    # The system messages are protected again: a slot that had no place before may have one now.
     return _without(books, eager, replace(start, calm=True)) if eager else None
 
 
@@ -264,7 +263,7 @@ def _without(books: Books, costly: Sequence[Reading], known: Lessons) -> Lessons
     slots = {each.slot.index: _last_word(books, each) for each in costly}
     all_of_it = sum(books.asks.values()) - books.goal
     short = {
-        index: all_of_it - books.asks.get(index, 0)  # it may have been read in part
+        index: all_of_it - books.asks.get(index, 0)  # the slot may have been read in part
         for index, last in slots.items()
         if last.reason != OVER_CAP
     }
@@ -285,7 +284,7 @@ def _taught_in_vain(books: Books, known: Lessons) -> Sequence[Reading]:
 
 
 def _is_stuck(books: Books, reading: Reading) -> bool:
-    """Say whether the input had to be given back all it gave."""
+    """Say whether the input is whole again although it could be smaller."""
     slot = reading.slot
     if not slot.is_input or slot.required:
         return False
@@ -293,7 +292,7 @@ def _is_stuck(books: Books, reading: Reading) -> bool:
 
 
 def _kept_room(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
-    """Return the dropped slot that goes first of those for which others had less."""
+    """Return the first dropped slot, in order, because of which other slots had less room."""
 
     def turn(each: Reading) -> tuple[int, int]:
         return books.order.get(each.slot.index, 0), each.slot.priority
@@ -302,7 +301,7 @@ def _kept_room(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
 
 
 def _priorities_in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Reading]:
-    """Return the slots whose priority took the system messages their protection, if all of them
+    """Return the slots whose priority took away the protection of system messages, if all of them
     were dropped."""
     if not any(unit.system for each in books.readings for unit in each.units):
         return []
@@ -314,10 +313,10 @@ def _priorities_in_vain(books: Books, gone: Sequence[Reading]) -> Sequence[Readi
 
 
 def _was_kept_room(books: Books, reading: Reading) -> bool:
-    """Say whether others had less because of a slot that was dropped."""
+    """Say whether other slots had less room because of a slot that was dropped."""
     slot = reading.slot
     if books.steps and slot.lasting and slot.index not in books.steps:
-        return True  # the histories made room for it
+        return True  # the histories made room for this slot
     if _last_word(books, reading).reason == OVER_CAP:
         return False
     floor = books.limits[slot.index].floor and not books.fallback
@@ -325,6 +324,6 @@ def _was_kept_room(books: Books, reading: Reading) -> bool:
 
 
 def _last_word(books: Books, reading: Reading) -> Verdict:
-    """Return the last verdict about a dropped slot, which stands for all of it."""
+    """Return the last verdict about a dropped slot, which stands for the whole slot."""
     verdicts = [books.verdict(unit) for unit in reading.units]
     return max((each for each in verdicts if each is not None), key=lambda each: each.rank)

@@ -20,7 +20,7 @@ from muntin.core.planning.slot import Slot
 from muntin.core.planning.verdict import SlotPlan, Verdict
 from muntin.core.report import SHORT, SlotReport, Status, Telling, ranges
 
-# What is said of messages that are in the window.
+# The statuses of messages that are in the window.
 _STAYS = ("kept", "trimmed", "short", "stubbed")
 
 
@@ -49,7 +49,7 @@ def _unit_fates(plan: SlotPlan, unit: Unit) -> Iterable[Fate]:
 
 
 def _shown(plan: SlotPlan, unit: Unit) -> tuple[Status, str | None]:
-    """Return what a unit is shown as, if nothing was decided about it, and why."""
+    """Return the status and the reason of a unit about which nothing was decided."""
     if unit.form is None:
         return "kept", _over_cap(plan)
     if unit.form.level == "full":  # a result has its ceiling
@@ -59,12 +59,12 @@ def _shown(plan: SlotPlan, unit: Unit) -> tuple[Status, str | None]:
 
 
 def _over_cap(plan: SlotPlan) -> str | None:
-    """Return why the slot is remarkable if it stays although it is over its ceiling."""
+    """Return the reason of a slot that stays although it is over its ceiling, else None."""
     return OVER_CAP if plan.limits.cap is not None and plan.tokens > plan.limits.cap else None
 
 
 def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
-    """Yield the runs of messages that were not looked at."""
+    """Yield the runs of messages that were not read."""
     unread = plan.reading.unread
     if not plan.reading.beyond:
         return
@@ -78,7 +78,7 @@ def _unread(plan: SlotPlan, read: Sequence[Fate]) -> Iterable[Fate]:
 def tell_slots(plans: Sequence[SlotPlan], *, kept: bool = False) -> tuple[SlotReport, ...]:
     """Tell what became of every slot and of every unit of it.
 
-    With `kept` as it is kept: of many decisions, neighbours that shared one fate are one.
+    With `kept`, in the form that is stored: neighbours with the same fate become one decision.
     """
     ranks, before = _ranks(plans), _taken_first(plans)
     told = [_decisions(plan, ranks, before[plan.turn]) for plan in plans]
@@ -86,15 +86,14 @@ def tell_slots(plans: Sequence[SlotPlan], *, kept: bool = False) -> tuple[SlotRe
     return tuple([_tell_slot(*each, joined) for each in zip(plans, told, strict=True)])
 
 
-# A unit by the index of its slot and of its first message; None stands for what was not read.
+# A unit by the index of its slot and of its first message; None stands for the unread messages.
 Cut: TypeAlias = tuple[int, int | None]
 
 
 def _ranks(plans: Sequence[SlotPlan]) -> dict[Cut, int]:
-    """Number what was cut, in the order it went.
+    """Number the cuts in the order in which they were made.
 
-    Ceilings are applied first; then slots go in their order, though room is taken the other way
-    round.
+    Ceilings are applied first; then slots go in their order, though they take room in reverse.
     """
     cuts: list[tuple[bool, int, int, Cut]] = []
     for plan in plans:
@@ -110,19 +109,19 @@ def _ranks(plans: Sequence[SlotPlan]) -> dict[Cut, int]:
 
 
 class Before(NamedTuple):
-    """What slots that go later would take first, if there were more room: at least `nearest`
-    tokens more are needed for any of them to take something, and `lost` for all they lost."""
+    """What slots that go later would take first, if there were more room: any of them takes
+    something from `nearest` more tokens on, and all together lost `lost` tokens."""
 
     nearest: int = sys.maxsize
     lost: int = 0
 
     def needed(self, over: int) -> int:
-        """Return what is needed in all by a slot that needs so much itself."""
+        """Return how many more tokens the window needs so that a slot gets `over` more."""
         return over if over < self.nearest else over + self.lost
 
 
 def _taken_first(plans: Sequence[SlotPlan]) -> dict[int, Before]:
-    """Return, for every turn, what slots that go later would take first."""
+    """Return, for each place in the order, what slots that go later would take first."""
     found: dict[int, Before] = {}
     nearest, lost = sys.maxsize, 0
     by_turn = sorted(plans, key=lambda plan: -plan.turn)
@@ -162,9 +161,8 @@ def _tell_slot(plan: SlotPlan, decisions: Sequence[Telling], joined: bool) -> Sl
 
 
 def _detail(plan: SlotPlan, kept: int) -> str | None:
-    """Return the remark about a slot; how its past went down, if it did so in this window; what is
-    left of the newest results, if they had to be cut; and of how many messages so many were kept,
-    if there may be more."""
+    """Return the remark about a slot; how its past went down, if it did so in this window; how much
+    is left of the newest results, if they were cut; and how many messages were read, if not all."""
     said = [plan.slot.detail] if plan.slot.detail else []
     step = plan.step
     if step is not None and step.way and step.members[0] == plan.slot.index:
@@ -178,8 +176,8 @@ def _detail(plan: SlotPlan, kept: int) -> str | None:
 
 
 def _begins_later(slot: Slot) -> bool:
-    """Say whether a list shows a timeline from somewhere behind its beginning: of a long one, only
-    what could fit is read. A run, and a turn of a history, are whole."""
+    """Say whether a list shows a timeline from a later point than its beginning: of a long
+    timeline, only messages that could fit are read. A run, and a turn of a history, are whole."""
     if slot.is_input or slot.run or (slot.group is not None and slot.group.chain):
         return False
     first = item_of(slot.messages[0])
@@ -187,7 +185,7 @@ def _begins_later(slot: Slot) -> bool:
 
 
 def _cut_results(plan: SlotPlan, unit: Unit, verdict: Verdict) -> Iterable[str]:
-    """Say what of each result is left."""
+    """Say how much is left of each result."""
     shape = plan.reading.shape
     names = {call.id: call.name for each in unit.messages for call in each.tool_calls}
     whole = unit.messages if unit.form is None else unit.form.messages
@@ -199,7 +197,7 @@ def _cut_results(plan: SlotPlan, unit: Unit, verdict: Verdict) -> Iterable[str]:
 
 
 def _outcome(plan: SlotPlan, decisions: Sequence[Telling]) -> tuple[Status, str | None]:
-    """Sum up a slot: its status, and the reason of the last thing that was cut."""
+    """Sum up a slot: its status, and the reason of the last cut."""
     if plan.slot.excluded is not None:
         return "excluded", plan.slot.excluded
     if all(decision.status == "empty" for decision in decisions):
@@ -225,7 +223,7 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> list
     for unit in reading.units:
         first, count = unit.indices[0], len(unit.indices)
         verdict = verdicts.get(first)
-        if verdict is None and unit.form is None:  # as most are
+        if verdict is None and unit.form is None:  # as for most units
             decisions.append(Telling(first, count, "kept", stays, unit.tokens, unit.tokens))
             continue
         asked = unit.tokens if unit.form is None else unit.form.tokens
@@ -248,26 +246,26 @@ def _decisions(plan: SlotPlan, ranks: Mapping[Cut, int], before: Before) -> list
 
 
 def _estimate(plan: SlotPlan) -> int:
-    """Return about how many tokens the messages have that were not read."""
+    """Return about how many tokens the unread messages have."""
     reading = plan.reading
     if not reading.beyond:
         return 0
     read = [unit for unit in reading.units if not unit.system] or reading.units
     counted = sum(len(unit.indices) for unit in read)
-    # As they came: what was shortened tells nothing of those before it.
+    # Sizes before shortening: a shortened message tells nothing of the size of older messages.
     tokens = sum(unit.tokens if unit.form is None else unit.form.tokens for unit in read)
     return -(-tokens * reading.beyond // counted) if counted else 0
 
 
 def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Telling:
-    """The messages too old to fit, never looked at: their size is the average of those read."""
+    """The unread messages, too old to fit: their size is the average of the messages read."""
     reading, estimate = plan.reading, _estimate(plan)
     read = [unit for unit in reading.units if not unit.system] or reading.units
     taken = {index for unit in reading.units for index in unit.indices}
     taken.update(index for index, _, _ in reading.left_out)
     verdicts = [plan.verdicts.get(unit.indices[0]) for unit in read]
     nearest = max((0 if each is None else each.fits_with for each in verdicts), default=0)
-    stepped = reading.start is not None  # no more tokens would bring them back
+    stepped = reading.start is not None  # more tokens would not bring these messages back
     return Telling(
         first=next(index for index in reading.unread if index not in taken),
         count=reading.beyond,

@@ -1,7 +1,7 @@
 """The frontier: what one turn leaves to the next, small enough to be stored with the session.
 
-Where each history begins, its breakpoints, and a digest of every message that was sent. It knows
-what a message is; of slots it knows the names.
+Holds where each history begins, its breakpoints, and a digest of every message that was sent. It
+knows messages; of slots it knows only the names.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from muntin.core.planning.slot import VOLATILE, Recap, Slot
 from muntin.core.schemas import USER_BREAKPOINTS, Schemas
 from muntin.errors import InvalidInput, InvalidType
 
-# What stands for the tools among the slots.
+# The name that stands for the tools among the slots.
 TOOLS = "(tools)"
 _VERSION = 1
 _BYTES = 8  # of a digest
-# A provider that caches by itself finds the beginning of a text that changed behind it. So texts
-# are also known by the digests of their beginnings, in pieces of so many characters.
+# A provider that caches by itself finds the unchanged beginning of a text whose end changed. So
+# texts are also known by the digests of their beginnings, in pieces of this many characters.
 CHUNK = 128
 # A mark that is read every fourth time pays for itself.
 _TEXT, _TIERED, _LIST = 1, 2, 4
@@ -40,10 +40,11 @@ class Start:
 
     `number` tells slots of one name apart. The history had `base` tokens when its frontier last
     moved (or it was first seen), `requests` windows ago. `surplus` is how many tokens more than
-    asked for were kept, all windows since its first step taken together. Results before the message
-    `stubs` are one line, before `shorts` short. `item` is the place of the message on a timeline,
-    `recap` the summary in front of the history. If it begins inside a run, the user asked for that
-    with the `asks` messages from `asked` on; `question` is the digest of the last of them.
+    asked for were kept, summed over all windows since the first step. Results before the message
+    `stubs` are one line, results before `shorts` are short. `item` is the place of the message on a
+    timeline, `recap` the summary in front of the history. If the history begins inside a run, the
+    user asked for that run with the `asks` messages from `asked` on; `question` is the digest of
+    the last of them.
     """
 
     slot: str
@@ -69,10 +70,10 @@ class Frontier:
 
     `breakpoints` are places, in pieces of the request. `digests` are of these pieces in the order
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
-    count. The first `lasting` of them, which have `lasting_tokens` with the tools, were expected
-    to stay; the first `trunk` if the input becomes history. The slots `blamed` did not stay as they
-    were in the window before, each so many times running. `chunks` are digests of the beginnings
-    of long texts.
+    count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
+    stay; the first `trunk` pieces if the input becomes history. The slots `blamed` did not stay as
+    in the window before, each so many times running. `chunks` are digests of the beginnings of long
+    texts.
     """
 
     starts: tuple[Start, ...] = ()
@@ -94,7 +95,7 @@ class Frontier:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it tells where histories begin, and nothing of what was sent."""
+        """Whether it tells where histories begin, and nothing of the messages sent."""
         return not self.digests and not self.tools
 
     @property
@@ -171,12 +172,12 @@ def _start(data: Mapping[str, Any]) -> Start:
 class LazyFrontier:
     """A window as the next turn sees it, its messages as they are sent; hashed when asked for.
 
-    It holds on to one window's messages and to nothing before them, so that a long session does
-    not keep all of its windows. `known` are the messages of the window before, and their digests
-    if they were ever asked for: what is the same need not be hashed again. `behind` are the slots
-    of texts behind a conversation. `blamed` are the slots
-    that did not stay since the window before, `restless` those of them that are not expected to
-    stay either. With `chunked`, the beginnings of texts are hashed too.
+    It holds one window's messages and nothing of earlier windows, so that a long session does not
+    keep all of its windows. `known` are the messages of the window before, and their digests if
+    they were ever asked for: equal messages need not be hashed again. `behind` are the slots of
+    texts behind a conversation. `blamed` are the slots that did not stay since the window before,
+    `restless` the slots of `blamed` that are not expected to stay next time either. With `chunked`,
+    the beginnings of texts are hashed too.
     """
 
     def __init__(
@@ -254,8 +255,9 @@ class LazyFrontier:
 
     @cached_property
     def patience(self) -> dict[str, int]:
-        """How many times running the slots may change before they are expected to: a text once,
-        what a tier says to stay twice, and a list, of which something was left out, four times."""
+        """How many times running a slot may change before it is expected to change again: a text
+        once, a slot whose tier says that it stays twice, a list from which messages were left out
+        four times."""
         return {
             slot.name: _TIERED
             if slot.tier not in (None, VOLATILE)
@@ -276,30 +278,30 @@ class LazyFrontier:
         return self._counter.tools(self._tools)
 
     def tools_before(self, place: int) -> int:
-        """Return the tokens of the first so many tools."""
+        """Return the tokens of the first `place` tools."""
         return self._counter.tools(self._tools[:place])
 
     def beginning_tokens(self, place: int, chunks: int) -> int:
-        """Return the tokens of so many pieces of a text's beginning."""
+        """Return the tokens of the first `chunks` pieces of a text."""
         text = self.messages[place].text[: chunks * CHUNK]
         return self._counter.overhead + self._counter.text_once(text) if text else 0
 
     @cached_property
     def trunk(self) -> int:
-        """How many messages the next turn will find again, if the input becomes history."""
+        """How many messages the next turn will have again, if the input becomes history."""
         return lasting_count(self._slots, self._behind, inputs=True)
 
     @property
     def settled(self) -> int:
-        """How many messages the next turn will find again, if the input becomes history and what
-        did not stay once does not stay."""
+        """How many messages the next turn will have again, if the input becomes history and the
+        `restless` slots change again."""
         if TOOLS in self.restless:
             return 0
         return lasting_count(self._slots, self._behind, inputs=True, restless=self.restless)
 
     @property
     def settled_tokens(self) -> int:
-        """The tokens that the next turn will find again."""
+        """The tokens that the next turn will have again."""
         return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
@@ -308,7 +310,7 @@ class LazyFrontier:
 
     @cached_property
     def frontier(self) -> Frontier:
-        """Everything, hashed."""
+        """The frontier with everything hashed."""
         lasting = lasting_count(self._slots, self._behind)
         return Frontier(
             self.starts,
@@ -334,8 +336,8 @@ def lasting_count(
 ) -> int:
     """Return how many messages, from the first, are expected to stand in the next window too.
 
-    With `inputs`, the current input is taken to become history, as it mostly does. Texts `behind`
-    a conversation do not stay: it grows in front of them.
+    With `inputs`, the current input is expected to become history, as it mostly does. Texts
+    `behind` a conversation do not stay, because the conversation grows in front of them.
     """
     for place, slot in enumerate(slots):
         stays = inputs if slot.is_input else slot.lasting
@@ -345,12 +347,12 @@ def lasting_count(
 
 
 def is_text(slot: Slot) -> bool:
-    """Say whether a slot holds one text that was made of its content, or several joined."""
+    """Say whether a slot holds one text made from its content, or several joined texts."""
     return slot.made or (slot.group is not None and slot.group.join is not None)
 
 
 def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
-    """Return the indices of the texts that stand behind a conversation, though it be empty yet."""
+    """Return the indices of the texts behind a conversation, even if the conversation is empty."""
     talked = False
     found = []
     for slot in slots:
@@ -364,7 +366,7 @@ def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
 
 @once_for_each(characters_of)
 def text_chunks(message: Message) -> str:
-    """Return digests of the pieces of a text, from its beginning; what is shorter has none."""
+    """Return digests of the pieces of a text, from its beginning; a short text has none."""
     return _text_chunks(message)
 
 
@@ -388,7 +390,7 @@ def shared_chunks(new: str, old: str) -> int:
 
 @once_for_each(characters_of)
 def digest(message: Message) -> str:
-    """Return what tells the bytes of a message from others', less position and breakpoints."""
+    """Return a digest of a message's bytes, without position and breakpoints."""
     return hashed(_hashed_text(message), _BYTES)
 
 
@@ -399,7 +401,7 @@ def _hashed_text(message: Message) -> str:
     extra = message.extra and _without_breakpoints(message.extra)
     if message.attachments or content.__class__ is not str or extra:
         return _full_text(message)
-    # Most messages, and by far the quickest way: this may be done for a whole window every turn.
+    # The path of most messages, and the quickest: it may run for a whole window every turn.
     role, result, name = message.role, message.tool_call_id or "", message.name or ""
     if not message.tool_calls:
         sizes = f"[{len(role)}, {len(result)}, {len(name)}, {len(content)}]"
@@ -409,12 +411,12 @@ def _hashed_text(message: Message) -> str:
         if call.extra:
             return _full_text(message)
         pieces += (call.id, call.name, call.arguments)
-    # Lengths, so that no text can look like the next piece.
+    # With lengths, so that two different lists of pieces never give one text.
     return f"{[len(piece) for piece in pieces]}{''.join(pieces)}"
 
 
 def _plain(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
-    """Return the text of a single text part: a breakpoint makes parts of what was a str."""
+    """Return the text of a single text part: a breakpoint turns a str into parts."""
     part = parts[0]
     if len(parts) == 1 and isinstance(part, Text) and not _without_breakpoints(part.extra):
         return part.text

@@ -19,12 +19,12 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
     """Tie groups across slots, leave out results without a call, and count missing results.
 
     `readings` are in window order. A result belongs to the nearest call before it that has its id
-    and no result (inside an interleaved group of slots the order is found later, so any call of
-    another slot of the group will do): ids may repeat, as they do in real traffic.
+    and no result yet: ids may repeat, as they do in real traffic. Inside an interleaved group of
+    slots the order is found later, so any call of another slot of the group will do.
     """
     if not any(each.open or each.pending for each in readings):
         return list(readings)
-    # Which calls of an id wait for a result: the place of a slot, the first message of a unit.
+    # The calls of each id that wait for a result: (place of the slot, first message of the unit).
     callers: _Callers = {}
     for place, each in enumerate(readings):
         for call_id, firsts in each.pending.items():
@@ -49,7 +49,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> list[Reading]:
         units = settled + own.get(each.slot.index, [])
         if len(units) > len(settled):
             units.sort(key=lambda unit: unit.indices[0])
-        # What stands in front of the units stays.
+        # The tokens of a summary in front of the units stay.
         tokens = each.tokens + sum([unit.tokens for unit in units])
         tokens -= sum([unit.tokens for unit in each.units])
         result[place] = each._replace(units=tuple(units), tokens=tokens)
@@ -72,7 +72,7 @@ def _orphans(
         nearest = (
             other
             for other in reversed(callers.get(call_id, ()))
-            # A result that stands before a call in one slot is no answer to it.
+            # A result that stands before a call in one slot does not answer it.
             if other[0] != place and may_follow(readings[other[0]], reading, other[0] < place)
         )
         caller = next(nearest, None)
@@ -88,7 +88,7 @@ def _orphans(
 def _settled(
     unit: Unit, answers: Sequence[Unit], mates: dict[Key, tuple[Key, ...]], counter: Counter
 ) -> Unit:
-    """Return a unit with its mates and the cost of the results that it still misses."""
+    """Return a unit with its mates and the cost of the results that are still missing."""
     if not unit.missing:
         return unit
     answered = {answer.messages[0].tool_call_id for answer in answers}
@@ -106,8 +106,7 @@ def _settled(
 
 
 def may_follow(caller: Reading, follower: Reading, before: bool) -> bool:
-    """Say whether a result in one slot may belong to a call in another, which stands `before` it
-    or behind."""
+    """Say whether a result in `follower` may answer a call in `caller`, `before` it or behind."""
     group = caller.slot.group
     return before or (group is not None and group.interleave and group == follower.slot.group)
 

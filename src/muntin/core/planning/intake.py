@@ -1,7 +1,7 @@
 """Intake: how far back every slot of a window is read, and where its histories begin.
 
-Owns the order of reading: slots that give last are read first, because a slot that gives before
-them can have at most what they leave (or its floor), so no more of it need be read.
+Owns the order of reading: slots that give last are read first. A slot that gives before them can
+have at most the room that they leave (or its floor), so no more of it need be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muntin.core.planning.step import Ground, SteppedSlot, advance
 
 
 class Intake(NamedTuple):
-    """What was read of all slots, in window order.
+    """The readings of all slots, in window order.
 
     `goal` is what the window is to fit, `room` what ceilings are shares of. `calm` says that no
     slot has a priority: then system messages are protected.
@@ -51,7 +51,7 @@ def read_all(
 ) -> Intake:
     """Read the slots, in window order, as far as anything of them could fit.
 
-    `gone` are slots that have no place in the window: they have no say.
+    `gone` are slots that have no place in the window: other slots do not depend on them.
     """
     heard = [slot for slot in slots if slot.messages and slot.index not in gone]
     calm = all(slot.priority == 0 for slot in heard)
@@ -64,7 +64,7 @@ def read_all(
     readings = join(link(readings, counter), counter)
     blank = {each.slot.index for each in readings if not each.units and not each.beyond}
     if not calm and all(slot.priority == 0 for slot in heard if slot.index not in blank):
-        # Slots that turned out to hold nothing have no say either.
+        # Slots that turned out to hold nothing do not count either.
         return read_all(slots, steps, ground, counter, room, goal, {*gone, *blank})
     return Intake(tuple(readings), moved, under, counter, room, goal, calm)
 
@@ -77,18 +77,18 @@ def _read_others(
     goal: int,
     calm: bool,
 ) -> dict[int, Reading]:
-    """Read all slots but the histories, those first that go last.
+    """Read all slots but the histories; the slots that go last are read first.
 
-    No slot can have more than `most` tokens, and each can count on `least`.
+    `most` is the most tokens that the next slot can have, `least` the tokens that it can count on.
     """
     found: dict[int, Reading] = {}
     allowed = [_limits(slot, room) for slot in slots]
     order = sorted(range(len(slots)), key=lambda n: (*_safety(slots[n], steps, calm), n))
     places = [place for place in reversed(order) if slots[place].index not in steps]
     most = goal
-    # A history takes its room before what is gone next turn, and has not been read yet.
+    # A history takes its room before slots that are gone next turn, and has not been read yet.
     least = 0 if steps else goal - sum([allowed[place].floor for place in places])
-    # How many of the slots still to be read may hold what nothing may drop, nobody knows how much.
+    # How many of the slots still to be read may hold an unknown amount that nothing may drop.
     unknown = sum([_may_hold(slots[place], calm) for place in places])
     for place in places:
         slot, limits = slots[place], allowed[place]
@@ -98,9 +98,9 @@ def _read_others(
         unknown -= _may_hold(slot, calm)
         unknown += slot.required and bool(each.open or each.pending)
         least += 0 if steps else limits.floor
-        if place != places[-1]:  # for the last one nobody asks
+        if place != places[-1]:  # after the last slot, no slot needs them
             most -= _certain(each, 0 if unknown else least)
-            # A call without a result gets one when it is sent, unless another slot has it.
+            # A call without a result gets one when it is sent, unless another slot has the result.
             calls = sum([len(waiting) for waiting in each.pending.values()])
             least -= each.tokens + (calls * counter.missing_result() if calls else 0)
     return found
@@ -121,7 +121,7 @@ def _safety(
 
 
 def _certain(each: Reading, least: int) -> int:
-    """Return how much of a slot is sure to stay if it is left at least so many tokens."""
+    """Return how many tokens of a slot are sure to stay if it is left at least `least` tokens."""
     slot, cap = each.slot, each.limits.fallback_cap
     if slot.group is not None or each.pending or each.open or slot.ladder is not None:
         return 0
@@ -156,12 +156,12 @@ def _limits(slot: Slot, room: int) -> Limits:
 
 
 def _limit(slot: Slot, most: int, cap: int | None) -> int:
-    """How much of a slot need be read: more than that cannot stay."""
+    """How many tokens of a slot need be read: more cannot stay."""
     if slot.is_input or slot.required:
         return sys.maxsize
     if cap is None:
         return most
-    # A slot that is dropped whole is read up to its ceiling, to know whether it is over.
+    # A slot that is dropped whole is read up to its ceiling, to know whether it is larger.
     return cap if slot.trim_behavior == "slot" else min(most, cap)
 
 
@@ -185,7 +185,7 @@ def _read_histories(
     counter: Counter,
     room: int,
 ) -> tuple[dict[int, SteppedSlot], Ground]:
-    """Read the pasts from their frontiers on; one that passes its high level steps."""
+    """Read the pasts from their frontiers on; a past that passes its high level steps."""
     places = {slot.index: place for place, slot in enumerate(slots)}
     pasts = [step.members for index, step in steps.items() if step.members[0] == index]
     inside = {index for members in pasts for index in members}
@@ -232,7 +232,7 @@ def _read_past(
         else:
             offset = steps[slot.index].offset
             levels = step.levels.moved(-offset)
-            # What goes down the ladder leaves room: each slot is read as if the others did.
+            # The ladder frees room: each slot is read as if the others had gone down.
             most = step.high if slot.ladder is not None else max(0, left)
             each = read(
                 slot,
@@ -254,8 +254,8 @@ def _read_past(
 def _within_sight(
     step: SteppedSlot, past: Sequence[Reading], offsets: Sequence[int]
 ) -> SteppedSlot:
-    """Return a past on a ladder without what is so old that it was not read: not even its lowest
-    forms fit."""
+    """Return a past on a ladder without the messages that were not read: they are so old that not
+    even their lowest forms fit."""
     if past[0].slot.ladder is None:
         return step
     stops = [offset + each.unread.stop for each, offset in zip(past, offsets, strict=True)]
@@ -264,7 +264,7 @@ def _within_sight(
 
 
 def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:
-    """Read further where tool groups across slots may be torn, or leave room when they go."""
+    """Read further where tool groups across slots may be torn, or where dropping one frees room."""
     while any(each.beyond for each in readings):
         loose = [(place, each) for place, each in enumerate(readings) if each.open or each.pending]
         if not loose:
@@ -285,7 +285,7 @@ def _read_on(readings: list[Reading], counter: Counter) -> list[Reading]:
 def _read_further(
     place: int, each: Reading, others: Sequence[tuple[int, Reading]], freed: int, counter: Counter
 ) -> Reading:
-    """Read a slot on to the calls and results that others miss, where they may be."""
+    """Read a slot back to the calls and results that other slots miss, if it may hold them."""
     until = each.until
     met = False
     for at, other in others:

@@ -3,8 +3,8 @@
 A past is a list of units, the oldest first. Going down moves its levels forward, never back, in
 one fixed order: all older groups become short, then stubs; then the newest groups of the run do
 the same; then units leave, the oldest first. The very newest group is never a stub and never
-leaves, and what asked for a run leaves with the last of its calls. So a past at any time is
-described by three numbers, and the way down is one line of steps.
+leaves. The question that began a run leaves with the last call of the run. So three numbers
+describe a past at any time, and the way down is one line of steps.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from muntin.core.planning.past import NOBODY
 from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.shapes import Ladder, Level, Levels, Shape
 
-# So much of what may leave stays when anything has to: of texts alone, and with calls that became
-# stubs. What leaves rewrites all that follows it, so it is not done for every unit; but stubs are
-# small, and letting more of them go forgets more and saves little. Chosen by bench/long_runs.py,
-# where keeping half of them costs as much and shows a seventh fewer turns.
+# When anything has to leave, this share of what may leave stays: of texts alone, and with calls
+# that became stubs. Each unit that leaves rewrites all that follows it, so several leave at once;
+# but stubs are small, and dropping more of them loses more and saves little. Chosen by
+# bench/long_runs.py, where keeping half of them costs as much and shows a seventh fewer turns.
 _TEXTS_STAY, _STUBS_STAY = Fraction(1, 2), Fraction(17, 20)
 
 
 @dataclass(slots=True)
 class Rung:
-    """One unit of a past, which begins at the message `first` and has so many tokens now.
+    """One unit of a past, which begins at the message `first` and has `tokens` tokens now.
 
-    `fixed` ones never go (system messages, the current input). `in_run` says that it follows the
-    last message of the user, `stays` that it is the newest group of a run. `asked` are the messages
-    that asked for the run it is part of, if calls of that follow; `asks` says that it is one of
-    them. With the last call of a run the `question` tokens of those leave.
+    `fixed` units never go (system messages, the current input). `in_run` says that the unit follows
+    the last message of the user, `stays` that it is the newest group of a run. `asked` are the
+    messages that asked for the run of this unit, if calls of the run follow; `asks` says that the
+    unit is one of these messages. With the last call of a run, the `question` tokens of the
+    messages that asked for it leave too.
     """
 
     first: int
@@ -112,8 +113,8 @@ def rungs_of(
 
 
 def groups_of(reading: Reading) -> list[tuple[Unit, Rung]]:
-    """Return the calls of a slot with their results, those without parts in other slots: what
-    can become smaller where nothing leaves."""
+    """Return the calls of a slot with their results, except groups with parts in other slots: these
+    groups can become smaller where nothing leaves."""
     units = [unit for unit in reading.units if not unit.mates]
     numbers = [n for n, unit in enumerate(units) if len(unit.messages) > 1 and is_group(unit)]
     if not numbers:
@@ -137,7 +138,7 @@ def groups_of(reading: Reading) -> list[tuple[Unit, Rung]]:
 
 
 def _tell_questions(rungs: Sequence[Rung], users: Sequence[bool]) -> None:
-    """Tell the units of each turn what asked for it, up to its last calls."""
+    """Note in the units of each turn, up to its last calls, which messages asked for the turn."""
     begins = [
         number
         for number, (rung, is_user) in enumerate(zip(rungs, users, strict=True))
@@ -158,14 +159,14 @@ def _tell_questions(rungs: Sequence[Rung], users: Sequence[bool]) -> None:
 
 
 def question_of(rungs: Sequence[Rung], gone: int) -> range:
-    """Return what asked for the run in which a past begins that begins at a message."""
+    """Return the messages that asked for the run in which a past begins, at the message `gone`."""
     first = next((rung for rung in rungs if rung.first >= gone), None)
     return NOBODY if first is None or first.first <= first.asked.start else first.asked
 
 
 def freed(rung: Rung, size: int) -> int:
-    """Return what is freed when a unit of this size leaves: with the last call of a run, the
-    question too, and none with the question itself."""
+    """Return the tokens that are freed when a unit of this size leaves: with the last call of a run
+    the question's too, and none with the question itself."""
     return (0 if rung.asks else size) + rung.question
 
 
@@ -207,7 +208,7 @@ def descend(
 def lower(
     rungs: Sequence[Rung], levels: Levels, rules: Ladder, total: int, target: int, must: int
 ) -> tuple[Levels, int]:
-    """Make groups short, then stubs, as few as are needed; return the tokens that are left too.
+    """Make groups short, then stubs, as few as are needed; return also the tokens left.
     Nothing leaves."""
     if total <= target:
         return levels, total
@@ -243,8 +244,8 @@ def _lower(zone: Sequence[Rung], levels: Levels, rules: Ladder) -> Iterator[tupl
 def _leave(
     rungs: Sequence[Rung], levels: Levels, total: int, target: int, must: int
 ) -> tuple[int, Levels, int]:
-    """Let the oldest leave; a share of what may leave stays, if `target` is lower than that.
-    Return what was aimed at, and what is left."""
+    """Let the oldest units leave; a share of what may leave stays, if `target` is lower than that.
+    Return the size aimed at, the levels, and the size that is left."""
     newest = newest_of(rungs)
     may = [rung for rung in rungs if levels.gone <= rung.first < newest and not rung.fixed]
     sizes = [rung.size(levels.of(rung.first)) for rung in may]
@@ -260,7 +261,7 @@ def _leave(
 
 
 def _at_turn(rungs: Sequence[Rung], levels: Levels, total: int, aim: int, newest: int) -> Levels:
-    """Go on to the next beginning of a turn, if at least half of what was aimed at stays."""
+    """Go on to the next beginning of a turn, if at least half of the size aimed at stays."""
     for rung in rungs:
         if not levels.gone <= rung.first <= newest:
             continue

@@ -58,8 +58,8 @@ def limits(
 def allocate(amount: int, asks: Sequence[int], weights: Sequence[int]) -> list[int]:
     """Divide `amount` among `asks` max-min fairly, in proportion to `weights`.
 
-    No share is larger than its ask; what one does not need goes to the others. If the asks exceed
-    the amount, the shares add up to it exactly.
+    No share is larger than its ask; what one ask does not need goes to the others. If the asks
+    exceed the amount, the shares add up to it exactly.
     """
     shares = [0] * len(asks)
     hungry = [i for i, ask in enumerate(asks) if ask > 0]

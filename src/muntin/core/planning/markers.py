@@ -1,4 +1,4 @@
-"""Markers: the line that says what was cut of a source, and how to read it.
+"""Markers: the line that says what was cut of a source, and how to read the missing part.
 
 Values, so that a kept plan can write the same line again. Built from positions and content hashes:
 the same state gives the same bytes.
@@ -19,8 +19,8 @@ from muntin.core.planning.slot import Cut
 class Earlier:
     """The marker of a list of messages.
 
-    `size` and `snapshot` are those of the whole list, where it is kept; `first` is where a
-    timeline begins; `beyond` older messages were not even declared.
+    `size` and `snapshot` are of the whole list, where it is kept; `first` is where a timeline
+    begins; `beyond` older messages were not even declared.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Rest:
 class EntryRest:
     """The marker of a context entry of `size` characters, inserted at a position.
 
-    `loads` says that the agent has the tool that reads it.
+    `loads` says that the agent has the tool that reads the entry.
     """
 
     id: str
@@ -119,7 +119,7 @@ _KINDS: dict[str, type[Made]] = {each.__name__: each for each in _MARKERS}
 
 
 def write_marker(marker: object) -> dict[str, Any] | None:
-    """Return a marker of ours as JSON; that of others is a function, and cannot be written."""
+    """Return a marker of Muntin's as JSON; None for a caller's function: it cannot be written."""
     if not isinstance(marker, _MARKERS):
         return None
     return {"kind": type(marker).__name__, **asdict(marker)}

@@ -1,6 +1,6 @@
 """A past: the messages of several slots as one list, and finding a place in it again.
 
-Knows messages and where a history began; of trimming it knows nothing.
+Knows messages and where a history began. Knows nothing of trimming.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from muntin.core.message import Message, MessageLike, as_message, at_of, role_of
 from muntin.core.planning.frontier import Start, digest
 
-# How many messages are looked at for a frontier that is not where it was.
+# How many messages are searched for a frontier that is not at its old place.
 SEARCH = 1_000
 # No message.
 NOBODY = range(0)
@@ -42,12 +42,12 @@ class Past(Sequence[MessageLike]):
 def locate(items: Sequence[MessageLike], start: Start) -> int | None:
     """Find the message at which a history began; None if it is not there any more.
 
-    A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. A
-    list that only grew has it where it was; one that lost its beginning, or got more in front, has
-    it near.
+    A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. In
+    a list that only grew it is at its old place; in a list that lost its beginning, or got more in
+    front, it is near its old place.
     """
     first = start.first
-    if start.digest is None:  # everything was cut: what came since is new
+    if start.digest is None:  # everything was cut: all later messages are new
         return first if first <= len(items) else None
     if first < len(items) and _is_at(items[first], start):
         return first
@@ -56,7 +56,7 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
         end = found
         while end < len(items) and at_of(items[end]) == start.at:
             end += 1
-        # All messages of a run stand at one place.
+        # All messages of a run have the same position.
         same = [n for n in range(found, end) if item_of(items[n]) in (None, start.item)]
         exact = [n for n in same if digest(as_message(items[n])) == start.digest]
         places = exact or same or range(found, min(found + 1, len(items)))
@@ -74,9 +74,9 @@ def _is_at(item: MessageLike, start: Start) -> bool:
 
 
 def ask_again(items: Sequence[MessageLike], start: Start, first: int) -> range:
-    """Find what asked for the run in which a history begins, now at the message `first`.
+    """Find the messages that asked for the run in which a history begins, now at message `first`.
 
-    It stands where it stood; in a list of which something between was not read, nearer.
+    They stand at their old distance from `first`, or nearer if messages between were not read.
     """
     if not start.asks:
         return NOBODY
@@ -86,7 +86,7 @@ def ask_again(items: Sequence[MessageLike], start: Start, first: int) -> range:
         return range(place, stop)
     found = question_before(items, first)[-start.asks :]
     between = [items[n] for n in range(found.stop, first) if role_of(items[n]) == "assistant"]
-    # An answer between them ends the run that was asked for there.
+    # An answer without calls in between ended the run that these messages asked for.
     return found if all(as_message(each).tool_calls for each in between) else NOBODY
 
 
@@ -95,8 +95,8 @@ def _asks(item: MessageLike, start: Start) -> bool:
 
 
 def question_before(items: Sequence[MessageLike], place: int, least: int = 0) -> range:
-    """Return the messages of the user that asked for what stands at a place: the nearest before
-    it, and none before the message `least`."""
+    """Return the messages of the user that asked for the message at a place: the nearest before it,
+    and none before the message `least`."""
     stop = place
     while stop > least and role_of(items[stop - 1]) != "user":
         stop -= 1

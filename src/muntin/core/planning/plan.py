@@ -1,7 +1,7 @@
 """The plan: all decisions about one window, as a value.
 
 Owns what a plan says of itself: window and report are made from it, it can be compared, pickled
-and asked for the same window at another budget. The decisions are taken elsewhere.
+and asked for the same window at another budget. Other modules take the decisions.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Declaration:
 class Plan:
     """What was decided about every slot, in window order, and about the window.
 
-    `lead` are the tokens of a user message that the provider wants first, `answer` those that
-    frame the answer; `joined` is what joining texts adds to the sum of their parts. Lists that were
-    declared are not copied: `at` reads them as they are when it is asked.
+    `lead` are the tokens of a user message that the provider wants first, `answer` the tokens that
+    frame the answer; `joined` is what joining texts adds to the sum of their parts. Declared lists
+    are not copied: `at` reads them as they are when it is called.
     """
 
     declared: Declaration
@@ -78,7 +78,7 @@ class Plan:
         return decide(replace(self.declared, budget=as_budget(budget)))
 
     def report(self, *, kept: bool = False) -> Report:
-        """Tell where every token went, and why something is missing; with `kept` as it is kept."""
+        """Tell where every token went, and why something is missing; with `kept` as stored."""
         return self._told(kept=True) if kept else self._report
 
     def fates(self) -> tuple[Fate, ...]:
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def _sent_before(self) -> LazyFrontier | Frontier | None:
-        """What is known of the request before: where its histories began may be all."""
+        """The frontier of the request before, None if it tells only where histories began."""
         before = self.declared.before
         return None if isinstance(before, Frontier) and before.is_bare else before
 
@@ -166,5 +166,5 @@ class Plan:
         return track(frontier, self._sent_before, self.slots, tokens=self.tokens, caching=caching)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What can be made from the decisions is made again.
+        # Only the decisions are pickled; the rest is made again from them.
         return type(self), tuple(getattr(self, each.name) for each in fields(self))

@@ -1,7 +1,7 @@
 """Prefix tracking: what a request shares with the one before, where the two part, and why.
 
-Owns the one rule, and the words, for where two requests part. It goes by the messages as they are
-sent (`wire`), not by the window's order. Compares and tells; decides nothing.
+Owns the one rule, and the words, for where two requests part. It compares the messages as they are
+sent (`wire`), not the window's order. Compares and tells; decides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muntin.core.report import Moved, Prefix
 
 _STABLE = TIERS[:2]  # pinned, stable
 
-# What is sent, in order: a key that stands for the bytes of a piece, and the slot of the piece.
+# The pieces that are sent, in order: a key that stands for the bytes of a piece, and its slot.
 Pieces: TypeAlias = Sequence[tuple[Hashable, str]]
 
 # Why two windows part, in the words of a report and in whole words.
@@ -41,8 +41,8 @@ REASONS = {
     "changed": "its text changed",
 }
 
-# What changes from turn to turn when it is written into a text. A bare "9:00" may well be the
-# opening hours, so a clock time needs seconds, a date, or a word that says it is now.
+# Patterns of text that changes from turn to turn. A bare "9:00" may well be the opening hours, so
+# a clock time needs seconds, a date, or a word that says it is now.
 _RESTLESS = (
     ("a UUID", re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)),
     (
@@ -98,8 +98,8 @@ def track(
 
 
 def shared_tokens(now: LazyFrontier, before: Frontier) -> int:
-    """Return the tokens of the beginning that two requests share: of whole tools and messages,
-    and of the text at which they part, where texts are compared piece by piece."""
+    """Return the tokens of the beginning that two requests share: the tokens of whole tools and
+    messages, and of the text at which the requests part, where texts are compared in pieces."""
     if now.tools != before.tools:
         return now.tools_before(_common(now.schemas, before.schemas))
     place = _common(now.digests, before.digests)
@@ -117,13 +117,13 @@ def _common(now: Sequence[str], before: Sequence[str]) -> int:
 
 
 def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[str, ...]:
-    """Return the slots whose content was expected in this window as it was, and is not there.
+    """Return the slots whose content was expected in this window unchanged, and is not there.
 
-    A history that stepped is none of them: it stays until it steps again.
+    A history that stepped is not returned: it stays until it steps again.
     """
     trunk = before.trunk
     if now.tools == before.tools and now.digests[:trunk] == before.digests[:trunk]:
-        return ()  # it only goes on, as most do
+        return ()  # this request only adds messages, as most do
     frontier = before if isinstance(before, Frontier) else before.frontier
     new = [(now.tools, TOOLS), *zip(now.digests, now.labels, strict=True)]
     there = parted(new, pieces(frontier)[: 1 + frontier.trunk])
@@ -132,7 +132,7 @@ def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[st
     old = pieces(frontier)
     names = [old[there.place][1]]
     if there.place < len(new) and all(new[there.place][1] != label for _, label in old):
-        names.append(new[there.place][1])  # it was put in before what stood here
+        names.append(new[there.place][1])  # put in before the old content
     stepped = {start.slot for start in now.starts if start.first and not start.requests}
     return tuple(name for name in names if name not in stepped)
 
@@ -157,10 +157,10 @@ def pieces(frontier: Frontier) -> Pieces:
 
 
 def parted(now: Pieces, before: Pieces, known: Mapping[str, str] | None = None) -> Parted | None:
-    """Say where a request stops being like the one before; None if it only goes on.
+    """Say where a request stops being like the one before; None if it only adds to it.
 
     Of the two slots that meet there, the one that stands first in the request is named. `known` are
-    reasons that decisions gave, by slot.
+    reasons by slot, as the decisions gave them.
     """
     both = enumerate(zip(now, before, strict=False))
     place = next((n for n, (new, old) in both if new[0] != old[0]), min(len(now), len(before)))
@@ -173,7 +173,7 @@ def parted(now: Pieces, before: Pieces, known: Mapping[str, str] | None = None) 
 
 
 def _reason(now: Pieces, before: Pieces, place: int, slot: str) -> str:
-    """Say why two requests part, by what stands in them."""
+    """Say why two requests part, by the pieces that stand in them."""
     if place == 0 and slot == TOOLS:
         return "tools"
     if all(label != slot for _, label in now):
@@ -210,7 +210,7 @@ def _moved(
 
 
 def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:
-    """Name the slots whose tier promises what their bytes did not keep."""
+    """Name the slots whose tier promises unchanged bytes and whose bytes changed."""
     names = dict.fromkeys([each.slot.name for each in plans if each.slot.tier in _STABLE])
     if not names:
         return ()
@@ -226,7 +226,7 @@ def _by_slot(frontier: Frontier) -> dict[str, list[str]]:
 
 
 def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
-    """Warn of what changes by itself in texts that are expected to stay as they are."""
+    """Warn of words that change by themselves in texts that are expected to stay."""
     tiers = {each.slot.name: each.slot.tier for each in plans}
     warnings = []
     for label, run in groupby(zip(now.labels, now.messages, strict=True), key=lambda p: p[0]):
@@ -242,5 +242,5 @@ def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
 
 
 def _is_fixed(message: Message, tier: str | None) -> bool:
-    """A tier says that a text stays; so does being system text, unless its tier denies it."""
+    """Say whether a text is expected to stay: by its tier, else if it is system text."""
     return tier != VOLATILE and (tier is not None or message.role == "system")

@@ -1,4 +1,4 @@
-"""The question: what of the current input may never be cut, and how a long one is cut.
+"""The question: how much of the current input is never cut, and how a long input is cut.
 
 An input keeps its beginning and its end; a line between them says how much is missing.
 """
@@ -17,12 +17,12 @@ from muntin.core.planning.read import Reading, Unit
 from muntin.core.planning.slot import INPUT_LEAST, Cut, Marker, Slot
 from muntin.errors import InvalidType
 
-# Of a text that must give way to another of the same input, so many characters stay.
+# A text that gives way to another text of the same input keeps this many characters.
 _STUB = 64
 
 
 def least_asked(books: Books, reading: Reading) -> int:
-    """Return what of the current input is never cut: 256 tokens, and files on top."""
+    """Return how many tokens of the current input are never cut: 256, and the tokens of files."""
     size = sum([books.tokens(unit) for unit in reading.units])
     index = reading.slot.index
     if size <= INPUT_LEAST or index in books.stuck:
@@ -36,7 +36,7 @@ def least_asked(books: Books, reading: Reading) -> int:
 
 
 def questions(reading: Reading) -> list[Unit]:
-    """Return what the user asks at the end of a list that holds the question."""
+    """Return the user's messages at the end of a list that holds the question."""
     if not reading.slot.asks:
         return []
     behind = dropwhile(lambda unit: unit.messages[0].role != "user", reversed(reading.units))
@@ -44,7 +44,7 @@ def questions(reading: Reading) -> list[Unit]:
 
 
 def least_question(books: Books, reading: Reading) -> int:
-    """Return what of the question of a list is never cut."""
+    """Return how many tokens of the question of a list are never cut."""
     found = questions(reading)
     if not found:
         return 0
@@ -67,8 +67,8 @@ def cut_question(books: Books, reading: Reading, target: int, over: int | None) 
 def ask_less(books: Books, reading: Reading, target: int, over: int) -> None:
     """Cut the current input in the middle until it fits.
 
-    The longest text is cut, if that is enough. Else messages go from the middle on, and what is
-    left of the first and the last is cut.
+    The longest text is cut, if that is enough. Otherwise messages go from the middle on, and the
+    first and the last message are cut.
     """
     target = max(target, least_asked(books, reading))
     texts = [
@@ -96,7 +96,7 @@ def _cut_text(
     *,
     stub: bool = False,
 ) -> bool:
-    """Cut one text so that the input fits; with `stub`, as far as may be. Say whether it fits."""
+    """Cut one text so that the input fits; with `stub`, as far as allowed. Say whether it fits."""
     size = books.sizes[reading.slot.index]
     if size <= target:
         return True
@@ -135,7 +135,7 @@ def _leave_out(books: Books, reading: Reading, target: int, over: int) -> None:
 def _shorter(
     books: Books, slot: Slot, message: Message, room: int, whole: int, *, stub: bool
 ) -> tuple[str, int] | None:
-    """Return the most of a text that fits, and its tokens; with `stub`, at least a little of it."""
+    """Return the longest form of a text that fits, and its tokens; with `stub`, at least a stub."""
     text = _text(message)
 
     def measure(kept: str) -> int:
@@ -161,7 +161,7 @@ def _shortened(slot: Slot, message: Message, text: str, length: int) -> str:
 
 
 def write_line(slot: Slot, marker: Marker, cut: Cut) -> str:
-    """Return what a slot's marker says of what was cut; an error names the slot."""
+    """Return the line of a slot's marker about the cut; an error names the slot."""
     try:
         text: object = marker(cut)
     except Exception as error:
@@ -173,7 +173,7 @@ def write_line(slot: Slot, marker: Marker, cut: Cut) -> str:
 
 
 def _text(message: Message) -> str:
-    """Return the text of a message that may be cut: of several parts the longest."""
+    """Return the text of a message that may be cut: the longest of several parts."""
     if isinstance(message.content, tuple):
         return max((p.text for p in message.content if isinstance(p, Text)), key=len, default="")
     return message.content or ""

@@ -1,7 +1,7 @@
 """Reading a slot: its newest messages, counted, in atomic groups, as far as any could fit.
 
 Owns what belongs together (a call and its results, reasoning and its message) and how far beyond
-the fit to look. It takes no decision about what stays; what it returns is never changed.
+the fit to look. It does not decide what stays; the readings it returns are never changed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ LOOK_BACK = 100
 
 # A unit by the index of its slot and of its first message.
 Key: TypeAlias = tuple[int, int]
-# A message that was read, and what it costs: (index, message, tokens).
+# A message that was read, and its tokens: (index, message, tokens).
 Read: TypeAlias = tuple[int, Message, int]
 _NONE: Mapping[str, Any] = {}
 _NOTHING: Mapping[int, tuple[Message, int]] = {}
 
 
-# Tuples, not dataclasses: units are made for most messages of every window, and in no time.
+# Tuples, not dataclasses: a unit is made for most messages of every window, so it must be quick.
 
 
 class Unit(NamedTuple):
     """An atomic group of messages of one slot: kept, cut or dropped together.
 
     `slot` is the index of its slot. `missing` are its calls without a result; `mates` the parts of
-    the same group in other slots; `form` is what it was before it was shortened.
+    the same group in other slots; `form` is the unit before it was shortened.
     """
 
     slot: int
@@ -55,17 +55,17 @@ class Unit(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What tells this unit from all others of a window."""
+        """The key that tells this unit from all other units of a window."""
         return self.slot, self.indices[0]
 
 
 class Reading(NamedTuple):
-    """What was read of one slot.
+    """The messages read of one slot, as units.
 
     `units` are in window order. `unread` are the messages where reading had stopped, `beyond` how
-    many of them were really not looked at. `left_out` are messages that cannot be sent: (index,
-    reason, tokens). `limit` and `until` say how far was to be read; `start` is the message a
-    history begins at, None for all other slots. `shape` is how its groups are shown.
+    many of them were never looked at. `left_out` are messages that cannot be sent: (index, reason,
+    tokens). `limit` and `until` say how far to read; `start` is the message a history begins at,
+    None for all other slots. `shape` is how its groups are shown.
     """
 
     slot: Slot
@@ -77,7 +77,7 @@ class Reading(NamedTuple):
     left_out: tuple[tuple[int, str, int], ...] = ()
     scattered: bool = False
     # Ids of calls without a result so far, with the first messages of their units; results whose
-    # call was not met. Ids may repeat.
+    # call was not found. Ids may repeat.
     pending: Mapping[str, Sequence[int]] = _NONE
     open: Mapping[str, Sequence[Read]] = _NONE
     limit: int = 0
@@ -99,16 +99,16 @@ def read(
     shape: Shape | None = None,
     asked: range | None = None,
 ) -> Reading:
-    """Read the slot from its newest message back until what was read exceeds `limit`; a slot that
-    keeps its beginning, from its oldest message on.
+    """Read the slot from its newest message back until the messages read exceed `limit`; a slot
+    that keeps its beginning is read from its oldest message on.
 
     With `leading`, the system messages that open it are read first: they stay longest. `until` is
-    the index of a message that must be read in any case; before `start` nothing else is, but for
-    `asked`, the messages that asked for the run that begins there. `shape` is how groups are
+    the index of a message that must be read in any case. Before `start` nothing else is read,
+    except `asked`: the messages that asked for the run that begins there. `shape` is how groups are
     shown.
     """
     try:
-        if slot.made:  # one message, and something is in it
+        if slot.made:  # one message, and it is not empty
             made = cast("Message", slot.messages[0])
             tokens = counter.message(made)
             unit = Unit(slot.index, (0,), (made,), (tokens,), tokens, made.role == "system")
@@ -142,19 +142,19 @@ _Found: TypeAlias = tuple[
 
 
 class _Reader:
-    """What was read of a slot so far, the newest first."""
+    """The messages read of a slot so far, the newest first."""
 
     def __init__(self, slot: Slot, counter: Counter, shape: Shape | None) -> None:
         self.slot = slot
         self.shape = shape
-        # What results were before they were cut to their ceilings.
+        # Results before they were cut to their ceilings.
         self.whole: dict[int, tuple[Message, int]] = {}
         self.index = slot.index
         self.items = slot.messages
         self.counter = counter
         self.units: list[Unit] = []
         self.left_out: list[tuple[int, str, int]] = []
-        # Results whose call was not met yet, by id, the newest first.
+        # Results whose call was not found yet, by id, the newest first.
         self.open: dict[str, list[Read]] = {}
         self.unread = range(0)
         self.scattered = False
@@ -180,7 +180,7 @@ class _Reader:
             index -= 1
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
-            known = message.known_tokens  # as most are: asking the counter takes longer
+            known = message.known_tokens  # most messages have it; the counter is slower
             tokens = known[1] if known is not None and known[0] == plain else count(message)
             total += take(index, message, tokens)
         if index > first:
@@ -212,8 +212,8 @@ class _Reader:
         return tuple(self.units[::-1])
 
     def take_question(self, unread: range, asked: range | None) -> None:
-        """Take what asked for the run that the oldest messages read are part of: known as `asked`,
-        unless more of the history was left unread."""
+        """Take the messages that asked for the run of the oldest messages read: `asked`, or nearer
+        ones if more of the history was left unread."""
         turn = takewhile(lambda unit: unit.messages[0].role != "user", reversed(self.units))
         if asked is None or not any(m.tool_calls for unit in turn for m in unit.messages):
             return
@@ -225,7 +225,7 @@ class _Reader:
         self.units.sort(key=lambda unit: -unit.indices[0])
 
     def found(self, units: Sequence[Unit]) -> _Found:
-        """Return what was met beside the units."""
+        """Return what was found beside the units."""
         unread, beyond = self.unread, 0
         pending: dict[str, list[int]] = {}
         if unread:
@@ -243,8 +243,8 @@ class _Reader:
         self.take_message(index, message, self.counter.message(message))
 
     def take_message(self, index: int, message: Message, tokens: int) -> int:
-        """Put one message, older than all read before it, into its unit; return the tokens that
-        now are certain to belong to it (a result waits for its call)."""
+        """Put one message, older than all messages read so far, into its unit; return the tokens
+        that now are certain to belong to it (a result waits for its call)."""
         if message.tool_calls:
             return self.take_calls(index, message, tokens)
         role = message.role
@@ -261,7 +261,7 @@ class _Reader:
         if content.__class__ is tuple and self.belongs_to_next(index, message):
             self.units.append(_prepended(self.units.pop(), index, message, tokens))
             return tokens
-        # The quickest way to make one: most messages of every window come here.
+        # The quickest way to make a unit: most messages of every window come here.
         one, is_system = (index,), role == "system"
         fields = (self.index, one, (message,), (tokens,), tokens, is_system, (), (), None)
         self.units.append(tuple.__new__(Unit, fields))
@@ -276,7 +276,7 @@ class _Reader:
         return cut, self.counter.message(cut)
 
     def take_calls(self, index: int, message: Message, tokens: int) -> int:
-        """Close a tool group: the message with the calls, and the nearest results met so far."""
+        """Close a tool group: the message with the calls, and the nearest results found so far."""
         members = [(index, message, tokens)]
         missing = []
         for call in message.tool_calls:
@@ -299,7 +299,7 @@ class _Reader:
         return self.shape.least(unit.tokens, unit.costs, unit.messages)
 
     def nearest(self, call_id: str) -> Read | None:
-        """Return the result that stands nearest behind a call, and is no other's."""
+        """Return the nearest result behind a call that no other call has taken."""
         results = self.open.get(call_id)
         if results is None:
             return None
@@ -309,7 +309,7 @@ class _Reader:
         return found
 
     def take_answers(self, unanswered: Bag[str], indices: range) -> None:
-        """Take the results of these calls from messages behind them that were not read."""
+        """Take the results of these calls from unread messages behind the calls."""
         between: Bag[str] = Bag()  # calls with the same ids, which are answered first
         found = []
         for index in indices if unanswered else ():
@@ -328,11 +328,11 @@ class _Reader:
             unanswered = unanswered - Bag((called,))
             if not unanswered:
                 break
-        for index, message in reversed(found):  # the newest first, as all is read
+        for index, message in reversed(found):  # the newest first, like all messages
             self.take_message(index, message, self.counter.message(message))
 
     def belongs_to_next(self, index: int, message: Message) -> bool:
-        """Say whether this is bare reasoning, directly before the assistant message it led to."""
+        """Say whether a message is bare reasoning, directly before its assistant message."""
         return (
             message.role == "assistant"
             and all(isinstance(part, Reasoning) for part in message.content or ())
@@ -355,7 +355,7 @@ class _Reader:
                 ids = Bag(call.id for call in message.tool_calls)
                 if self.open.keys().isdisjoint(ids):
                     continue
-                if self.slot.trim_behavior == "char":  # its texts may outlive older messages
+                if self.slot.trim_behavior == "char":  # cut results may stay longer
                     self.take_answers(ids, range(index + 1, self.unread.stop))
                     self.take(index)
                     continue
@@ -366,7 +366,7 @@ class _Reader:
 
 
 def _place(slot: Slot, culprit: object) -> str:
-    """Say which message of a slot it is, for an error."""
+    """Say which message of a slot caused an error."""
     for index in reversed(range(len(slot.messages))):
         item = slot.messages[index]
         if item is culprit or (isinstance(item, Mapping) and Message.from_dict(item) == culprit):

@@ -1,4 +1,4 @@
-"""The room of histories: what the other slots of a window leave to them, and how they divide it."""
+"""The room of histories: the tokens that other slots leave to them, and how they divide these."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from muntin.core.planning.limits import ratio_of
 from muntin.core.planning.read import Reading
 
-# What a volatile slot without a ceiling may take, as a share of the budget.
+# The share of the budget that a volatile slot without a ceiling may take.
 VOLATILE_RATIO = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the other slots leave to the histories: `stable` tokens stand before them, and
-    `volatile` are kept free behind."""
+    """The room that other slots leave to the histories: `stable` tokens stand before them, and
+    `volatile` tokens are kept free behind them."""
 
     budget: int
     stable: int
@@ -29,7 +29,7 @@ class Room:
 
 def room_for(others: Iterable[Reading], budget: int) -> Room:
     """Divide the budget: lasting content by its size, volatile slots by their ceilings, so that
-    the histories' share does not depend on how large volatile slots happen to be."""
+    the histories' share does not depend on the size of volatile slots."""
     stable = ceilings = unbounded = 0
     for each in others:
         slot, cap = each.slot, each.limits.cap

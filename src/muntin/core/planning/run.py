@@ -1,6 +1,6 @@
 """Runs under pressure: going down the ladder at once, and the newest calls, which always stay.
 
-Owns what becomes of groups of calls and results when a slot must be smaller; the books are told.
+Owns how groups of calls and results become smaller when a slot must; enters it in the books.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from muntin.core.report import Status
 
 
 def go_down(books: Books, reading: Reading, target: int, over: int | None) -> None:
-    """Make calls and results of a slot short, then stubs, as few as are needed. What must leave
-    after that leaves as without a ladder."""
+    """Make calls and results of a slot short, then stubs, as few as are needed. Units that must
+    leave after that leave as without a ladder."""
     slot, shape = reading.slot, reading.shape
     size = books.sizes[slot.index]
     if slot.ladder is None or shape is None or size <= target:
@@ -36,7 +36,7 @@ def go_down(books: Books, reading: Reading, target: int, over: int | None) -> No
 
 
 def least_newest(books: Books, reading: Reading) -> int:
-    """Return what of the newest calls of a run is never cut: 64 tokens of each result."""
+    """Return how many tokens of the newest calls of a run are never cut: 64 of each result."""
     unit = newest_group(reading)
     if unit is None:
         return 0

@@ -1,8 +1,8 @@
 """Shapes: how a call and its results look when there is less room for them.
 
-Owns what a result looks like when it is too long (`Results`), short, or one line (`Ladder`). Which
-group goes down, and when, is decided elsewhere. A form depends on the message, the rules and the
-tokenizer alone, so the same message always has the same bytes; each is made once and remembered.
+Owns what a result looks like when it is too long (`Results`), short, or one line (`Ladder`). Other
+modules decide which group goes down, and when. A form depends on the message, the rules and the
+tokenizer alone, so the same message always has the same bytes; each form is made once and kept.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from muntin.core.planning.limits import ratio_of
 from muntin.errors import InvalidInput, InvalidType
 
 Level: TypeAlias = Literal["full", "short", "stub"]
-# No result is cut to less by a ceiling, nor the newest one by anything.
+# No ceiling cuts a result to fewer tokens, and nothing cuts the newest result to fewer.
 LEAST = 64
-# Arguments of a call up to so many tokens are left alone by a stub.
+# A stub does not shorten the arguments of a call up to this many tokens.
 _ARGUMENTS = 64
-# About what a stub of one result has.
+# About how many tokens a stub of one result has.
 _STUB = 16
-# The beginning of a JSON text up to so many characters is read for its structure.
+# Up to this many characters of a JSON text are read for its structure.
 _SCANNED = 2_000
-# So much of a long value in arguments stays.
+# So many characters of a long value in arguments stay.
 _VALUE = 40
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
 _S = TypeVar("_S", "Results", "Ladder")
@@ -40,8 +40,8 @@ _S = TypeVar("_S", "Results", "Ladder")
 class Results:
     """How much of the window one tool result may have.
 
-    A longer one shows its beginning and its end, or the one of them that `keep` names, and a line
-    that says how much is missing. No result of at most 64 tokens is cut.
+    A longer result shows its beginning and its end, or the one of them that `keep` names, and a
+    line that says how much is missing. No result of at most 64 tokens is cut.
     """
 
     max_ratio: float = 0.25
@@ -95,8 +95,8 @@ def _check_keep(keep: object) -> None:
 def as_shapes(
     what: str, results: Results | bool | None, ladder: Ladder | bool | None
 ) -> tuple[Results | None, Ladder | None]:
-    """Return the ceiling and the ladder that were given: True is the library's own, False or None
-    is none. `what` names where they were given."""
+    """Return the ceiling and the ladder that were given: True means the library's own, False or
+    None means none. `what` names the place where they were given."""
     return _as_shape(what, "results", results, RESULTS), _as_shape(what, "ladder", ladder, LADDER)
 
 
@@ -116,8 +116,8 @@ LADDER = Ladder()
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How far each level reaches in a list, as indices of messages: what stands before `gone` has
-    left, before `stubs` is one line a result, before `shorts` is short."""
+    """How far each level reaches in a list, as indices of messages: messages before `gone` have
+    left, results before `stubs` are one line, results before `shorts` are short."""
 
     gone: int = 0
     stubs: int = 0
@@ -128,7 +128,7 @@ class Levels:
         return "stub" if index < self.stubs else "short" if index < self.shorts else "full"
 
     def moved(self, by: int) -> Levels:
-        """Return the levels of a list that begins so much later, or earlier."""
+        """Return the levels of the same list with `by` more messages in front (fewer below 0)."""
         return Levels(*(max(0, each + by) for each in (self.gone, self.stubs, self.shorts)))
 
 
@@ -146,8 +146,8 @@ class Forms:
     loads: bool = False
 
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
-        """Return a result with at most `most` tokens of content, or as it is if it is no longer,
-        or has no text that could stand for it."""
+        """Return a result with at most `most` tokens of content; unchanged if it is not longer, or
+        has no text that could stand for it."""
         if self.content_tokens(message) <= most or _is_unread(message):
             return message
         key = (message, most, keep, self.loads)
@@ -162,7 +162,7 @@ class Forms:
         text, size = message.text, self.content_tokens(message)
         plain = replace(message, content=text, attachments=())
         whole = self.counter.text(text)
-        if whole <= most:  # what is no text goes first; the line says so, if there is room for it
+        if whole <= most:  # other parts than text go first; a line says so, if it has room
             told = f"{text}\n{self._line(message, size - whole)}".lstrip("\n")
             return replace(plain, content=told if count(told) <= most else text)
         end: End = "ends" if len(keep) > 1 else keep[0]
@@ -186,7 +186,7 @@ class Forms:
         return self.counter.message(message) - self.counter.overhead
 
     def stub(self, message: Message, name: str) -> Message:
-        """Return a result as one line, or as it is if that is no shorter."""
+        """Return a result as one line, or unchanged if that is no shorter."""
         size = self.content_tokens(message)
         line = f"[{name}: {size:,} tokens, left out{self._how(message)}]"
         if self.counter.text(line) >= size or _is_unread(message):
@@ -221,21 +221,21 @@ class Forms:
 
 
 def _is_unread(message: Message) -> bool:
-    """Say whether a result holds what comes back as it is, or not at all."""
+    """Say whether a result holds a part that is sent back unchanged or not at all."""
     content = message.content if isinstance(message.content, tuple) else ()
     return any(isinstance(part, Other) and part.data["type"] == "unread" for part in content)
 
 
 def _like(call: ToolCall, arguments: Any) -> str:
-    """Write arguments with the spaces that the call itself has: whoever parses them and writes
-    them again, as frameworks do, then sends what was counted."""
+    """Write arguments with the spaces that the call itself has. Frameworks parse arguments and
+    write them again; the text they send is then the text that was counted."""
     if '": ' not in call.arguments:
         return compact_json(arguments)
     return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
 
 
 class Form(NamedTuple):
-    """What a group was before it was shortened: its level now, its messages and tokens then."""
+    """A group before it was shortened: its level now, its messages and tokens before."""
 
     level: Level
     messages: tuple[Message, ...]
@@ -289,11 +289,11 @@ class Shape:
                 yield self.forms.stub(each, names.get(called, "result"))
 
     def cuts_at(self, index: int) -> int:
-        """Return the ceiling of the result at an index; one that is short anyway has none."""
+        """Return the ceiling of the result at an index; a short result has none."""
         return self.most if index >= self.levels.shorts else sys.maxsize
 
     def least(self, tokens: int, costs: Sequence[int], messages: Sequence[Message]) -> int:
-        """Return about what a group has at the lowest level."""
+        """Return about how many tokens a group has at the lowest level."""
         ladder = self.ladder
         if ladder is None:
             return tokens
@@ -307,15 +307,15 @@ class Shape:
 
 
 def _split(text: str, length: int, end: End) -> tuple[str, str]:
-    """Return so many characters of a text: of its beginning, and of its end."""
+    """Return `length` characters of a text: some of its beginning, and some of its end."""
     if end == "ends":
         return ends(text, length)
     return (text[:length], "") if end == "head" else ("", text[len(text) - length :])
 
 
 def whole_elements(head: str) -> str:
-    """Return the beginning of a JSON text up to the end of an element, if one is near; any other
-    text as it is."""
+    """Return the beginning of a JSON text up to the end of an element, if one is near; return any
+    other text unchanged."""
     if head[:1] not in ("[", "{"):
         return head
     if len(head) > _SCANNED:  # too long to be read for its structure

@@ -1,4 +1,4 @@
-"""A slot: one named place in the window with its rules, and the values those rules use.
+"""A slot: one named place in the window with its rules, and the values that the rules use.
 
 A wrong rule is an error naming slot and option, so an invalid slot cannot exist.
 """
@@ -33,7 +33,7 @@ CONTEXT = 50
 RUN = 90
 SYSTEM = 100
 
-# An input of so many tokens is never cut, and a longer one not to less.
+# An input up to this many tokens is never cut, and a longer input never to fewer.
 INPUT_LEAST = 256
 
 
@@ -44,7 +44,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """Trim rarely and far, so that what providers have cached stays the beginning of the window.
+    """Trim rarely and far, so that the cached beginning of the window stays the same.
 
     When a history passes its high level it is cut to a low level, at the beginning of a turn, and
     then stays. `low` fixes the low level as a share of the high one; without it, the cheapest is
@@ -75,9 +75,9 @@ class Group:
 
     `join`: their texts become one message, put together with this separator.
     `interleave`: their messages are merged by `at`.
-    `share`: what they may have together is divided in proportion to each slot's `max_tokens`
-    (without one, to all there is); what one does not need goes to the others.
-    `chain`: they are one conversation; where one of them is dropped, those before it are too.
+    `share`: their common room is divided in proportion to each slot's `max_tokens` (without one,
+    to all the room); what one slot does not need goes to the others.
+    `chain`: they are one conversation; where one slot is dropped, so are the slots before it.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Recap:
 
     @property
     def message(self) -> Message:
-        """The first message of the history that it is put in front of."""
+        """The summary as a message that stands first in the history."""
         return Message("user", self.text)
 
 
@@ -127,14 +127,14 @@ class Recap:
 class Slot:
     """One declared slot: its messages and its rules, all checked.
 
-    `made` says that the one message was made here, from a text, an Input or attachments; `lasting`
-    that what it holds now is expected to stand in the next turn's window too, unless `changes`
-    says that it will be another text by then. A slot with `trimming=Stepped()` is a history;
-    `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends,
-    however much of what stands between is cut. `run` is the agent's work in this turn; with
-    `recovery` the agent has tools that read what was cut. `recap` is the newest summary of a
-    history: it is shown from the next step on. `asks` says that the question of this turn, and
-    what was done since, are the end of the list.
+    `made` says that the one message was made here, from a text, an Input or attachments. `lasting`
+    says that the content is expected to stand in the next turn's window too, unless `changes` says
+    that it will be another text by then. A slot with `trimming=Stepped()` is a history;
+    `breakpoint` asks a provider to cache up to its end. `frame` is how a text begins and ends; it
+    stays whole when the text between is cut. `run` is the agent's work in this turn; with
+    `recovery` the agent has tools that read the parts that were cut. `recap` is the newest summary
+    of a history: it is shown from the next step on. `asks` says that the list ends with the
+    question of this turn and the work done since.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Slot:
 
 
 def in_full(slot: Slot) -> Slot:
-    """Return a slot whose messages are all Messages, those of other makers' forms taken apart."""
+    """Return a slot whose messages are all Messages; other makers' forms are taken apart."""
     own = isinstance(slot.messages, list | tuple)
     # A timeline, which holds Messages only, is not read to its end.
     items = slot.messages if own else slot.messages[-1:]
@@ -192,7 +192,7 @@ _KEEPS = get_args(Keep)
 
 def _check_options(slot: Slot) -> None:
     """Refuse any option that is out of range, naming slot and option."""
-    # Straight-line code: prompts declare dozens of slots a turn.
+    # Code without loops: prompts declare dozens of slots a turn.
     if not isinstance(slot.priority, int) or isinstance(slot.priority, bool):
         raise _wrong_type(slot, "priority", "an int")
     if slot.position is not None and (
@@ -282,7 +282,7 @@ def _wrong_choice(slot: Slot, option: str, choices: tuple[object, ...]) -> Inval
 
 
 def _check_joined(slot: Slot) -> None:
-    """A joined slot is one text without a floor; one that is never cut has no marker either."""
+    """Check a joined slot: one text without a floor; without a marker, if it is never cut."""
     if slot.messages and not slot.made:
         raise InvalidInput(f"slot {slot.name!r}: only a text can be joined (group={slot.group!r})")
     for option, unset in (("min_tokens", 0), ("min_ratio", 0), ("marker", None)):

@@ -51,10 +51,10 @@ class Slots:
     `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
     and counted, in the order of their names where the profile prices caching; `profile` is a
     Profile or a model name such as `anthropic/claude-sonnet-4-6`. `previous` is the window of the
-    turn before, or its `frontier`: what `Stepped` trimming goes by, and what the report compares
-    this window's beginning with. A `counter` counts in the place of `tokenizer`. `results` is the
+    turn before, or its `frontier`: `Stepped` trimming goes by it, and the report compares the
+    beginnings of the two windows. A `counter` counts in the place of `tokenizer`. `results` is the
     ceiling of each tool result in lists of messages, `ladder` how calls and results leave: True is
-    Muntin's own, False or None is off. With `recovery` the lines about what was cut name the tool
+    Muntin's own, False or None is off. With `recovery` the lines about cut parts name the tool
     `load_result`. `recap` is the newest summary of the history, which stands in front of it from
     its next step on.
     """
@@ -131,23 +131,23 @@ class Slots:
     ) -> None:
         """Add content to a named place in the window.
 
-        A list is read at `render`, not copied: what cannot fit is never looked at. `trimming` is
-        that of all slots if it is not given; `Stepped` then applies to lists of messages without a
-        tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is not the
-        conversation, such as search results. `breakpoint` asks the provider to cache up to its end;
-        `changes` says that it will be another text in the next window, so that nothing is cached
-        from there on. `detail` is a remark for the report. `at` is where a text stands among dated
-        messages; `frame` is how it begins and ends (its tags), which is never cut. `results` and
-        `ladder` are those of all slots if they are not given. `run` says that the list is what the
-        agent has done in this turn, as a list is that is added after the input: its newest calls
-        stay.
+        A list is read at `render`, not copied: messages that cannot fit are never read. Without
+        `trimming`, the setting of all slots applies; `Stepped` then applies to lists of messages
+        without a tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is
+        not the conversation, such as search results. `breakpoint` asks the provider to cache up to
+        the end of the slot; `changes` says that the slot will be another text in the next window,
+        so that nothing is cached from there on. `detail` is a remark for the report. `at` is where
+        a text stands among dated messages; `frame` is how it begins and ends (its tags), which is
+        never cut. Without `results` and `ladder`, the settings of all slots apply. `run` says that
+        the list is the agent's work in this turn, as is a list that is added after the input: its
+        newest calls stay.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
         messages, made = _messages(name, content, role)
         if at is not None and made:
             messages = [replace(as_message(each), at=at) for each in messages]
-        # By its kind, not by what it holds: an empty text is no conversation.
+        # By the kind of the content, not by its text: an empty text is no conversation.
         single = isinstance(content, str | Input | Attachment | Message | Mapping)
         listed = not made and content is not None and not single
         if not results == ladder == INHERIT:
@@ -195,7 +195,7 @@ class Slots:
         self._slots.append(slot)
 
     def take(self, slot: Slot) -> None:
-        """Add a slot that was declared elsewhere."""
+        """Add a slot that was made elsewhere."""
         self._has_input = self._has_input or slot.is_input
         place = len(self._slots)
         self._slots.append(slot if slot.index == place else replace(slot, index=place))
@@ -206,7 +206,7 @@ class Slots:
         return tuple(self._slots)
 
     def exclude(self, name: str, *, reason: str, detail: str | None = None) -> None:
-        """Record a slot that a condition left out, so that the report can say so."""
+        """Record a slot that a condition left out, so that the report can name it."""
         check_text(name, "a slot's name")
         check_text(reason, f"slot {name!r}: reason")
         self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
@@ -226,7 +226,7 @@ class Slots:
         )
 
     def _with_recap(self) -> tuple[Slot, ...]:
-        """Return the slots, the last history with the summary."""
+        """Return the slots; the last history gets the summary."""
         slots = list(self._slots)
         for place in reversed(range(len(slots) if self.recap is not None else 0)):
             if isinstance(slots[place].trimming, Stepped) and not slots[place].run:
@@ -235,7 +235,7 @@ class Slots:
         return tuple(slots)
 
     def render(self) -> Window:
-        """Compose the window; the same slots give the same bytes, however often."""
+        """Compose the window; the same slots always give the same bytes."""
         return self.plan().window()
 
 

@@ -1,6 +1,6 @@
 """Stepped trimming: how far a history is cut, and where it begins.
 
-Arithmetic and searching only: which slot gives is decided elsewhere. docs/caching.md has the
+Arithmetic and searching only: other modules decide which slot gives. docs/caching.md has the
 derivation of the low level.
 """
 
@@ -20,20 +20,20 @@ from muntin.core.planning.shapes import NO_LEVELS, Ladder, Levels
 from muntin.core.planning.slot import Recap, Slot, Stepped
 from muntin.core.profile import Caching
 
-# So many full histories may be owed to the average, or be ahead of it.
+# The average may be behind or ahead by this many full histories at most.
 _MEMORY = 16
-# A step makes up for the average by this share of the high level, at most.
+# A step corrects the average by at most this share of the high level.
 _MAKE_UP = 0.0625
-# The low levels that are tried: so far from what a step must leave up to the high level.
+# The low levels that are tried, as shares of the way from the least kept to the high level.
 _LOWS = (0.0, 0.25, 0.5)
-# A low level at which the ladder costs so much more than dropping is taken only if all do.
+# A low level at which the ladder costs this much more than dropping is taken only if all do.
 _DEARER = 1.05
 # A summary takes at most this share of a history.
 _RECAP_RATIO = 0.25
 
 
 def growth_of(rungs: Iterable[Rung], tokens: int, before: Start | None) -> float:
-    """Return the growth a request since the frontier last moved, or by the turns in sight."""
+    """Return the growth per request since the frontier last moved, else by the turns in sight."""
     if before is not None and before.requests:
         return max(1.0, (tokens - before.base) / (before.requests + 1))
     sizes = [0]
@@ -46,8 +46,8 @@ def growth_of(rungs: Iterable[Rung], tokens: int, before: Start | None) -> float
 
 
 def least_kept(rules: Stepped, high: int) -> float:
-    """Return what a step must leave so that, on average, `retain` of the high level is kept."""
-    # Between two steps the history grows evenly from what was left up to the high level.
+    """Return how many tokens a step must leave to keep, on average, `retain` of the high level."""
+    # Between two steps the history grows evenly, from the size left up to the high level.
     return max((2 * rules.retain - 1) * high, 0.0)
 
 
@@ -64,13 +64,13 @@ def cost(kept: int, high: int, growth: float, stable: int, caching: Caching) -> 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a step costs: so many tokens stand before the histories, and caching is priced so."""
+    """What a step costs: `stable` tokens stand before the histories; `caching` has the prices."""
 
     stable: int
     caching: Caching | None
 
     def under(self, stable: int) -> Ground:
-        """Return the ground with so many tokens more before the histories."""
+        """Return the ground with `stable` more tokens before the histories."""
         return replace(self, stable=self.stable + stable)
 
     def cost(self, kept: int, high: int, growth: float) -> float:
@@ -81,31 +81,31 @@ class Ground:
 
 
 class Told(NamedTuple):
-    """A summary in front of a past, and what it costs."""
+    """A summary in front of a past, and its tokens."""
 
     recap: Recap
     tokens: int
 
     def fits(self, high: int) -> bool:
-        """Say whether there is room for it in a past of at most so many tokens."""
+        """Say whether there is room for it in a past of at most `high` tokens."""
         return self.tokens <= most_told(high)
 
 
 def most_told(high: int) -> int:
-    """Return what a summary may have in front of a past of at most so many tokens."""
+    """Return how many tokens a summary may have in front of a past of at most `high` tokens."""
     return ratio_of(high, _RECAP_RATIO)
 
 
 @dataclass(frozen=True, slots=True)
 class SteppedSlot:
-    """One history in one plan: where it begins, how far its levels reach, where that came from.
+    """One history in one plan: where it begins, how far its levels reach, how this was found.
 
     A past may stand in several slots: a history, the current input, and the run of the turn. All
-    have the same `levels`, as indices of all messages of the past; those of this slot begin at
-    `offset`. `members` are the slots of the past. `moved` says that its frontier moved in this
+    have the same `levels`, as indices of all messages of the past; the messages of this slot begin
+    at `offset`. `members` are the slots of the past. `moved` says that its frontier moved in this
     plan, `lost` that the message at the frontier was not found again, `way` how it moved. `told`
-    is the summary in front of the past, `newer` one that waits for the next step. `asked` are the
-    messages that asked for the run in which the past begins: they stay in front of it.
+    is the summary in front of the past, `newer` a summary that waits for the next step. `asked` are
+    the messages that asked for the run in which the past begins: they stay in front of it.
     """
 
     rules: Stepped
@@ -124,7 +124,7 @@ class SteppedSlot:
 
     @property
     def told_tokens(self) -> int:
-        """What the summary in front costs."""
+        """The tokens of the summary in front."""
         return 0 if self.told is None else self.told.tokens
 
     def below(self, high: int) -> SteppedSlot:
@@ -132,17 +132,17 @@ class SteppedSlot:
         return replace(self, high=high)
 
     def like(self, head: SteppedSlot) -> SteppedSlot:
-        """Return the history as the head of its past is."""
+        """Return the history with the levels of the head of its past."""
         return replace(head, offset=self.offset)
 
     def start(self, members: Sequence[Slot], tokens: int) -> Start:
-        """Return where the past begins now, with so many tokens in the window."""
+        """Return where the past begins now, with `tokens` tokens in the window."""
         before, levels = self.before, self.levels
         surplus = 0
         recap = None if self.told is None else self.told.recap
         if levels.gone:
             asked = self.high - ratio_of(self.high, 1 - self.rules.retain)
-            # Bounded: one long lack or glut is not made up for by many steps the other way.
+            # Bounded: many steps must not make up for one long lack or surplus.
             bound = _MEMORY * self.high
             surplus = (before.surplus if before is not None else 0) + tokens - asked
             surplus = max(-bound, min(bound, surplus))
@@ -161,8 +161,8 @@ class SteppedSlot:
         at = name = item = None
         past = Past([slot.messages for slot in members])
         question = digest(as_message(past[self.asked[-1]])) if self.asked else None
-        # An input may be recorded in other words, or not at all: what follows it is new then. What
-        # was shortened must be found again too, even if nothing has left yet.
+        # An input may be recorded in other words, or not at all: then the messages behind it are
+        # new. Shortened messages must be found again too, even if nothing has left yet.
         begins = bool(levels.gone or levels.shorts) and levels.gone < len(past)
         if begins and not members[past.place(levels.gone)].is_input:
             at, item = at_of(past[levels.gone]), item_of(past[levels.gone])
@@ -190,7 +190,7 @@ def find_again(
 ) -> dict[int, SteppedSlot]:
     """Find where the histories began in the turn before, by the index of their slots.
 
-    `count` returns what a summary costs.
+    `count` returns the tokens of a summary.
     """
     known = {(start.slot, start.number): start for start in previous}
     numbers: dict[str, int] = {}
@@ -227,7 +227,7 @@ def _pasts(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 
 def _is_open(head: Slot) -> bool:
-    """Say whether a history has no bounds of its own."""
+    """Say whether a history has no limits of its own."""
     return head.group is None and head.max_tokens is None and head.max_ratio == 1
 
 
@@ -258,7 +258,7 @@ def advance(
     """Move the frontier of a past that is to have at most `high` tokens.
 
     `rungs` are its units with the tokens they have now, `tokens` is the size of the past. A newer
-    summary is put in front when anything leaves; one that has no room any more is left out.
+    summary is put in front when anything leaves; a summary that no longer has room is left out.
     """
     told, newer = step.told, step.newer
     tokens -= step.told_tokens
@@ -297,7 +297,7 @@ def _advance(
 
 
 class Price(NamedTuple):
-    """What a way down costs a request on average until the next step, and what stays in view."""
+    """The average cost of a request until the next step, and how many units stay in view."""
 
     cost: float
     seen: int
@@ -328,7 +328,7 @@ def _way_down(
         lows = [ratio_of(high, step.rules.low)]
     else:
         lows = [int(least + (high - least) * share) for share in _LOWS]
-    must = int(high - growth)  # room for what comes next
+    must = int(high - growth)  # room for the next messages
 
     def price(levels: Levels) -> Price:
         return _price(step.levels, levels, rungs, tokens, high, growth, ground)
@@ -353,7 +353,7 @@ def _price(
     growth: float,
     ground: Ground,
 ) -> Price:
-    """Return what a way down costs. What stands before the first change stays cached."""
+    """Return what a way down costs. Messages before the first change stay cached."""
     kept, same, seen, changed = tokens, 0, 0, False
     asked = question_of(rungs, after.gone)
     for rung in rungs:
@@ -395,19 +395,19 @@ def _cut(step: SteppedSlot, rungs: Sequence[Rung], tokens: int, high: int, groun
 
 
 def _least(step: SteppedSlot, high: int, growth: float) -> float:
-    """Return what a step must leave: more than usual while the average is behind, less while it is
-    ahead."""
+    """Return how many tokens a step must leave: more than usual while the average is behind, fewer
+    while it is ahead."""
     least = least_kept(step.rules, high)
     if step.before is None or not step.before.first:
         return least
     requests = max(1.0, (high - least) / growth)
-    # One full history is kept in hand, so that turns of uneven size do not leave it short.
+    # One full history is kept as a reserve, so that turns of uneven size do not leave too little.
     owed = 2 * (high - step.before.surplus) / requests
     bound = _MAKE_UP * high
     return min(max(least + max(-bound, min(bound, owed)), 0.0), high)
 
 
-# How much is left, and the index of the message it begins at.
+# How many tokens are left, and the index of the first message left.
 Place: TypeAlias = tuple[int, int]
 
 
@@ -433,8 +433,8 @@ def _ends(levels: Levels, rungs: Sequence[Rung], high: int) -> tuple[list[Place]
 
 
 def _within(ends: tuple[list[Place], list[Place]], low: int, high: int, end: int) -> int:
-    """Return the place that leaves most within the low level; at a turn, if that is at least half
-    of it. If the newest group alone is larger, within the high level; else nothing stays."""
+    """Return the place that leaves most within the low level: at a turn, if that leaves at least
+    half of the level. If no place does, try the high level; otherwise nothing stays."""
     turns, groups = ends
     for level in (low, high):
         for places, least in ((turns, level / 2), (groups, 0)):

@@ -1,7 +1,7 @@
 """Stored plans: what a plan was made of, as JSON that names its contents by hash.
 
-Reading decides again: a plan is a pure function of what was declared. Pure functions; where JSON
-and contents are kept is the caller's affair.
+Reading decides again: a plan is a pure function of its declaration. Pure functions; the caller
+keeps the JSON and the contents.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from muntin.core.profile import as_profile
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, NeedsConversation
 
-# For each token of the budget: about twice what a window can hold, for looking at larger ones.
+# Characters per token of the budget: about twice what a window can hold, for larger windows.
 _CHARACTERS = 8
-# The line that stands in the place of a result has so many characters, at least.
+# The line in the place of a result has at least this many characters.
 _LINE = 20
-# Fields of a slot that are written if they are not the default, by their keys.
+# Fields of a slot, with their keys: written if the value is not the default.
 _RULES = {
     **{
         name: name
@@ -125,8 +125,8 @@ def _write_slot(
 
 
 def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
-    """Return the messages of a slot that a window could show; of a long list the newest, and what
-    `asked` for the run they are part of."""
+    """Return the messages of a slot that a window could show; of a long list the newest, and the
+    messages `asked` that asked for their run."""
     newest: list[Message] = []
     for each in reversed(slot.messages):
         if characters < 0:
@@ -138,7 +138,7 @@ def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
 
 
 def _least(slot: Slot, message: Message) -> int:
-    """Return how many characters of a message a window shows at least, if it shows it at all: a
+    """Return the least number of characters that a window shows of a message, if it shows it: a
     result may be one line."""
     size = len(message.text)
     shortened = message.role == "tool" and (slot.ladder is not None or slot.results is not None)
@@ -157,13 +157,13 @@ def _written(message: Message) -> tuple[str, str]:
     return digest(text, 12), text
 
 
-# A long list is kept in blocks. Where one ends is told by what ends it, so that the blocks of a
-# history that grows stay what they were: behind about one of so many, by its hexadecimal name.
+# A long list is kept in blocks. The name of a message decides whether a block ends there: about
+# one in 64 does, by the last two hexadecimal digits. So the blocks of a growing history stay.
 _LONG, _ENDS, _LEAST = 200, ("00", "40", "80", "c0"), 16
 
 
 def _put_messages(named: Sequence[tuple[str, str]], contents: dict[str, str]) -> list[Any]:
-    """Put messages into `contents`, and return their names; of a block with how many it has."""
+    """Put messages into `contents`, and return their names; a block has its name and its length."""
     blocks, rest = _put_blocks(named, contents)
     return [*blocks, *[_put(each, contents) for each in rest]]
 
@@ -171,7 +171,7 @@ def _put_messages(named: Sequence[tuple[str, str]], contents: dict[str, str]) ->
 def _put_blocks(
     named: Sequence[tuple[str, str]], contents: dict[str, str]
 ) -> tuple[list[Any], Sequence[tuple[str, str]]]:
-    """Put what is long into `contents` in blocks; return those, and what stands behind them."""
+    """Put a long list into `contents` in blocks; return the blocks, and the rest behind them."""
     blocks: list[Any] = []
     start = 0
     for end, (name, _) in enumerate(named if len(named) > _LONG else (), 1):
@@ -185,7 +185,7 @@ def _put_blocks(
 
 
 def _write_previous(frontier: Frontier, contents: dict[str, str]) -> dict[str, Any]:
-    """Return what the window before left, its long lists in blocks."""
+    """Return the frontier of the window before, its long lists in blocks."""
     digests = [(each, f'"{each}"') for each in frontier.digests]
     blocks, rest = _put_blocks(digests, contents)
     chunks = {str(place): chunk for place, chunk in enumerate(frontier.chunks) if chunk}
@@ -228,9 +228,9 @@ def read_plan(
 ) -> Plan:
     """Return the plan that was written, decided again; `at` gives it at another budget.
 
-    Without `tokenizer` the one that counted then is used, or the estimate if it has no name by
-    which it could be found again. What the `report` of the window says of the size of messages
-    is not counted again.
+    Without `tokenizer` the tokenizer of that time is used, or the estimate if it has no name by
+    which it could be found again. Sizes of messages that the `report` of the window has are not
+    counted again.
     """
 
     def get(key: str) -> Any:
@@ -291,10 +291,9 @@ def _tokenizer(name: str) -> str:
 
 
 def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
-    """Note what every message was counted as, so that no budget counts it again.
+    """Note the tokens of every message, so that no budget counts it again.
 
-    What the report says of a single message is taken from there: a text of many megabytes takes
-    seconds to count.
+    Sizes of single messages are taken from the report: counting many megabytes takes seconds.
     """
     counter = declared.counter
     known: Mapping[int, Any] = {}
@@ -302,7 +301,7 @@ def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
         known = {slot["index"]: slot for slot in report["slots"]}
     for slot in declared.slots:
         joined = slot.group is not None and slot.group.join is not None
-        told = None if joined else known.get(slot.index)  # of a joined text, only a share is told
+        told = None if joined else known.get(slot.index)  # a joined text has only shares
         sizes = {} if told is None else _told_sizes(told, len(slot.messages))
         for index, item in enumerate(slot.messages):
             message = as_message(item)
@@ -313,7 +312,7 @@ def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
 
 
 def _told_sizes(told: Mapping[str, Any], size: int) -> dict[int, int]:
-    """Return what a report says of single messages, by their places in what is kept of a slot."""
+    """Return the sizes of single messages in a report, by their places in the stored slot."""
     earlier = told["messages_asked"] - size
     return {
         each["first"] - earlier: each["tokens_asked"]

@@ -1,7 +1,7 @@
 """Takers: the ways in which slots take the room that is left for them.
 
 One slot alone, texts that are joined, slots that share, and histories that step, behind one small
-protocol. In which order they take, and how much room is left, is decided elsewhere.
+protocol. Other modules decide in which order they take, and how much room is left.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from muntin.core.planning.run import cut_newest, go_down
 from muntin.core.planning.slot import Group
 from muntin.core.planning.trim import least_of, shrink
 
-# A joined text may have so many tokens more or less than its parts; nearer to the limit it is
-# really counted.
+# A joined text may have this many tokens more or less than its parts; near the limit it is counted.
 _SEAM = 16
-# What is cut off a text frees a little more or less in the joined one: so many rounds are tried.
+# A cut of a part frees a little more or less in the joined text: this many rounds are tried.
 _CUT_ROUNDS = 8
 
 
@@ -29,7 +28,7 @@ class Taker(Protocol):
     """A slot, or several that act together."""
 
     def need(self, books: Books) -> int:
-        """Return what must be kept for it, whatever goes later."""
+        """Return the tokens that must be kept for it, whatever other slots take."""
 
     def take(self, books: Books, room: int) -> None:
         """Keep as much as its rules allow of `room` tokens."""
@@ -42,14 +41,14 @@ class OneSlot:
     reading: Reading
 
     def need(self, books: Books) -> int:
-        """Return the floor of the slot, and all of it that nothing may drop."""
+        """Return the floor of the slot, or the tokens that nothing may drop, if these are more."""
         slot = self.reading.slot
         size, floor = books.sizes[slot.index], books.limits[slot.index].floor
         floor = 0 if books.fallback else min(floor, size)
         return max(floor, least_of(books, self.reading))
 
     def take(self, books: Books, room: int, over: int | None = None) -> None:
-        """Come down to the room there is; `over` is what would have to be there to keep all."""
+        """Come down to the room there is; `over` is the room that would keep all."""
         size = books.sizes[self.reading.slot.index]
         if self.reading.slot.group in books.broken:
             over, room = max(1, size - room), 0
@@ -58,10 +57,10 @@ class OneSlot:
         books.seat(self.reading)
 
     def fit(self, books: Books, room: int, over: int | None) -> None:
-        """Trim the slot; one that has, or had, a floor does not fall off a cliff below it."""
+        """Trim the slot; a slot that has, or had, a floor is cut rather than dropped below it."""
         slot = self.reading.slot
         if slot.required:
-            books.unmark(slot.index)  # all else stays
+            books.unmark(slot.index)  # all its messages stay
             return
         if slot.ladder is not None:
             go_down(books, self.reading, room, over)
@@ -71,7 +70,7 @@ class OneSlot:
 
 
 class Stepping(OneSlot):
-    """A history that is larger than its room: it steps, and all is read again from there."""
+    """A history that is larger than its room: it steps, and all is read again."""
 
     def fit(self, books: Books, room: int, over: int | None) -> None:
         """Begin later, or go down; the newest calls of a run are cut."""
@@ -83,7 +82,7 @@ class Stepping(OneSlot):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Slots that divide fairly among them what is left for them."""
+    """Slots that divide their common room fairly."""
 
     members: list[OneSlot]
 
@@ -125,18 +124,18 @@ def _shares(
 class Joined:
     """Texts of one message that are dropped whole, in order.
 
-    The last that goes is cut instead, where its slot is cut by characters.
+    The last text that goes is cut instead, where its slot is cut by characters.
     """
 
     group: Group
     readings: list[Reading]
 
     def need(self, books: Books) -> int:
-        """Return nothing: what is pinned of a joined text has its room from the start."""
+        """Return 0: the parts of a joined text that nothing may drop have room from the start."""
         return 0
 
     def take(self, books: Books, room: int) -> None:
-        """Drop the fewest texts that make the joined text fit, those first that fit with no other.
+        """Drop the fewest texts that make the joined text fit; texts too large even alone go first.
 
         The order is fixed, so the number is found by bisection: a few counts, not one per drop.
         """
@@ -164,7 +163,7 @@ class Joined:
         books.seat_joined(group, free, whole)
 
     def _missing(self, free: Sequence[Reading], over: int) -> dict[int, int]:
-        """Return what would keep each text, if those before it went."""
+        """Return how many more tokens would keep each text, if the texts before it were dropped."""
         found = {}
         for each in free:
             found[each.slot.index] = over
@@ -172,7 +171,7 @@ class Joined:
         return found
 
     def _is_too_large(self, books: Books, part: Reading) -> bool:
-        """Say whether a text would not fit even if only what is pinned stood beside it."""
+        """Say whether a text would not fit even beside only the parts that nothing may drop."""
         group = self.group
         if part.slot.trim_behavior == "char":
             return False
@@ -184,7 +183,7 @@ class Joined:
         return books.measure(group, others) > space
 
     def _cut(self, books: Books, part: Reading, later: Sequence[Reading], space: int) -> None:
-        """Cut one text until the joined one fits, else drop it; it is counted apart from it."""
+        """Cut one text, counted by itself, until the joined text fits; otherwise drop it."""
         for _ in range(_CUT_ROUNDS):
             over = books.measure(self.group, later) - space
             if over <= 0:
@@ -210,7 +209,7 @@ def in_order(books: Books) -> list[Taker]:
     """Return the takers in the order they go, slots that act together as one.
 
     The lowest priority first, of equals the earliest, the current input last unless it has a
-    priority. Beside a history that steps, what will be gone next turn goes first.
+    priority. Beside a history that steps, slots that will be gone next turn go first.
     """
 
     def rank(each: Reading) -> tuple[bool, bool, int]:

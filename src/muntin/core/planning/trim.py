@@ -1,7 +1,7 @@
 """Trimming: making one slot smaller, in the way its rules ask for.
 
 Owns how messages are dropped, texts are cut, and room is made for the line that says so. Which
-slot is trimmed, when, and to what size is decided elsewhere; the books are told of every change.
+slot is trimmed, when, and to what size is decided elsewhere; every change goes into the books.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muntin.core.planning.run import cut_newest, least_newest
 from muntin.core.planning.slot import Cut, Slot
 from muntin.core.report import Status
 
-# A marker that counts what was cut may itself make more to cut; so many rounds are tried.
+# A longer marker may need a further cut: at most this many rounds are tried.
 _MARKER_ROUNDS = 8
 
 
@@ -43,7 +43,7 @@ def shrink(
 
 
 def least_of(books: Books, reading: Reading) -> int:
-    """Return what of a slot nothing may drop or cut."""
+    """Return how many tokens of a slot nothing may drop or cut."""
     slot = reading.slot
     if slot.is_input and not slot.required:
         return least_asked(books, reading)
@@ -80,18 +80,18 @@ class _Trim(NamedTuple):
 
     @property
     def over(self) -> int:
-        """How much more room would keep what is about to go."""
+        """How much more room would keep the unit that is about to go."""
         return self.size - self.aim() if self.short is None else self.short
 
     def aim(self) -> int:
-        """Return the size wanted: what went with units of this slot elsewhere leaves room here."""
+        """Return the size wanted: parts dropped in slots that have their room leave room here."""
         return self.target + self.taken - self.books.taken
 
     def is_done(self) -> bool:
         return self.books.sizes[self.reading.slot.index] <= self.aim()
 
     def body(self) -> None:
-        """Trim the slot, without a thought for a marker."""
+        """Trim the slot, not counting a marker."""
         if self.is_done():
             return
         books, reading = self.books, self.reading
@@ -111,7 +111,7 @@ class _Trim(NamedTuple):
                     books.drop(unit, over)
 
     def drop_messages(self, cut_at: int) -> None:
-        """Drop units, the oldest first; cut the text of one that must not go whole."""
+        """Drop units, the oldest first; cut the text of a unit that must not go whole."""
         books = self.books
         for unit in _victims(self.reading):
             if self.is_done():
@@ -127,7 +127,7 @@ class _Trim(NamedTuple):
         return self.books.tokens(unit) > 0 or (bool(unit.mates) and not self.books.is_dropped(unit))
 
     def cut_unit(self, unit: Unit) -> bool:
-        """Cut the texts of one unit until the slot fits; leave it as it was if that cannot be."""
+        """Cut the texts of one unit until the slot fits; else leave the unit as it was."""
         with self.books.trial() as keep:
             for number in range(len(unit.messages)):
                 fits = self.cut_text(unit, number)
@@ -145,7 +145,7 @@ class _Trim(NamedTuple):
             self.cut_in_order()
             held = self.books.capping and self.books.held(self.reading)
             if not held or (self.size and self.is_done()):
-                keep()  # else what must not vanish stays as it is, over its ceiling
+                keep()  # else a text that must not vanish stays whole
                 return
         self.drop_messages(0)
 
@@ -166,7 +166,7 @@ class _Trim(NamedTuple):
                 books.drop(unit, self.over)
 
     def may_drop(self, unit: Unit) -> bool:
-        """Say whether a unit may go: under a ceiling also what only its own slot protects."""
+        """Say whether a unit may go; under a ceiling, protection by its own slot does not count."""
         books, reading = self.books, self.reading
         if not books.holds(reading, unit):
             return True
@@ -184,7 +184,7 @@ class _Trim(NamedTuple):
             yield unit, number
 
     def give_up(self, unit: Unit, number: int) -> None:
-        """Not one character of this text can stay: empty it, or drop the group it ends."""
+        """Empty a text of which not one character can stay, or drop the group that it ends."""
         books = self.books
         message = books.now(unit)[0][number]
         family = books.family(unit)
@@ -217,7 +217,7 @@ class _Trim(NamedTuple):
         return False
 
     def original(self, message: Message) -> Message:
-        """Return the message to cut: for a marked text the one first given, without a marker."""
+        """Return the message to cut: for a marked text the original, without a marker."""
         slot = self.slot
         marked = slot.marker is not None or slot.frame is not None
         if marked and slot.made and isinstance(slot.messages[0], Message):
@@ -225,7 +225,7 @@ class _Trim(NamedTuple):
         return message
 
     def inner(self, message: Message) -> str:
-        """Return the text that may be cut: what stands inside its frame."""
+        """Return the text that may be cut: the text inside its frame."""
         opening, closing = self.slot.frame or ("", "")
         return message.text[len(opening) : len(message.text) - len(closing)]
 
@@ -260,7 +260,7 @@ class _Trim(NamedTuple):
     # Markers: a line that says what was left out.
 
     def make_room_for_marker(self) -> None:
-        """Put the marker in front of what is left, making room for it; without room, leave it."""
+        """Put the marker in front of the rest, making room for it; without room, leave it out."""
         books, slot = self.books, self.slot
         body, target = self.size, self.aim()
         joined = slot.group is not None and slot.group.join is not None
@@ -286,7 +286,7 @@ class _Trim(NamedTuple):
         return write_line(self.slot, self.slot.marker, self.missing(characters))
 
     def missing(self, characters: int) -> Cut:
-        """Sum up what is missing: whole messages, and `characters` of those that stay."""
+        """Sum up what is missing: whole messages, and `characters` of the messages that stay."""
         slot, reading = self.slot, self.reading
         gone = [index for indices, _ in self.given("dropped") for index in indices]
         ends = [*gone, reading.unread[0], reading.unread[-1]] if reading.beyond else gone
@@ -305,7 +305,7 @@ class _Trim(NamedTuple):
         )
 
     def given(self, status: Status) -> list[tuple[tuple[int, ...], tuple[Message, ...]]]:
-        """Return the units of which that became, with what is left of them."""
+        """Return the units with this status, with the messages left of them."""
         verdicts = self.books.verdicts(self.reading)
         found = {first: each for first, each in verdicts.items() if each.status == status}
         units = self.reading.units if found else ()
@@ -338,7 +338,7 @@ def _has_body(message: Message) -> bool:
 
 
 def _with_text(message: Message, text: str, keep: Keep) -> Message:
-    """Return the message with a piece of its text in the place of all of it; the rest stays."""
+    """Return the message with a piece of its text in the place of its text; other parts stay."""
     if not isinstance(message.content, tuple):
         return replace(message, content=text)
     left = len(text)

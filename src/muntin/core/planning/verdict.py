@@ -18,11 +18,11 @@ from muntin.core.report import Status
 
 
 class Verdict(NamedTuple):
-    """What became of a unit that is not kept whole: `trimmed` or `dropped`.
+    """What was decided about a unit that is not kept whole: `trimmed` or `dropped`.
 
-    `messages` and `costs` are what is left (of a dropped unit, what was left last). `rank`
-    says when it was first cut for this `reason`, `fits_with` by how much the slot was then over
-    its ceiling or its room.
+    `messages` and `costs` are the rest (of a dropped unit, the rest before). `rank`
+    says when it was first cut for this `reason`, `fits_with` by how many tokens the slot was then
+    over its ceiling or its room.
     """
 
     status: Status
@@ -47,9 +47,9 @@ class SlotPlan(NamedTuple):
     """What was decided about one slot.
 
     `verdicts` are by the first message of a unit; units without one are kept whole. `limits` are
-    what was in force, `marker` is the line that says what is missing. `turn` is the place of the
-    slot in the order they go, `asked` its size once ceilings were applied, if any had to go; with
-    `short` tokens more a slot that cost others something would surely have been kept.
+    the limits in force, `marker` is the line that says what is missing. `turn` is the place of the
+    slot in the order slots go, `asked` its size once ceilings were applied, if any slot had to go.
+    With `short` more tokens, a slot that cost others room would surely have been kept.
     """
 
     slot: Slot
@@ -78,7 +78,7 @@ class SlotPlan(NamedTuple):
                 yield unit, verdict.messages
 
     def places(self) -> list[int]:
-        """Return which messages of the slot stay, as `kept` has them behind what is in front."""
+        """Return the indices of the messages that stay, in the order of `kept`, without `front`."""
         units = [unit for unit, _ in self.left()] if self.verdicts else self.reading.units
         found = [index for unit in units for index in unit.indices]
         return sorted(found) if self.reading.scattered else found
@@ -106,7 +106,7 @@ class SlotPlan(NamedTuple):
 
     @property
     def front(self) -> list[Message]:
-        """What stands before the messages: a summary, and the line that says what is missing."""
+        """The messages in front: a summary, and the line that says what is missing."""
         told = [] if self.told is None else [self.told.recap.message]
         return told if self.marker is None else [*told, self.marker]
 
@@ -124,8 +124,8 @@ def starts_of(plans: Sequence[SlotPlan]) -> list[Start]:
 
 
 def lowered(plans: Sequence[SlotPlan]) -> list[Message]:
-    """Return the last message of what is short in a past that steps, and of what is stubbed: from
-    there on the next step down changes it."""
+    """Return the last short and the last stubbed message of pasts that step: from there on the next
+    step down changes the window."""
     found: dict[str, Message] = {}
     for plan in plans:
         for unit, messages in plan.left() if plan.step is not None else ():

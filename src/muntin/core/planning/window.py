@@ -16,7 +16,7 @@ from muntin.errors import InvalidInput
 
 
 class Window(Composed):
-    """What was composed, with the forms that it has outside: requests of providers, pictures."""
+    """The composed messages with their outside forms: requests of providers, pictures."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""The order on the wire: what of a window is sent, in which order, and what the wire adds.
+"""The order on the wire: which messages are sent, in which order, and what the wire adds.
 
 Owns the rules that all encoders follow and that caching depends on: results stand right behind
-their call, a call without a result gets a fixed one, a message of nothing is not sent. What is
-different by provider is data of the Profile. Knows no provider's format.
+their call, a call without a result gets a fixed one, an empty message is not sent. Differences
+between providers are data of the Profile. Knows no provider's format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
     """A message as it is sent.
 
     `place` is its index in the window, None if the wire adds it. `owner` is the index of the
-    message to whose slot it belongs: of an added result its call.
+    message to whose slot it belongs: for an added result, its call.
     """
 
     place: int | None
@@ -35,8 +35,8 @@ class Piece(NamedTuple):
 def arrange(messages: Sequence[Message]) -> list[Arranged]:
     """Return (index, message, answers) in wire order: results stand with their call.
 
-    A result belongs to the nearest unanswered call before it that has its id: ids may repeat. One
-    without a call stands by itself.
+    A result belongs to the nearest unanswered call before it that has its id: ids may repeat. A
+    result without a call stands by itself.
     """
     arranged: list[Arranged] = []
     waiting: dict[str, list[tuple[list[Answer], int]]] = {}
@@ -62,8 +62,8 @@ def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list
     roles = (piece.message.role for piece in pieces)
     opening = next((n for n, role in enumerate(roles) if role != "system"), len(pieces))
     if profile.system_first:
-        # System texts that open the window stand apart. Later ones are the user's, and so are all
-        # of them where there is nothing else.
+        # System texts that open the window stand apart. Later system texts become the user's, and
+        # so do all of them if there is no other message.
         apart = opening if opening < len(pieces) else 0
         pieces[apart:] = [_as_user(piece) for piece in pieces[apart:]]
     if profile.user_first and opening < len(pieces):
@@ -74,9 +74,9 @@ def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list
 
 
 def goes_as_it_stands(messages: Sequence[Message], profile: Profile | None = None) -> bool:
-    """Say whether messages are sent as they are, as most are: nothing moves, nothing is added.
+    """Say whether messages are sent unchanged, as most are: nothing moves, nothing is added.
 
-    It is found the quickest way: of a few of which it is true, it is not said.
+    The check is quick rather than complete: for a few such lists it returns False.
     """
     if profile is not None and (profile.system_first or profile.user_first):
         return False

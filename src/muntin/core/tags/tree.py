@@ -1,7 +1,7 @@
 """Tagged context: named texts from many authors, merged into one list of tags.
 
 Each author's tree is read once into flat steps, and merged tags are a flat list: nothing here
-recurses, so trees nest without limit. Callables are carried along for a door to call and fill in.
+recurses, so trees nest without limit. Callables are kept for a door to call and fill in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muntin.core.checks import check_size, check_text, shown
 from muntin.core.tags.xml import Raw, Share, Tag, inner_text, render
 from muntin.errors import InvalidInput, InvalidType
 
-# They collide with what models and frameworks read as protocol.
+# Models and frameworks read these names as protocol.
 RESERVED_TAG_NAMES = frozenset({
     "active-skill", "thinking", "answer", "tool-use", "tool-result", "function-calls", "invoke",
     "parameter", "system", "user", "assistant", "role", "message",
@@ -39,7 +39,7 @@ def normalize_tag_name(name: str) -> str:
 
 
 def is_tag_name(name: object) -> bool:
-    """Say whether `name` can stand in a tag as it is."""
+    """Say whether `name` can stand in a tag unchanged."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -67,9 +67,9 @@ def xml_tag(name: str, content: object) -> str:
 
 
 def render_tagged_context(tree: object, indent: int = 0, escape: bool = True) -> str:
-    """Render a tree of resolved values as XML tags; a tag with nothing in it is left out.
+    """Render a tree of resolved values as XML tags; an empty tag is left out.
 
-    `indent` moves every line in by so many spaces a level; `escape=False` renders all text as is.
+    `indent` is the number of spaces per level; `escape=False` renders all text unescaped.
     """
     return aggregate([contribute("", tree)]).render(indent, escape)
 
@@ -79,9 +79,9 @@ def render_tagged_context(tree: object, indent: int = 0, escape: bool = True) ->
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A callable found in a tree, and the path of the key where its result belongs.
+    """A callable found in a tree, and the key path for its result.
 
-    It may also be an object of one of the types that `contribute` was told to leave to the door.
+    It may also be an object of one of the types that `contribute` leaves to the door.
     """
 
     path: str
@@ -103,7 +103,7 @@ Step: TypeAlias = _Open | _Close | Call | str
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one author gives to the tagged context; made by `contribute`."""
+    """One author's part of the tagged context; made by `contribute`."""
 
     author: str
     steps: tuple[Step, ...]
@@ -120,7 +120,7 @@ class Contribution:
         return tuple(name for name, _ in self._outermost())
 
     def called(self, is_call: Callable[[Any], bool]) -> frozenset[str]:
-        """Return the outermost tags in which a call stands for which something holds."""
+        """Return the outermost tags that hold a call for which `is_call` is true."""
         return frozenset(
             name
             for name, step in self._outermost()
@@ -128,7 +128,7 @@ class Contribution:
         )
 
     def _outermost(self) -> Iterator[tuple[str, Step]]:
-        """Yield every step with the outermost tag it stands in."""
+        """Yield every step with its outermost tag."""
         depth, name = 0, ""
         for step in self.steps:
             if isinstance(step, _Open):
@@ -139,7 +139,7 @@ class Contribution:
             yield name, step
 
     def fill(self, results: Iterable[object]) -> Contribution:
-        """Return the contribution with the result of each of its `calls` in the call's place.
+        """Return the contribution with each of its `calls` replaced by its result.
 
         A result follows the rules of any value, so it may bring new calls.
         """
@@ -169,7 +169,7 @@ def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contri
 
 
 class _Where(NamedTuple):
-    """A key path as a chain, because most are never shown."""
+    """A key path as a chain: most paths are never shown."""
 
     above: _Where | None
     part: str
@@ -184,7 +184,7 @@ class _Leave(NamedTuple):
     value: object
 
 
-# The first type that fits decides. Subclasses become plain text, whatever their own `__str__` says.
+# The first type that fits decides. Subclasses become plain text; their `__str__` is not used.
 _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Raw, lambda value: value),
     (str, str.__str__),
@@ -220,7 +220,7 @@ def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Itera
 
 
 def _parts(at: _At, author: str) -> list[_At | Step] | None:
-    """Return what stands in a list or under the names of a value, and None for anything else."""
+    """Return the parts of a list or of a value with fields; None for anything else."""
     value, where = at
     items = fields_of(value)
     if items is None:
@@ -243,7 +243,7 @@ def _parts(at: _At, author: str) -> list[_At | Step] | None:
 def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
     """Return the named parts of a mapping, a dataclass, a Pydantic model or a named tuple.
 
-    None if it is something else. Fields that a model excludes from its dumps are left out.
+    None if it is something else. Fields that a model excludes from its dump are left out.
     """
     if isinstance(value, Mapping):
         return list(value.items())
@@ -253,7 +253,7 @@ def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
         return [(spec.name, getattr(value, spec.name)) for spec in fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value, strict=True))
-    # The core does without Pydantic, so a model is known by what it has.
+    # The core works without Pydantic, so a model is recognised by its attributes.
     declared = getattr(type(value), "model_fields", None)
     if not isinstance(declared, Mapping) or getattr(value, "__pydantic_root_model__", False):
         return None
@@ -263,7 +263,7 @@ def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _leaf(at: _At, author: str) -> Iterator[Step]:
-    """Yield the text or call that a single value is; nothing for None and empty text."""
+    """Yield the text or call of a single value; nothing for None and empty text."""
     value, where = at
     if value is None:
         return
@@ -305,7 +305,7 @@ def _by(author: str) -> str:
 
 
 class Inner(Mapping[str, str]):
-    """The inner text of each top-level tag, found under any spelling of its name."""
+    """The inner text of each top-level tag, found by any spelling of its name."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)
@@ -325,7 +325,7 @@ class Inner(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """The merged tags in the order they are rendered, and all authors in theirs."""
+    """The merged tags in the order of rendering, and all authors in order."""
 
     tags: tuple[Tag, ...]
     authors: tuple[str, ...]
@@ -335,7 +335,7 @@ class Tagged:
         return render(self.tags, check_size(indent, "indent"), escape)
 
     def divided(self, names: Collection[str]) -> tuple[Tagged, Tagged]:
-        """Return the outermost tags without these names, and those with them."""
+        """Return the outermost tags that have none of these names, and the others."""
         sides: tuple[list[Tag], list[Tag]] = [], []
         name = ""
         for tag in self.tags:
@@ -345,7 +345,7 @@ class Tagged:
 
     @property
     def provenance(self) -> dict[str, tuple[Share, ...]]:
-        """The path of every leaf, as in `memory.short-term`, with what each author gave to it."""
+        """The path of every leaf, as in `memory.short-term`, with the text of each author."""
         found: dict[str, tuple[Share, ...]] = {}
         names: list[str] = []
         for tag in self.tags:
@@ -355,7 +355,7 @@ class Tagged:
         return found
 
     def who(self, path: str) -> tuple[str, ...]:
-        """Return who gave text to the tag at `path` or to a tag inside it, in author order."""
+        """Return the authors of texts in the tag at `path` or inside it, in author order."""
         wanted = ".".join(normalize_tag_name(name) for name in path.split("."))
         givers = {
             share.author
@@ -367,7 +367,7 @@ class Tagged:
 
     @property
     def inner(self) -> Inner:
-        """What stands inside each top-level tag, rendered and escaped."""
+        """The inner text of each top-level tag, rendered and escaped."""
         groups: list[list[Tag]] = []
         for tag in self.tags:
             if not tag.depth:
@@ -393,7 +393,7 @@ class _Node:
 
 
 def aggregate(contributions: Iterable[Contribution]) -> Tagged:
-    """Merge contributions: one tag for each name, where it first appeared, in author order."""
+    """Merge contributions: one tag for each name, at its first place, in author order."""
     if not isinstance(contributions, Iterable):
         raise InvalidType(f"cannot aggregate {shown(contributions)}; give a list of contributions")
     root = _Node()

@@ -13,7 +13,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Raw(str):
-    """Text that is rendered as it is, not escaped; made by `muntin.raw`."""
+    """Text that is rendered unchanged, not escaped; made by `muntin.raw`."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class Raw(str):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One text in a tag, not yet escaped, and who gave it."""
+    """One text in a tag, not yet escaped, and its author."""
 
     author: str
     text: str
@@ -31,7 +31,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One tag to be rendered: a leaf with its shares, or without any, a parent of what follows."""
+    """One tag to be rendered: a leaf with its shares; without shares, a parent of the next tags."""
 
     name: str
     depth: int
@@ -54,7 +54,7 @@ def render(tags: Iterable[Tag], indent: int, escape: bool) -> str:
 
 
 def _close(parents: list[Tag], depth: int, indent: int) -> Iterator[str]:
-    """Close the parents that do not reach to a tag at `depth`."""
+    """Close the parents that a tag at `depth` is not inside of."""
     while parents and parents[-1].depth >= depth:
         tag = parents.pop()
         yield f"{' ' * indent * tag.depth}</{tag.name}>"
@@ -80,12 +80,12 @@ def inner_text(tag: Tag, escape: bool) -> str:
 
 
 def block(name: str) -> tuple[str, str]:
-    """Return what stands before and behind an escaped text of its own lines."""
+    """Return the lines before and behind an escaped text that has lines of its own."""
     return f"<{name}>\n", f"\n</{name}>"
 
 
 def element(name: str, attributes: Mapping[str, str], text: str) -> str:
-    """Render one element with attributes, inline; nothing in it can end it early."""
+    """Render one element with attributes, inline; its content cannot end it early."""
     return f"{opening(name, attributes)}{escape_text(text)}</{name}>"
 
 
@@ -105,6 +105,6 @@ def _quote(text: str) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Escape what could open or close a tag, and replace what XML cannot carry."""
+    """Escape characters that could open or close a tag, and replace characters invalid in XML."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _NOT_XML.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Requests of the providers' APIs: read as pieces, written as they came with what stays."""
+"""Requests of the providers' APIs: read as pieces, and written back with the kept pieces."""
 
 from muntin.fitting.requests.common import Request
 from muntin.fitting.requests.forms import FORMS, Form, Outcome, fit_request, form_of, model_of

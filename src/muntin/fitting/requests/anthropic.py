@@ -1,4 +1,4 @@
-"""Requests of Anthropic's Messages API: read as pieces, written with what stays.
+"""Requests of Anthropic's Messages API: read as pieces, written with the kept pieces.
 
 https://platform.claude.com/docs/en/api/messages/create
 """
@@ -48,7 +48,7 @@ def read(body: Body) -> Request:
 
 
 def write(body: Body, fitted: Fitted) -> dict[str, Any]:
-    """Return the request as it came, with what stays, marked where it may be cached."""
+    """Return the request with the kept messages, marked where it may be cached."""
     messages = body["messages"]
     made = turns(messages, fitted.placed, _SPELLING)
     system = _mark(body, made, fitted)
@@ -142,7 +142,7 @@ def _mark(body: Body, made: Sequence[Turn], fitted: Fitted) -> dict[str, Any]:
 def _before(
     system: list[Any], made: Sequence[Turn], place: int
 ) -> Iterator[tuple[list[Any], int, Turn | None]]:
-    """Yield the blocks up to the end of a placed message: where each stands, and in which turn."""
+    """Yield the blocks up to the end of a placed message, each with its place and its turn."""
     yield from ((system, at, None) for at in range(len(system)))
     for turn in made:
         end = max((end for at, end in turn.ends if at <= place), default=0)
@@ -152,7 +152,7 @@ def _before(
 def _markable(
     before: Sequence[tuple[list[Any], int, Turn | None]],
 ) -> tuple[list[Any], int, Turn | None] | None:
-    """Return the last of some blocks that can be marked; None if it is marked already."""
+    """Return the last block that can be marked; None if it is marked already."""
     for found in reversed(before):
         block = found[0][found[1]]
         if not isinstance(block, Mapping) or block.get("type") in _THINKING:
@@ -164,6 +164,6 @@ def _markable(
 
 
 def _is_short(block: Any) -> bool:
-    """Say whether a block has a mark of five minutes: none of an hour may stand behind it."""
+    """Say whether a block has a mark of five minutes: no mark of an hour may stand behind it."""
     mark = block.get(_MARK) if isinstance(block, Mapping) else None
     return isinstance(mark, Mapping) and mark.get("ttl") != _LONG

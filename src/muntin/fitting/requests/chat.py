@@ -1,4 +1,4 @@
-"""Requests of OpenAI's Chat Completions: read as pieces, written with what stays.
+"""Requests of OpenAI's Chat Completions: read as pieces, written with the kept pieces.
 
 https://platform.openai.com/docs/api-reference/chat/create
 """
@@ -32,20 +32,20 @@ from muntin.fitting.requests.common import (
 )
 from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
-# Of a list of so many messages all are read at once: to read each when it is looked at is slower.
+# A list of up to this many messages is read at once: reading each when needed is slower.
 _FEW = 500
 
 
 def read(body: Body) -> Request:
     """Read the body of a request."""
     messages = listed(body, "messages", "a request of Chat Completions")
-    legacy = cache(lambda: _legacy_ids(messages))  # few have any
+    legacy = cache(lambda: _legacy_ids(messages))  # few requests have any
 
     def read_one(item: Any, number: int) -> Piece:
         key = _key(item)
         known = None if key is None else recall(key)
         if known is not None:
-            # Most of them: they were in the request before.
+            # Most messages: they were in the request before.
             return Piece(known, number)
         data = _repaired(item, number, legacy)
         if data is not item:
@@ -68,7 +68,7 @@ def read(body: Body) -> Request:
 
 
 def write(body: Body, fitted: Fitted) -> dict[str, Any]:
-    """Return the request as it came, with what stays, marked where it may be cached."""
+    """Return the request with the kept messages, marked where it may be cached."""
     given = body["messages"]
     messages: list[Any] = [
         given[each.ref] if each.is_whole else _written(given, each) for each in fitted.placed
@@ -78,7 +78,7 @@ def write(body: Body, fitted: Fitted) -> dict[str, Any]:
 
 
 def _key(item: Any) -> Key | None:
-    """Return what tells a message from others; of most it is found the quickest way."""
+    """Return the key of a message; for most messages by the quickest way."""
     calls = None
     if item.__class__ is dict:
         size, role, content = len(item), item.get("role"), item.get("content")
@@ -111,7 +111,7 @@ def _role(item: Any) -> Role | None:
 
 
 def _functions(body: Body) -> tuple[Mapping[str, Any], ...]:
-    """Return tools in the form that came before tools."""
+    """Return tools in the older form, `functions`."""
     found = body.get("functions")
     given = found if isinstance(found, list | tuple) else ()
     return tuple(
@@ -120,7 +120,7 @@ def _functions(body: Body) -> tuple[Mapping[str, Any], ...]:
 
 
 def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
-    """Return ids for results of functions, which have none: of the call before them."""
+    """Return ids for results of functions, which have none: made from the call before them."""
     found: dict[int, str] = {}
     called: int | None = None
     for number, item in enumerate(messages):
@@ -135,7 +135,7 @@ def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
 
 
 def _repaired(item: Any, number: int, legacy: Callable[[], Mapping[int, str]]) -> Any:
-    """Return a message in the form it is read in: lax servers take what OpenAI refuses."""
+    """Return a message in the form that is read: lax servers take messages that OpenAI refuses."""
     if not isinstance(item, dict) or len(item) == 2:
         return item
     if item.get("role") == "function":
@@ -154,7 +154,7 @@ def _repaired(item: Any, number: int, legacy: Callable[[], Mapping[int, str]]) -
 
 
 def _simpler(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call or a result with the rest of it as a text."""
+    """Return only the call or the result of a message, with the rest as a text."""
     rest = {key: value for key, value in data.items() if key not in _GROUPED}
     if not data.get("tool_calls") and not isinstance(data.get("tool_call_id"), str):
         raise InvalidInput("it is neither a call nor a result")
@@ -197,7 +197,7 @@ def with_parts(
     text: Callable[[Any], str | None],
     made: Callable[[str], dict[str, Any]],
 ) -> Any:
-    """Return the content of a message with the text it is shown with, in the form it had."""
+    """Return the content of a message with its new text, in the form of the old content."""
     if not isinstance(content, list | tuple):
         return placed.text
     return with_texts(content, placed, text, lambda _: False, made) or placed.text

@@ -1,4 +1,4 @@
-"""What the requests of all APIs share: what is read of one, reading that does not fail, marks.
+"""Shared by the requests of all APIs: the parts of a request, reading that never fails, marks.
 
 Knows no vendor's format.
 """
@@ -20,18 +20,18 @@ from muntin.errors import InvalidInput
 from muntin.fitting.pieces import Fitted, Piece, Placed
 
 Body: TypeAlias = Mapping[str, Any]
-# What tells a message from all others, whatever their forms are.
+# A key that tells a message from all others, in any form.
 Key: TypeAlias = tuple[str | None, ...]
 _UNREADABLE = (InvalidInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it is fitted: its messages as pieces, and what stands before them.
+    """A request to be fitted: its messages as pieces, and the texts before them.
 
-    `model` is named like `openai/gpt-4o`. `user` is whom the request says it is for. `output` is
-    the form that its answer is to have. `passes` says why the request is to be sent as it is, if
-    it is.
+    `model` is named like `openai/gpt-4o`. `user` is the user that the request names. `output` is
+    the schema of the answer. `passes` says why the request is to be sent unchanged; None if it is
+    to be fitted.
     """
 
     pieces: Sequence[Piece]
@@ -44,7 +44,7 @@ class Request:
 
 
 def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:
-    """Return what stands under keys, each inside of the one before; None if it is no mapping."""
+    """Return the mapping under nested keys; None if it is no mapping."""
     found: Any = body
     for key in keys:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -73,7 +73,7 @@ def named(provider: str, model: object) -> str | None:
 
 
 def text_of(value: object) -> str | None:
-    """Return a text that says something, else None."""
+    """Return a text that is not blank, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -85,11 +85,11 @@ def read_piece(
     simpler: Callable[[Any], Any] | None = None,
     key: Key | None = None,
 ) -> Piece:
-    """Read a message; what cannot be read is carried as it is, and says why.
+    """Read a message; a message that cannot be read is sent unchanged, and the piece says why.
 
-    Text that no provider can carry is read with a question mark for it. `simpler` returns what can
-    be read of a message that cannot, so that calls and results stay together. With a `key` the
-    message means the same wherever it stands, and is read once.
+    Text that no provider can carry is read with question marks. `simpler` returns the readable part
+    of a message, so that calls and results stay together. With a `key` the message means the same
+    wherever it stands, and is read once.
     """
     known = None if key is None else recall(key)
     if known is not None:
@@ -108,12 +108,12 @@ def read_piece(
     with suppress(*_UNREADABLE):
         if simpler is not None:
             return Piece(read(clean(simpler(data))), ref, opaque=why)
-    # No text that could be cut: it goes as it came, or not at all.
+    # Not a text that could be cut: the message is sent unchanged, or not at all.
     unread = Other({"type": "unread", "value": as_text(data)})
     return Piece(Message(role, (unread,)), ref, opaque=why)
 
 
-# Most messages of a request were in the one before.
+# Most messages of a request were in the request before.
 _known = FormMemo(32_000_000)
 
 
@@ -124,7 +124,7 @@ def recall(key: Key) -> Message | None:
 
 
 def key_of(form: str, data: Any) -> Key | None:
-    """Return what tells a message of a form from others; None if nothing does."""
+    """Return the key of a message of a form; None if it has none."""
     if data.__class__ is not dict:
         return None
     role, content = data.get("role"), data.get("content")
@@ -141,7 +141,7 @@ def key_of(form: str, data: Any) -> Key | None:
 
 
 def as_text(data: Any) -> str:
-    """Return about what something has when it is sent."""
+    """Return roughly the text of a value as it is sent."""
     try:
         return compact_json(clean(data))
     except (TypeError, ValueError, RecursionError):
@@ -160,12 +160,12 @@ def clean(value: Any) -> Any:
 
 
 def is_whole(pieces: Sequence[Piece], fitted: Fitted) -> bool:
-    """Say whether all of a request stays as it came, and nothing is added."""
+    """Say whether a whole request stays unchanged, and nothing is added."""
     return len(fitted.placed) == len(pieces) and all(each.is_whole for each in fitted.placed)
 
 
 def breakpoints(fitted: Fitted) -> list[tuple[int, Breakpoint]]:
-    """Return where to cache: behind which of the placed messages, -1 if before all of them."""
+    """Return where to cache: the index of the placed message, -1 if before all of them."""
     found = [
         (-1, fitted.system_breakpoint),
         *((n, e.breakpoint) for n, e in enumerate(fitted.placed)),
@@ -189,10 +189,10 @@ def with_texts(
     stays: Callable[[Any], bool],
     made: Callable[[str], Any],
 ) -> list[Any]:
-    """Return the parts of a message with the texts it is shown with.
+    """Return the parts of a message with its new texts.
 
-    `text` is the text of a part that is text and nothing else. Where the message is one text now,
-    the first such part has it, and of the others only what `stays` stays.
+    `text` returns the text of a part that is only text. If the message has one text now, the first
+    such part gets it, and other parts are kept only if `stays` accepts them.
     """
     content = placed.message.content
     texts = [placed.text or ""]
@@ -214,5 +214,5 @@ def with_texts(
 
 
 def last_marks(points: Iterable[tuple[int, Breakpoint]], room: int) -> list[tuple[int, Breakpoint]]:
-    """Return the last so many places to cache behind."""
+    """Return the last `room` places to cache behind."""
     return list(points)[-room:] if room > 0 else []

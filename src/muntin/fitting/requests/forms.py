@@ -1,6 +1,6 @@
-"""The forms of requests, by their paths, and the fitting of one.
+"""The forms of requests, by their paths, and the fitting of one request.
 
-Owns when a request goes as it came: when all of it stays, and when it is not one to be fitted.
+Owns when a request is sent unchanged: when all of it fits, and when it is not to be fitted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PATHS = (
 
 
 def form_of(path: str) -> Form | None:
-    """Return the form of the requests to a path; None if no model is asked there."""
+    """Return the form of the requests to a path; None if the path is not a model's."""
     plain = path.partition("?")[0]
     return next((FORMS[name] for pattern, name in _PATHS if pattern.search(plain)), None)
 
@@ -49,7 +49,7 @@ def form_of(path: str) -> Form | None:
 class Outcome:
     """A request that is ready to be sent.
 
-    `body` is the very one that came if all of it stays, or if `passes` says why it is not fitted.
+    `body` is the same object if everything stays, or if `passes` says why it is not fitted.
     """
 
     body: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def model_of(path: str) -> str | None:
-    """Return the model that a path names, as Gemini's do."""
+    """Return the model that a path names, as Gemini's paths do."""
     found = re.search(r"/models/([^/:]+):", path)
     return None if found is None else f"google/{found[1]}"
 
@@ -81,8 +81,8 @@ def fit_request(
 ) -> Outcome:
     """Return a request that fits; `request` is the body as it was read before, if it was.
 
-    Raises `InvalidInput` for a body that is no request of this form, and `BudgetExceeded` for one
-    whose system text, tools and question alone are more than the budget.
+    Raises `InvalidInput` for a body that is no request of this form, and `BudgetExceeded` if system
+    text, tools and question alone are more than the budget.
     """
     if request is None:
         request = form.read(body)

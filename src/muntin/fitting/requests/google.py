@@ -1,4 +1,4 @@
-"""Requests of Gemini's generateContent: read as pieces, written with what stays.
+"""Requests of Gemini's generateContent: read as pieces, written with the kept pieces.
 
 The body is the REST API's, or the arguments of the official SDK. https://ai.google.dev/api
 """
@@ -37,7 +37,7 @@ def read(body: Body) -> Request:
 
 
 def write(body: Body, fitted: Fitted) -> dict[str, Any]:
-    """Return the request as it came, with what stays; Gemini caches without marks."""
+    """Return the request with the kept messages; Gemini caches without marks."""
     contents = body["contents"]
     made = turns(contents, fitted.placed, _SPELLING)
     return {**body, "contents": written(contents, made, _SPELLING)}
@@ -48,7 +48,7 @@ def _either(data: Mapping[str, Any], *names: str) -> Any:
 
 
 def _form(settings: Any) -> Mapping[str, Any] | None:
-    """Return the schema that the answer is to have."""
+    """Return the schema of the answer."""
     given = settings if isinstance(settings, Mapping) else {}
     names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
     found = as_plain(_either(given, *names))
@@ -135,7 +135,7 @@ def _inside(block: Block, names: tuple[str, str]) -> tuple[str, dict[str, Any]]:
 
 def _answered(block: Block, text: str) -> dict[str, Any]:
     key, given = _inside(block, _RESPONSES)
-    # What stood beside the text of a response, such as pictures, is left out with it.
+    # Other parts of a response, such as pictures, are left out with its text.
     failed = isinstance(given.get("response"), Mapping) and set(given["response"]) == {"error"}
     rest = {name: each for name, each in given.items() if name != "parts"}
     return {**block, key: {**rest, "response": {"error" if failed else "output": text}}}
@@ -151,7 +151,7 @@ def _result(message: Message, call: ToolCall) -> dict[str, Any]:
 
 
 _SPELLING = Spelling(
-    name=None,  # calls without an id have one by their place
+    name=None,  # calls without an id get one from their place
     key="parts",
     model="model",
     is_result=_has(*_RESPONSES),

@@ -1,4 +1,4 @@
-"""Requests of OpenAI's Responses API: read as pieces, written with what stays.
+"""Requests of OpenAI's Responses API: read as pieces, written with the kept pieces.
 
 https://platform.openai.com/docs/api-reference/responses/create
 """
@@ -32,7 +32,7 @@ from muntin.fitting.requests.common import (
 from muntin.providers.wire.chat_request import MARK, MARKS, cache_options, mark
 
 _TEXTS = ("input_text", "output_text", "text")
-# What a request says of what the API keeps for it: the rest of the conversation is there.
+# Fields that say that OpenAI keeps the rest of the conversation.
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 
 
@@ -62,7 +62,7 @@ def read(body: Body) -> Request:
 
 
 def write(body: Body, fitted: Fitted) -> dict[str, Any]:
-    """Return the request as it came, with what stays, marked where it may be cached."""
+    """Return the request with the kept messages, marked where it may be cached."""
     given = body["input"]
     items: list[Any] = []
     ends: list[int] = []
@@ -81,7 +81,7 @@ def _system(text: str) -> Message:
 
 
 def _pieces(items: Sequence[Any]) -> list[Piece]:
-    """Read the items of a request: those of one answer are one message."""
+    """Read the items of a request: the items of one answer are one message."""
     found: list[Piece] = []
     first, own = 0, form.own_answered(items)
     while first < len(items):
@@ -109,7 +109,7 @@ def _is_output(item: Any) -> bool:
 
 
 def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
-    # Where nothing is kept at OpenAI, reasoning goes without its id.
+    # If nothing is kept at OpenAI, reasoning is sent without its id.
     given = [{"id": "", **item} if item["type"] == "reasoning" else item for item in items]
     for item in given:
         form.check(item)
@@ -132,7 +132,7 @@ def _piece(item: Any, ref: Ref) -> Piece:
         result = form.own_result(item)
         if result is not None:
             return Piece(result, ref)
-        if item.get("role") != "user":  # what is not known was made by the model, or beside it
+        if item.get("role") != "user":  # an unknown item was made by the model, or by its tools
             role = "assistant"
     return read_piece(_said, item, ref, role, None, key_of("responses", item))
 
@@ -168,12 +168,12 @@ def _written(items: Sequence[Any], placed: Placed, calls: Mapping[str, ToolCall]
     if placed.text is None:
         return kept
     if message.role == "assistant" and len(kept) > 1:
-        return kept  # the text of an answer is cut by nobody
+        return kept  # the text of an answer is never cut
     return [_with_text(kept[0], placed)]
 
 
 def _shorter(item: Any, placed: Placed) -> Any:
-    """Return a call with the arguments it is shown with."""
+    """Return a call with its new arguments."""
     key = form.CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
     arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
     return item if key is None or arguments is None else {**item, key: arguments}

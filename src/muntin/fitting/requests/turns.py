@@ -1,8 +1,8 @@
 """Requests whose messages hold blocks, results among them: Anthropic's and Google's.
 
-Owns which blocks are one message of Muntin's, and how a request is put together from those that
-stay: roles alternate wherever they did, and the user begins. Knows no vendor's format; that is a
-`Spelling`.
+Owns which blocks are one message of Muntin's, and how a request is put together from the blocks
+that stay: roles alternate wherever they did, and the user begins. Knows no vendor's format; a
+`Spelling` does.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Ref(NamedTuple):
 class Spelling:
     """How an API writes messages of blocks.
 
-    With a `name`, messages mean the same wherever they stand. `key` is where a message has its
-    blocks, `model` the role of what the model said. `text` is the text of a block that is text and
-    nothing else, `said` makes such a block. `answered` gives a result another text, `called` a call
-    other arguments, `result` makes the result of a call. `made` says what of an answer
-    stays whatever its text is.
+    With a `name`, messages mean the same wherever they stand. `key` is the field of a message's
+    blocks, `model` the role of the model's messages. `text` returns the text of a block that is
+    only text, `said` makes such a block. `answered` gives a result another text, `called` a call
+    other arguments, `result` makes the result of a call. `made` says which blocks of an answer stay
+    whatever its text is.
     """
 
     name: str | None
@@ -55,7 +55,7 @@ class Spelling:
     read: Callable[[Mapping[str, Any]], Message]
 
     def blocks(self, message: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the blocks of a message; a text is one."""
+        """Return the blocks of a message; a text is one block."""
         content = message.get(self.key)
         if isinstance(content, str):
             return [self.said(content)]
@@ -63,7 +63,7 @@ class Spelling:
 
 
 def pieces(messages: Sequence[Any], spelling: Spelling) -> list[Piece]:
-    """Read the messages of a request: each result is a piece, and so is what stands between."""
+    """Read the messages of a request: each result is a piece, and so are the blocks between."""
     found: list[Piece] = []
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
@@ -82,7 +82,7 @@ def pieces(messages: Sequence[Any], spelling: Spelling) -> list[Piece]:
 
 
 def _simpler(spelling: Spelling, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with calls and results alone, and the rest as a text."""
+    """Return a message with only its calls and results, and the rest as a text."""
     kept: list[Any] = []
     blocks = [block for block in message[spelling.key] if isinstance(block, Mapping)]
     for block in blocks:
@@ -99,7 +99,7 @@ def _simpler(spelling: Spelling, message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _runs(message: Mapping[str, Any], spelling: Spelling) -> Iterator[tuple[int, int]]:
-    """Yield which blocks are one message of ours."""
+    """Yield which blocks are one message of Muntin's."""
     blocks = spelling.blocks(message)
     first = 0
     if message.get("role") != spelling.model:
@@ -115,10 +115,10 @@ def _runs(message: Mapping[str, Any], spelling: Spelling) -> Iterator[tuple[int,
 
 @dataclass(slots=True)
 class Turn:
-    """A message of the request that is being put together.
+    """A message of the new request.
 
-    `source` is the message it was, None if it was added. `whole` says that its blocks are those
-    that message begins with. `ends` says for each placed message where its blocks end here.
+    `source` is the message it was made from, None if it was added. `whole` says that its blocks are
+    the first blocks of that message. `ends` says for each placed message where its blocks end here.
     """
 
     role: str
@@ -129,7 +129,7 @@ class Turn:
 
 
 def turns(messages: Sequence[Any], placed: Sequence[Placed], spelling: Spelling) -> list[Turn]:
-    """Return what stays as messages that alternate wherever those of the request did."""
+    """Return the kept messages, which alternate wherever the messages of the request did."""
     made: list[Turn] = []
     calls: dict[str, ToolCall] = {}
     for place, each in enumerate(placed):
@@ -179,7 +179,7 @@ def _add(made: list[Turn], turn: Turn, ref: Ref | None, spelling: Spelling) -> N
             made.append(_omitted(spelling))
         made.append(turn)
     elif ref is not None and last.source == ref.message - 1:
-        made.append(turn)  # they stood like that
+        made.append(turn)  # they stood so in the request
     elif own:  # thoughts of two answers cannot stand in one turn
         made += [_omitted(spelling), turn]
     else:
@@ -192,7 +192,7 @@ def _omitted(spelling: Spelling) -> Turn:
 
 
 def reshaped(blocks: list[Any], placed: Placed, spelling: Spelling) -> list[Any]:
-    """Return blocks with the texts and the arguments that they are shown with."""
+    """Return blocks with their new texts and arguments."""
     if placed.arguments:
         calls = iter(placed.message.tool_calls)
         blocks = [
@@ -218,7 +218,7 @@ def _is_call(block: Any, spelling: Spelling) -> bool:
 
 
 def written(messages: Sequence[Any], made: Iterable[Turn], spelling: Spelling) -> list[Any]:
-    """Return the messages of the request; those that stay whole are the very ones that came."""
+    """Return the messages of the request; messages that stay whole are the same objects."""
     found: list[Any] = []
     for turn in made:
         if turn.source is None:

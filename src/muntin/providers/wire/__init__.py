@@ -28,7 +28,7 @@ class Wire(NamedTuple):
 
     @classmethod
     def of(cls, request: Any, reply: Any) -> "Wire":
-        """Return the API of two modules."""
+        """Return the wire format that a request module and a reply module make up."""
         return cls(request.encode, reply.decode, reply.Assembler, request.names_of)
 
 

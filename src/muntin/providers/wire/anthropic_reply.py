@@ -34,7 +34,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
     With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
-    naming what was expected, if it is something else.
+    naming the expected form, if the value is something else.
     """
     data = as_mapping(response, RESPONSE, "content")
     blocks = data["content"]
@@ -58,7 +58,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
 
 
 def _usage(usage: Any) -> Usage:
-    """Read what was billed; here the uncached input is counted apart from the cached."""
+    """Read the billed tokens; Anthropic counts uncached input apart from cached input."""
     read, written = count(usage, "cache_read_input_tokens"), count(usage, _WRITTEN)
     fresh = count(usage, "input_tokens")
     return Usage(fresh + read + written, count(usage, "output_tokens"), read, written)
@@ -84,7 +84,7 @@ class Assembler:
         return self._stop is not None
 
     def feed(self, chunk: Any) -> list[Event]:
-        """Take the next event of the stream; return what is new in it."""
+        """Take the next event of the stream; return its new events."""
         kind = get(chunk, "type")
         if kind == "content_block_delta":
             return self._delta(get(chunk, "index"), get(chunk, "delta"))
@@ -135,7 +135,7 @@ class Assembler:
             if key == "input":
                 try:
                     block[key] = json.loads(whole) if whole else {}
-                except ValueError:  # broken off at max_tokens: kept as the text it is
+                except ValueError:  # broken off at max_tokens: kept as text
                     block[key] = whole
             else:
                 block[key] = (block.get(key) or "") + whole

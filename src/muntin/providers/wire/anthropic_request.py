@@ -42,8 +42,8 @@ _MARKS, _MARK, _TTLS = 4, "cache_control", ("5m", "1h")
 # https://platform.claude.com/docs/en/build-with-claude/vision
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-# Blocks of the API that Muntin carries as they are: what the user may send, what a result may
-# hold, what the model made with tools that run at Anthropic.
+# Blocks of the API that Muntin passes on unchanged: in a user's message, in a result, and blocks
+# that the model made with tools that run at Anthropic.
 _USER_BLOCKS = frozenset({"image", "document", "search_result", "container_upload"})
 _RESULT_BLOCKS = frozenset(
     {"image", "document", "search_result", "tool_reference", "browser_state"}
@@ -101,16 +101,16 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
 
 
 class _Encoder(Encoder):
-    """One encoding: turns of alternating roles so far, and what is needed for the next."""
+    """One encoding: the turns so far, of alternating roles, and the state for the next."""
 
     def __init__(self, files: Files, names: ToolNames, tracking: bool) -> None:
         super().__init__("anthropic", files, names, _IDS, "Anthropic has no names")
         self.own_tools: set[str] = set()
         self.system: list[Block] = []
         self.turns: list[dict[str, Any]] = []
-        self.role: str | None = None  # of the last turn
-        # In wire order: blocks with a cache mark (where marks are to be set, all that can have
-        # one), and the thoughts of the last turn, which cannot.
+        self.role: str | None = None  # the role of the last turn
+        # In wire order: blocks with a cache mark (where marks are to be set, all blocks that can
+        # have one), and the thoughts of the last turn, which cannot have one.
         self.tracking = tracking
         self.trail: list[tuple[int, Block]] = []
         self.thoughts: list[tuple[int, Block]] = []
@@ -132,7 +132,7 @@ class _Encoder(Encoder):
             if leading:
                 self.system += blocks
                 self._track(index, blocks)
-            else:  # later system text is the user's: only the newest models know its role here
+            else:  # later system text becomes the user's: older models refuse it here
                 turn = "assistant" if role == "assistant" else "user"
                 self._add(index, turn, blocks, plain=plain)
         return self._finish(window)
@@ -156,7 +156,7 @@ class _Encoder(Encoder):
         return request
 
     def _add(self, index: int, role: str, blocks: list[Block], *, plain: bool = False) -> None:
-        """Add blocks to the turn of this role, or begin it; `plain` ones are texts unmarked."""
+        """Add blocks to the turn of this role, or begin it; `plain` blocks are unmarked texts."""
         if not blocks:
             return
         if role != self.role and self.thoughts:
@@ -179,7 +179,7 @@ class _Encoder(Encoder):
     def _end_turn(self) -> None:
         """Put the thoughts of the assistant's turn where the API wants them.
 
-        It refuses thoughts that end a turn, and thoughts of two answers in one turn; where it
+        The API refuses thoughts that end a turn, and thoughts of two answers in one turn; where it
         demands thoughts, they begin the turn.
         """
         if self.role != "assistant" or not self.thoughts:
@@ -211,7 +211,7 @@ class _Encoder(Encoder):
         return [{"type": "text", "text": text, **known}]
 
     def _message(self, index: int, message: Message) -> list[Block]:
-        """Return a message of the user or of the system; a result of nothing is the user's."""
+        """Return a message of the user or the system; a result without a call is the user's."""
         role = "system" if message.role == "system" else "user"
         self.miss_name(index, message)
         blocks = self._blocks(index, message, role)
@@ -329,7 +329,7 @@ class _Encoder(Encoder):
         return block
 
     def _failed(self, index: int, block: Block) -> None:
-        """Let a failed result say something, in texts: the API refuses it otherwise."""
+        """Give a failed result a text, and only texts: the API refuses it otherwise."""
         content = block.get("content")
         if isinstance(content, list):
             texts = [inner for inner in content if inner["type"] == "text"]
@@ -366,7 +366,7 @@ class _Encoder(Encoder):
         return deepcopy(dict(tool))
 
     def _mark(self, window: Composed, tools: Sequence[Block]) -> None:
-        """Set the cache marks; of the user's own, no more than the API takes are sent."""
+        """Set the cache marks; of the user's own marks, only as many as the API takes are sent."""
         own: list[tuple[int | None, Block]] = [(None, tool) for tool in tools if _MARK in tool]
         own += [(index, block) for index, block in self.trail if _MARK in block]
         for index, block in own[:-_MARKS]:
@@ -380,7 +380,7 @@ class _Encoder(Encoder):
         self._shorten(tools)
 
     def _shorten(self, tools: Sequence[Block]) -> None:
-        """Let no mark last longer than one before it: the API refuses 1h behind 5m."""
+        """Shorten each mark that lasts longer than an earlier one: the API refuses 1h behind 5m."""
         trail: list[tuple[int | None, Block]] = [(None, tool) for tool in tools]
         short = False
         for index, block in [*trail, *self.trail]:
@@ -395,12 +395,12 @@ class _Encoder(Encoder):
 
 
 def _remove(content: list[Block], block: Block) -> None:
-    """Take this block out, not one like it."""
+    """Remove this very block, not an equal one."""
     del content[next(place for place, each in enumerate(content) if each is block)]
 
 
 def _thoughts_first(content: list[Block]) -> list[Block]:
-    """Return a turn that begins with the first of its thoughts, and those right behind it."""
+    """Return a turn that begins with the first of its thoughts and the thoughts right behind it."""
     kinds = [block["type"] in _THINKING for block in content]
     if True not in kinds:
         return content
@@ -410,7 +410,7 @@ def _thoughts_first(content: list[Block]) -> list[Block]:
 
 
 def _media(media: Media) -> Block | str:
-    """Return an image or a document as a block, or why there is none for it."""
+    """Return an image or a document as a block, or a text that says why it cannot be one."""
     if media.modality not in ("image", "document"):
         return f"Anthropic takes no {media.modality}"
     kind: Block = {"type": media.modality}

@@ -1,4 +1,4 @@
-"""Reading what Chat Completions answers: a response, or the chunks of a stream."""
+"""Reading the answers of Chat Completions: a response, or the chunks of a stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
     With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
-    naming what was expected, if it is something else.
+    naming the expected form, if the value is something else.
     """
     data = as_mapping(response, RESPONSE, "choices")
     choices = data["choices"]
@@ -45,7 +45,7 @@ def _message(data: Mapping[str, Any]) -> Message:
     known = {k: v for k, v in data.items() if v not in (None, [], {})}
     content: Any = known.pop("content", None)
     refusal = known.pop("refusal", None)
-    if refusal:  # what the model said, so it belongs to the content
+    if refusal:  # a text of the model, so it belongs to the content
         said = {"type": "refusal", "refusal": refusal}
         content = [{"type": "text", "text": content}, said] if content else [said]
     audio = known.get("audio")
@@ -58,7 +58,7 @@ def _message(data: Mapping[str, Any]) -> Message:
 
 
 def usage_of(usage: Any) -> Usage:
-    """Read what was billed."""
+    """Read the billed tokens."""
     details = get(usage, "prompt_tokens_details") if usage is not None else None
     return Usage(
         count(usage, "prompt_tokens"),
@@ -90,14 +90,14 @@ class Assembler:
         return self._finish is not None
 
     def feed(self, chunk: Any) -> list[Event]:
-        """Take the next chunk of the stream; return what is new in it."""
+        """Take the next chunk of the stream; return its new events."""
         events: list[Event] = []
         usage = get(chunk, "usage")
         if usage is not None:
             self._usage = usage
         for choice in get(chunk, "choices") or ():
             if get(choice, "index"):
-                continue  # one answer is read: the first
+                continue  # only the first answer is read
             delta = get(choice, "delta")
             if delta is not None:
                 self._delta(delta, events)

@@ -26,7 +26,7 @@ RESPONSE = "a Chat Completions response"
 _IDS = NameRule(40)
 _PARTICIPANT = re.compile(r"[^\s<|\\/>]{1,64}")
 
-# A request may write four: https://developers.openai.com/api/docs/guides/prompt-caching
+# A request may have four marks: https://developers.openai.com/api/docs/guides/prompt-caching
 MARKS = 4
 MARK = "prompt_cache_breakpoint"
 TTLS = ("30m", "12h")
@@ -45,7 +45,7 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
 
 
 class _Encoder(Encoder):
-    """One encoding: the messages so far, and what is needed to make the next."""
+    """One encoding: the messages so far, and the state for the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("openai", files, names, _IDS, "a result has no name")
@@ -71,7 +71,7 @@ class _Encoder(Encoder):
         return request
 
     def _message(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
-        # A result of nothing is sent as the user's text: the API would refuse it.
+        # A result without a call is sent as the user's text: the API would refuse it.
         role = "user" if message.role == "tool" else message.role
         data: dict[str, Any] = {"role": role, "content": self._content(index, message, role)}
         calls, results = [], []
@@ -136,7 +136,7 @@ class _Encoder(Encoder):
         return index, {"role": "tool", "content": content or "", "tool_call_id": call_id}
 
     def _content(self, index: int, message: Message, role: str) -> Any:
-        """Return a text, a list of parts, or, where nothing is left, what stands for nothing."""
+        """Return a text, a list of parts, or, if nothing is left, an empty value."""
         text = hinted(message, index, self.files, self.ledger)
         if text is not None:
             return message.content if text == "" else text
@@ -211,10 +211,11 @@ class _Encoder(Encoder):
 
 
 def cache_options(window: Composed) -> dict[str, Any]:
-    """Return what keeps OpenAI from setting a breakpoint of its own at the newest message, where it
-    would pay for text that changes: https://developers.openai.com/api/docs/guides/prompt-caching
+    """Return the option that keeps OpenAI from setting a breakpoint of its own at the newest
+    message: it would charge for text that changes.
 
-    Only models that match exactly at a breakpoint know it.
+    https://developers.openai.com/api/docs/guides/prompt-caching. Only models that match exactly at
+    a breakpoint know this option.
     """
     rules = window.caching
     exact = rules is not None and rules.breakpoints > 0 and rules.lookback is None
@@ -227,7 +228,7 @@ def mark(point: Breakpoint) -> dict[str, Any]:
 
 
 def _merge_hints(held: list[Content], hints: int) -> list[Content]:
-    """Write the last so many texts, which name files, as one."""
+    """Write the last `hints` texts, which name files, as one text."""
     if hints < 2:
         return held
     lines = [each.text for each in held[-hints:] if isinstance(each, Text)]
@@ -244,7 +245,7 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/
 
 
 def _media(media: Media) -> dict[str, Any] | None:
-    """Return an image, a file or a sound as a part of a user message, if there is one for it."""
+    """Return an image, a file or a sound as a part of a user message; None if the API has none."""
     if media.modality == "image" and media.url is not None:
         detail = {"detail": media.detail} if media.detail else {}
         return {"type": "image_url", "image_url": {"url": media.url, **detail}}

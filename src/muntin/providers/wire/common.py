@@ -1,4 +1,4 @@
-"""What the encoders share: order on the wire, ids, tools, and the list of what is not carried.
+"""Shared by the encoders: order on the wire, ids, tools, and the list of what is not carried.
 
 Knows messages and windows; knows no vendor's format.
 """
@@ -22,13 +22,13 @@ from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
 Files: TypeAlias = Mapping[str, File]
 
-# Fields that an encoder keeps for itself in `extra`: where a part stood, an id of the vendor's.
-# They say nothing to anybody else, so they are no loss.
+# Fields that encoders keep for themselves in `extra`: where a part stood, an id of the vendor's.
+# They mean nothing to other vendors, so leaving them out is no loss.
 _BOOKKEEPING = frozenset({"before", "item_id", "status", "made_id", "as_json"})
 
 
 class Ledger:
-    """What one encoding could not carry, gathered while it runs."""
+    """The list of what one encoding could not carry, made while it runs."""
 
     __slots__ = ("_entries", "_provider")
 
@@ -43,18 +43,18 @@ class Ledger:
     def miss_fields(
         self, message: int | None, extra: Mapping[str, Any], known: Iterable[str] = ()
     ) -> None:
-        """Note the fields of an `extra` that the API does not know and that hold something."""
+        """Note the fields of an `extra` that the API does not know and that are not empty."""
         for key, value in extra.items():
             if key not in known and key not in _BOOKKEEPING and value not in (None, "", [], {}):
                 self.miss(message, f"field {key!r}", "the API has no such field")
 
     def enter(self, window: Composed) -> None:
-        """Write the list into the window's report, in place of this provider's last one."""
+        """Write the list into the window's report; it replaces this provider's last list."""
         window.enter_not_carried(self._provider, tuple(self._entries))
 
 
 def check(window: Composed, strict: bool, files: Files | None) -> Files:
-    """Refuse a window that is over budget, or files that are none; return the files."""
+    """Refuse a window that is over budget, or invalid files; return the files."""
     if strict and window.over_budget:
         raise BudgetExceeded(window.tokens, window.report.budget, window.report)
     if files is None:
@@ -68,7 +68,7 @@ def check(window: Composed, strict: bool, files: Files | None) -> Files:
 
 
 def is_text(message: Message) -> bool:
-    """Say whether a message is a text and nothing else, as most are: it needs no looking into."""
+    """Say whether a message is only a text, as most are."""
     return (
         message.content.__class__ is str
         and message.extra is None
@@ -78,7 +78,7 @@ def is_text(message: Message) -> bool:
 
 
 def result_text(result: Message | None) -> str | None:
-    """Return the text of a result that is nothing but text; None if there is more to it."""
+    """Return the text of a result that is only text; None otherwise."""
     if result is None:
         return NO_RESULT
     if result.content is None and not result.attachments:
@@ -91,7 +91,7 @@ def result_text(result: Message | None) -> str | None:
 class Ids:
     """Makes ids of calls that an API accepts, the same ones for the same window.
 
-    No id is given twice: recorded traffic uses the id of a call again once it is answered.
+    No id is given twice: recorded traffic uses the id of a call again after its result.
     """
 
     __slots__ = ("_known", "_rule", "_used")
@@ -102,7 +102,7 @@ class Ids:
         self._known: dict[str, str] = {}
 
     def __call__(self, given: str) -> str:
-        """Return the id as it is, or the nearest one that is accepted and not yet taken."""
+        """Return the id unchanged, or the nearest one that is accepted and not yet taken."""
         accepted = self._known.get(given)
         if accepted is None:
             accepted = given if self._rule.accepts(given) else self._rule.marked(given)
@@ -120,15 +120,15 @@ class Ids:
 
 
 def arguments(call: ToolCall, index: int, ledger: Ledger) -> dict[str, Any]:
-    """Return a call's arguments as an object; what is none is sent as text, and listed."""
+    """Return a call's arguments as an object; other arguments are sent as text, and listed."""
     text = call.arguments
     if not text or text.isspace():
         return {}
     try:
-        value, end = _JSON.raw_decode(text)  # a decode without looking for white space
+        value, end = _JSON.raw_decode(text)  # faster than `decode`, which skips white space
         if end != len(text):
             value = _JSON.decode(text)
-        # An escape may hold half a character.
+        # An escape may hold half of a surrogate pair.
         lone = "\\u" in text and has_surrogates(json.dumps(value, ensure_ascii=False))
         if isinstance(value, dict) and not lone:
             return value
@@ -157,7 +157,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def made_by(part: Reasoning) -> str | None:
-    """Name the provider whose reasoning this is, by its marks; None if it is not signed."""
+    """Name the provider that made this reasoning, by its marks; None if it is not signed."""
     extra = part.extra or {}
     if "summary" in extra:
         return "openai"
@@ -169,7 +169,7 @@ def made_by(part: Reasoning) -> str | None:
 def known_extra(
     extra: Mapping[str, Any] | None, known: Iterable[str], index: int, ledger: Ledger
 ) -> dict[str, Any]:
-    """Return a copy of the fields an API knows; list the others."""
+    """Return a copy of the fields that an API knows; list the other fields."""
     if not extra:
         return {}
     ledger.miss_fields(index, extra, known)
@@ -181,8 +181,8 @@ def ends(
 ) -> list[tuple[dict[str, Any], Breakpoint]]:
     """Return the pieces behind which to cache, at most `room` of them, the last ones.
 
-    `trail` are the pieces that can be marked, in wire order, with the index of their message. A
-    breakpoint at a message that has none is set at the last one that is sent before it.
+    `trail` are the pieces that can be marked, in wire order, with the index of their message. If
+    the message of a breakpoint is not sent, the last message sent before it gets the breakpoint.
     """
     if room <= 0 or not window.breakpoints:
         return []
@@ -191,7 +191,7 @@ def ends(
     found: dict[int, Breakpoint] = {}
     for point in window.breakpoints:
         until = order.get(point.after - 1)
-        if until is None:  # a message of nothing
+        if until is None:  # an empty message, which is not sent
             before = [rank for place, rank in order.items() if place < point.after]
             until = max(before, default=-1)
         places = [n for n, (index, _) in enumerate(trail) if order.get(index, -1) <= until]
@@ -204,7 +204,7 @@ def ends(
 def function_of(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a function tool's name, description, parameters and strictness; else None.
 
-    It may be written as Chat Completions, Responses or Anthropic write it.
+    The tool may have the form of Chat Completions, Responses or Anthropic.
     """
     function = tool.get("function")
     if isinstance(function, Mapping):
@@ -241,6 +241,6 @@ def get(value: Any, name: str) -> Any:
 
 
 def count(usage: Any, name: str) -> int:
-    """Return a number of tokens; 0 where the provider says nothing."""
+    """Return a number of tokens; 0 if the provider tells none."""
     value = get(usage, name) if usage is not None else None
     return value if isinstance(value, int) else 0

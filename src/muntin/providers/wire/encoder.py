@@ -1,4 +1,4 @@
-"""What the encoder of every API begins with, and how all of them list a name or a tool.
+"""The common beginning of all encoders, and how all of them list a name or a tool.
 
 Knows messages and tools; knows no vendor's format.
 """
@@ -16,9 +16,9 @@ from muntin.providers.wire.names import Declared, ToolNames
 
 
 class Encoder:
-    """One encoding: the files and names it goes by, and the list of what is not carried.
+    """One encoding: its files and names, and the list of what is not carried.
 
-    `ids` is which ids of calls the API takes, `nameless` why a message has no name there.
+    `ids` is the rule for ids of calls, `nameless` says why a message has no name in the API.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class Encoder:
         self._nameless = nameless
 
     def called(self, index: int, call: ToolCall) -> str:
-        """Return the name that a call is sent under; one that is not its own is listed."""
+        """Return the name under which a call is sent; a changed name is listed."""
         name = self.names(call.name)
         if name != call.name:
             self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
         return name
 
     def miss_name(self, index: int, message: Message, call: ToolCall | None = None) -> None:
-        """List the name of a message; a result may have that of its `call`."""
+        """List the name of a message; a result may have the name of its `call`."""
         if message.name is not None and (call is None or message.name != call.name):
             self.ledger.miss(index, f"name {message.name!r}", self._nameless)
 
@@ -54,12 +54,12 @@ def led_by_user(
     key: str,
     opening: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return turns and system text for an API that wants a turn, and the first to be the user's.
+    """Return turns and system text for an API that needs a turn, and the user's turn first.
 
-    `key` is where a turn has its content, `opening` what stands for a beginning that was left out.
+    `key` is the field of a turn's content, `opening` the text for a beginning that was left out.
     """
     if turns and turns[0]["role"] != "user":
         return [{"role": "user", key: [opening]}, *turns], system
-    if not turns and system:  # there must be a turn: the system text is the only one
+    if not turns and system:  # there must be a turn: the system text becomes one
         return [{"role": "user", key: system}], []
     return turns, system

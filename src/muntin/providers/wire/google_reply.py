@@ -38,7 +38,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     """Read a response, the SDK's object or its dict, as a Reply.
 
     With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
-    naming what was expected, if it is something else.
+    naming the expected form, if the value is something else.
     """
     if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
         found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
@@ -57,7 +57,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
 
 
 def _field(value: Any, name: str) -> Any:
-    """Return a field of an SDK's object or of a dict, as Python or as the REST API spells it."""
+    """Return a field of an SDK's object or of a dict, in Python's or the REST API's spelling."""
     found = get(value, name)
     if found is None and isinstance(value, dict) and "_" in name:
         first, *others = name.split("_")
@@ -68,8 +68,8 @@ def _field(value: Any, name: str) -> Any:
 class Assembler:
     """Puts a streamed answer together from its chunks; see `wire.chat.Assembler`.
 
-    Texts that follow each other become one, but for those that carry a signature: Google wants
-    those back as they were.
+    Texts that follow each other become one, except texts with a signature: Google wants these
+    back unchanged.
     """
 
     def __init__(self, window: Window | None = None) -> None:
@@ -79,7 +79,7 @@ class Assembler:
         # Pieces of the text that is still growing, and whether it is a thought.
         self._pieces: list[str] = []
         self._thought = False
-        # Parts that stand behind a call: if another one follows, they stood between two.
+        # How many parts stand behind the last call; another call may follow.
         self._behind = 0
         self._finish: str | None = None
         self._usage: Any = None
@@ -90,7 +90,7 @@ class Assembler:
         return self._finish is not None
 
     def feed(self, chunk: Any) -> list[Event]:
-        """Take the next chunk of the stream; return what is new in it."""
+        """Take the next chunk of the stream; return its new events."""
         events: list[Event] = []
         self._usage = _field(chunk, "usage_metadata") or self._usage
         candidates = _field(chunk, "candidates")
@@ -135,7 +135,7 @@ class Assembler:
 
     def _call(self, call: Any, signed: Mapping[str, Any], response_id: Any) -> None:
         number = len(self._calls)
-        # Older models give no ids; the response's own makes this one unlike any other.
+        # Older models give no ids; the response's id makes this id unique.
         made = f"{response_id}_{number}" if response_id else f"call_{number}"
         name, args = _field(call, "name"), _field(call, "args")
         arguments = compact_json(as_json(args or {}))
@@ -146,7 +146,7 @@ class Assembler:
         self._calls.append(made_call)
 
     def _close(self) -> None:
-        """Put the text that was growing together."""
+        """Join the pieces of the growing text."""
         if self._pieces:
             self._put(_text_part("".join(self._pieces), self._thought, {}))
             self._pieces = []

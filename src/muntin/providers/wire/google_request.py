@@ -45,11 +45,12 @@ from muntin.providers.wire.names import ToolNames, schema_of, tools_of
 # https://ai.google.dev/api/caching#FunctionDeclaration
 _NAMES = NameRule(128, re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."))
 _IDS = NameRule(64)
-# Where Google reads files that are not sent along: https://ai.google.dev/api/files
+# Addresses from which Google reads files: https://ai.google.dev/api/files
 _ADDRESSES = ("http://", "https://", "gs://")
 
-# Gemini 3 refuses the first call of a step without the signature it gave; for a call it did not
-# make, Google documents this word: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+# Gemini 3 refuses the first call of a step without the signature it gave; for a call that Gemini
+# did not make, Google documents this word:
+# https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _NO_SIGNATURE = b"skip_thought_signature_validator"
 
 # Fields of a tool that is not a function: https://ai.google.dev/api/caching#Tool
@@ -80,13 +81,13 @@ def names_of(window: Composed | None) -> ToolNames:
 def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `contents` and `config` for `client.models.generate_content(...)`.
 
-    Plain dicts, with bytes where the SDK's types have them.
+    Plain dicts, with bytes where the SDK's types have bytes.
     """
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
 
 class _Encoder(Encoder):
-    """One encoding: contents of alternating roles so far, and what is needed for the next."""
+    """One encoding: the contents so far, of alternating roles, and the state for the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("google", files, names, _IDS, "Google has no names")
@@ -108,7 +109,7 @@ class _Encoder(Encoder):
                 parts = self._message(index, message)
             if leading:
                 self.system += parts
-            else:  # later system text is the user's: the API has no place for it
+            else:  # later system text becomes the user's: the API has no place for it
                 self._add("model" if role == "assistant" else "user", parts)
         return self._finish(window)
 
@@ -132,7 +133,7 @@ class _Encoder(Encoder):
             self.turns.append({"role": role, "parts": parts})
 
     def _message(self, index: int, message: Message) -> list[dict[str, Any]]:
-        """Return a message of the user or of the system; a result of nothing is the user's."""
+        """Return a message of the user or the system; a result without a call is the user's."""
         role = "system" if message.role == "system" else "user"
         self.miss_name(index, message)
         self.ledger.miss_fields(index, message.extra or {}, ("role",) if role == "system" else ())
@@ -194,7 +195,7 @@ class _Encoder(Encoder):
     def _signed(
         self, index: int, extra: Mapping[str, Any] | None, fields: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Return the signature a part carries, as the bytes the SDK wants, and these fields."""
+        """Return the signature of a part, as the bytes that the SDK wants, and these fields."""
         known = known_extra(extra, (SIGNATURE, *fields), index, self.ledger)
         if SIGNATURE in known:
             known[SIGNATURE] = _bytes(known[SIGNATURE])
@@ -226,7 +227,7 @@ class _Encoder(Encoder):
         if message.extra:
             self.ledger.miss_fields(index, message.extra)
         self._add("model", parts)
-        if len(results) > len(answers):  # all responses come before what else the results hold
+        if len(results) > len(answers):  # all responses stand before the other parts of results
             results.sort(key=lambda part: "function_response" not in part)
         self._add("user", results)
 
@@ -262,7 +263,7 @@ class _Encoder(Encoder):
     def _told(
         self, index: int, extra: Mapping[str, Any], response: dict[str, Any], text: str
     ) -> dict[str, Any]:
-        """Put into a response what its result has besides a text; return what stands beside it."""
+        """Put the fields of a result into its response; return the fields beside the response."""
         self.ledger.miss_fields(index, extra, ("is_error", "function_response", SIGNATURE, *FIELDS))
         if extra.get("is_error") is True:
             response["response"] = {"error": text}
@@ -303,7 +304,7 @@ class _Encoder(Encoder):
 
 
 def _id(call: ToolCall, call_id: str) -> dict[str, str]:
-    """Return the id of a call, unless it came without one: Vertex AI takes none."""
+    """Return the id of a call, unless the call came without one: Vertex AI takes no ids."""
     return {} if call.extra and call.extra.get("made_id") else {"id": call_id}
 
 
@@ -320,7 +321,7 @@ def _rest(data: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _bytes(text: Any) -> bytes | None:
-    """Return the bytes that base64 text stands for; None if it is none."""
+    """Return the bytes that base64 text stands for; None if it is no base64."""
     try:
         plain = text.translate(_URL_SAFE)
         return b64decode(plain + "=" * (-len(plain) % 4), validate=True)

@@ -47,8 +47,8 @@ _MIME_BY_MODALITY: Mapping[Modality, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a document, a sound or a film: by the provider's file id or by URL, data URLs
-    included."""
+    """An image, a document, a sound or a film: by the provider's file id or by URL, which may be a
+    data URL."""
 
     modality: Modality
     mime: str
@@ -60,12 +60,12 @@ class Media:
 
     @property
     def inline(self) -> bool:
-        """Whether the content itself is here."""
+        """Whether the content itself is in the URL."""
         return self.url is not None and self.url[:5].lower() == "data:"
 
     @property
     def base64(self) -> str:
-        """The content, where it is inline."""
+        """The content, if it is inline."""
         head, _, payload = (self.url or "").partition(",")
         if head.lower().endswith(";base64"):
             return payload
@@ -73,14 +73,14 @@ class Media:
 
     @property
     def label(self) -> str:
-        """What to call it in the report."""
+        """Its name in the report."""
         return f"{self.modality} {self.name!r}" if self.name else self.modality
 
 
 Content: TypeAlias = Text | Reasoning | Other | Media
 
 
-# Where every provider reads images and files that are not sent along.
+# Addresses from which every provider reads images and files.
 WEB = ("http://", "https://")
 
 
@@ -93,9 +93,9 @@ def contents(
     own: Collection[str] = (),
     addresses: tuple[str, ...] = WEB,
 ) -> Iterator[Content]:
-    """Yield what a message holds, images and files in one form, names of files as hints.
+    """Yield the content of a message: images and files in one form, names of files as hints.
 
-    Parts of the types in `own` are left as they are: the API itself has them. An image or a file
+    Parts of the types in `own` are yielded unchanged: the API itself has them. An image or a file
     is listed, and not yielded, if its data is no base64 and its address begins with none of
     `addresses`.
     """
@@ -113,13 +113,13 @@ def contents(
 
 
 def wrong_address(url: str, addresses: tuple[str, ...]) -> str | None:
-    """Say what is wrong with an address, if something is: what a provider cannot fetch."""
+    """Say what is wrong with an address that a provider cannot fetch; None if it is right."""
     known = any(url[: len(each)].lower() == each and len(url) > len(each) for each in addresses)
     return None if known else "it is neither base64 data nor an http address"
 
 
 def _readable(media: Media) -> tuple[Media, str | None]:
-    """Return media with its data as plain base64, and what is wrong with the data, if it is."""
+    """Return media with its data as plain base64, and what is wrong with the data, or None."""
     given = media.base64
     if _is_base64(given):
         if (media.url or "").endswith(f";base64,{given}"):
@@ -232,7 +232,7 @@ def _from_url(
 
 
 def _from_other(part: Other) -> Media | None:
-    """Read another vendor's image, document or sound, as far as it says all there is."""
+    """Read another vendor's image, document or sound, if all of it is known."""
     kind, data = part.data["type"], part.data
     if kind == "input_audio" and isinstance(data.get("input_audio"), Mapping):
         sound = data["input_audio"]
@@ -306,8 +306,8 @@ def miss_detail(media: Media, message: int, ledger: Ledger) -> None:
 
 
 def stands_before(part: Content, calls: Collection[str]) -> str | None:
-    """Return which of these calls, by their ids, a part stood directly before; None of the first
-    and of others."""
+    """Return which of these calls, by id, a part stood directly before; None if it stood before
+    none of them."""
     extra = part.data if isinstance(part, Other) else part.extra
     before = extra.get("before") if extra else None
     return before if isinstance(before, str) and before in calls else None

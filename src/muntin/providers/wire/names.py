@@ -1,4 +1,4 @@
-"""The names of tools on the wire: what an API refuses is sent under another name and read back.
+"""The names of tools on the wire: a name that an API refuses is changed, and changed back.
 
 Knows how tools are declared; knows no vendor's messages.
 """
@@ -23,8 +23,8 @@ _CHOICES = ("tool_choice", "tool_config")
 class ToolNames:
     """The tools of a window under the names that an API accepts, no name twice.
 
-    `fixed` says which tools keep their name whatever it is: those that the API itself knows by
-    it. Names depend on the declared tools alone, so they do not change in a conversation.
+    `fixed` says which tools always keep their name: tools that the API itself knows by name. Names
+    depend on the declared tools alone, so they do not change in a conversation.
     """
 
     __slots__ = ("_back", "_others", "_rule", "_sent")
@@ -45,7 +45,7 @@ class ToolNames:
         self._sent = {name: name for name in own}
         self._others: dict[str, str] = {}
         self._back: dict[str, str] = {name: name for name in own}
-        # Accepted names are sent as they are, whatever stands before them.
+        # Accepted names are sent unchanged, even if refused names stand before them.
         for name in sorted(declared, key=lambda name: rule.fitted(name) != name):
             self._sent[name] = sent = self._free(name)
             self._back[sent] = name
@@ -53,7 +53,7 @@ class ToolNames:
     def __call__(self, name: str) -> str:
         """Return the name under which a tool is declared or called."""
         sent = self._sent.get(name) or self._others.get(name)
-        if sent is None:  # a tool that is not declared any more
+        if sent is None:  # a tool that is no longer declared
             sent = self._rule.fitted(name)
             if sent != name and sent in self._back:
                 sent = self._free(name)
@@ -61,7 +61,7 @@ class ToolNames:
         return sent
 
     def back(self, sent: str) -> str:
-        """Return the name of the tool that the model called by this one."""
+        """Return the name of the tool that the model called under the name `sent`."""
         return self._back.get(sent, sent)
 
     def _free(self, name: str) -> str:
@@ -84,7 +84,7 @@ class ToolNames:
         return call if name == call.name else replace(call, name=name)
 
     def chosen(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return settings that name tools as they are sent."""
+        """Return settings with the names of tools as they are sent."""
         changed = {key: self._chosen(settings[key]) for key in _CHOICES if settings.get(key)}
         return {**settings, **changed} if changed else settings
 
@@ -103,7 +103,7 @@ class ToolNames:
 
 
 def names_in(tool: Mapping[str, Any]) -> list[str]:
-    """Return the names that a tool declares for functions; Google's holds several."""
+    """Return the names of functions that a tool declares; Google's tools hold several."""
     if isinstance(tool.get("function_declarations"), list | tuple):
         inner = tool["function_declarations"]
         found = [each.get("name") for each in inner if isinstance(each, Mapping)]
@@ -121,7 +121,7 @@ def tools_of(window: Composed | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def schema_of(parameters: Any) -> dict[str, Any]:
-    """Return the schema of a function's parameters, which every API wants to be an object's."""
+    """Return the schema of a function's parameters; every API wants the schema of an object."""
     if not isinstance(parameters, Mapping) or not parameters:
         return dict(_NO_PARAMETERS)
     if parameters.get("type") is not None:
@@ -131,7 +131,7 @@ def schema_of(parameters: Any) -> dict[str, Any]:
 
 
 class Declared:
-    """The tools of one request while it is made: every name once, the rest is listed."""
+    """The tools of one request while it is made: each name once; other tools are listed."""
 
     __slots__ = ("_ledger", "_names", "_seen")
 
@@ -140,7 +140,7 @@ class Declared:
         self._seen: set[str] = set()
 
     def __call__(self, name: Any) -> str | None:
-        """Return the name under which a tool is declared; None if it cannot be."""
+        """Return the name under which a tool is declared; None if it cannot be declared."""
         if not isinstance(name, str):
             self._ledger.miss(None, f"a tool of name {name!r}", "a name must be a text")
             return None

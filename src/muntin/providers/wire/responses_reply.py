@@ -26,7 +26,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
 
     A response that failed has the finish reason `failed` and its error in `message.extra`. With
     the window that was sent, calls have the names of its tools. Raises `InvalidInput`, naming
-    what was expected, if it is something else.
+    the expected form, if the value is something else.
     """
     data = as_mapping(response, RESPONSE, "output")
     items = data["output"]
@@ -76,7 +76,7 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 class Assembler:
     """Puts a streamed answer together from its events; see `wire.chat.Assembler`.
 
-    The last event holds the whole response, so nothing but that one is kept.
+    The last event holds the whole response, so only that event is kept.
     """
 
     def __init__(self, window: Window | None = None) -> None:
@@ -91,7 +91,7 @@ class Assembler:
         return self._response is not None
 
     def feed(self, chunk: Any) -> list[Event]:
-        """Take the next event of the stream; return what is new in it."""
+        """Take the next event of the stream; return its new events."""
         kind = get(chunk, "type")
         if kind in _TEXT_EVENTS:
             return [TextDelta(get(chunk, "delta"))]

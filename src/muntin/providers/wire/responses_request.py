@@ -37,7 +37,7 @@ from muntin.providers.wire.names import ToolNames, schema_of
 
 _IDS = NameRule(64)
 
-# Tools that run at OpenAI, or that only this API has.
+# Tools that run at OpenAI, or exist only in this API.
 _TOOLS = frozenset(
     {
         "apply_patch",
@@ -67,7 +67,7 @@ def encode(window: Composed, *, strict: bool = True, files: Files | None = None)
 
 
 class _Encoder(Encoder):
-    """One encoding: the items so far, and what is needed to make the next."""
+    """One encoding: the items so far, and the state for the next."""
 
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("openai", files, names, _IDS, "Responses has no names")
@@ -102,9 +102,9 @@ class _Encoder(Encoder):
         self.order.append(index)
 
     def _drop_duplicates(self) -> None:
-        """Let no id stand twice, as where a message stands in two slots: the API refuses it.
+        """Remove repeated ids, as of a message that stands in two slots: the API refuses them.
 
-        What the model said and called is sent again without its id; other items are sent once.
+        Texts and calls of the model are sent again without their id; other items are sent once.
         """
         named = [item["id"] for item in self.items if _is_named(item)]
         if len(set(named)) == len(named):
@@ -114,7 +114,7 @@ class _Encoder(Encoder):
         for index, item in zip(self.order, self.items, strict=True):
             if _is_named(item) and (item["id"] in seen or index == nameless):
                 if item["type"] == "reasoning":
-                    nameless = index  # what it led to may not be named without it
+                    nameless = index  # the item behind it may not have an id without it
                 if item["type"] not in _SAID:
                     why = f"{item['id']!r}, or the reasoning before it, stands twice"
                     self.ledger.miss(index, f"item of type {item['type']!r}", why)
@@ -127,7 +127,7 @@ class _Encoder(Encoder):
         self.items, self.order = items, order
 
     def _drop_loose_reasoning(self) -> None:
-        """Leave out reasoning that nothing of the model's follows: the API refuses it."""
+        """Leave out reasoning that no item of the model follows: the API refuses it."""
         items: list[dict[str, Any]] = []
         order: list[int] = []
         follower = False
@@ -143,7 +143,7 @@ class _Encoder(Encoder):
         self.items, self.order = items[::-1], order[::-1]
 
     def _message(self, index: int, message: Message) -> None:
-        """Add a message of the user or of the system; a result of nothing is the user's text."""
+        """Add a message of the user or the system; a result without a call is the user's text."""
         role = "user" if message.role == "tool" else message.role
         self.miss_name(index, message)
         extra, known = message.extra or {}, ()
@@ -186,7 +186,7 @@ class _Encoder(Encoder):
         self.miss_name(index, message)
         self.ledger.miss_fields(index, message.extra or {})
         held = list(contents(message, index, self.files, self.ledger))
-        # An item may be named only together with the reasoning that led to it, or the API
+        # An item may have its id only together with the reasoning that led to it, or the API
         # refuses the request: https://developers.openai.com/api/docs/guides/reasoning
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
         between: dict[str, list[Content]] = {}
@@ -207,7 +207,7 @@ class _Encoder(Encoder):
             self._add(at, item)
 
     def _said(self, index: int, parts: Sequence[Content], named: bool) -> None:
-        """Add what the assistant said and thought, texts of one item as one item."""
+        """Add the assistant's texts and reasoning; texts of one item become one item."""
         open_item: dict[str, Any] | None = None
         for part in parts:
             if isinstance(part, Text):
@@ -232,7 +232,7 @@ class _Encoder(Encoder):
     def _text(
         self, index: int, part: Text, named: bool, open_item: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """Add a text to the item it belongs to, or as a new one; return that item."""
+        """Add a text to its item, or as a new item; return that item."""
         extra = part.extra or {}
         self.ledger.miss_fields(index, extra, ("phase", "annotations"))
         item_id = extra.get("item_id") if named else None
@@ -311,7 +311,7 @@ class _Encoder(Encoder):
         self.ledger.miss_fields(None, function, known)
         flat = {"type": "function", **{key: function[key] for key in known if key in function}}
         flat |= {"name": name, "parameters": schema_of(flat.get("parameters"))}
-        # Left out it would mean true here, but false in Chat Completions.
+        # The default here is true, but false in Chat Completions.
         flat.setdefault("strict", False)
         return flat
 
@@ -340,7 +340,7 @@ def _is_named(item: Mapping[str, Any]) -> bool:
 
 
 def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
-    """Return something said or called without its id; a message has another form then."""
+    """Return a text or call of the model without its id; a message has another form then."""
     if item["type"] != "message":
         return {key: value for key, value in item.items() if key != "id"}
     text = "".join([part["text"] for part in item["content"]])
@@ -349,7 +349,7 @@ def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _media(media: Media) -> dict[str, Any] | None:
-    """Return an image or a document as a part of an input message, if there is one for it."""
+    """Return an image or a document as a part of an input message; None if the API has none."""
     if media.modality == "image":
         detail = media.detail or "auto"
         source = {"file_id": media.id} if media.id is not None else {"image_url": media.url}

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def as_engine(given: Engine | str | None) -> Engine:
-    """Return the engine meant: by its name, or as it is; None is `Embedded()`."""
+    """Return the engine meant: by its name, or the given engine; None is `Embedded()`."""
     if given is None or given == "embedded":
         return Embedded()
     if isinstance(given, str):

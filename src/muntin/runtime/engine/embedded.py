@@ -1,7 +1,7 @@
-"""The embedded engine: wakes run in the processes that send, and nothing is needed but the store.
+"""The embedded engine: wakes run in the processes that send, and only the store is needed.
 
-Owns the queue of this process, how many run at once, and the sweep that finds what other processes
-left behind.
+Owns the queue of this process, how many wakes run at once, and the sweep that finds wakes that
+other processes left behind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Later:
-    """What offers a session when its time comes, and the newest turn that then is to be run."""
+    """A timer that offers a session when its time comes, and the newest turn to be run then."""
 
     timer: asyncio.TimerHandle
     turn: int
@@ -44,24 +44,24 @@ class _Later:
 class Embedded:
     """Handles entities in the process that sends to them, `at_once` of them side by side.
 
-    All processes with handlers look once a second for what others left behind.
+    All processes with handlers look once a second for wakes that other processes left behind.
     """
 
     def __init__(self, *, at_once: int = AT_ONCE) -> None:
         self._at_once = check_count(at_once, "at_once")
-        # The newest turn of each session that is to be run, and their order.
+        # The newest turn to be run of each session, and the order of the sessions.
         self._turns: dict[str, int] = {}
         self._queue: list[tuple[int, int, str]] = []
         self._order = count()
-        # Those that the sweep found, and whether they were left behind rather than just sent: if
-        # they are busy, it will find them again.
+        # Sessions that the sweep found, and whether they were left behind rather than just sent. If
+        # they are busy, the sweep will find them again.
         self._found: dict[str, bool] = {}
-        # Those that wait for a time, which is longer than the sweep's: they are not looked at.
+        # Sessions that wait for a time, longer than between sweeps: the sweep passes them by.
         self._later: dict[str, _Later] = {}
         self._began = datetime.now(UTC)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._busy: Counter[str] = Counter()  # by type
-        # Set, and followed by another, when a wake ends.
+        # Set, and replaced by a new event, when a wake ends.
         self._end = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -74,17 +74,17 @@ class Embedded:
     async def ready(self) -> None:
         pass
 
-    # What waits.
+    # Waiting turns.
 
     def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
-        pass  # the store has it, and that is all that is needed
+        pass  # the store has the turn; nothing else is needed
 
     def stored(self, session: str, turn: int) -> None:
         self.start()
         self._offer(session, turn)
 
     def _offer(self, session: str, turn: int) -> None:
-        """Have the turns of a session run up to this one, when its time comes."""
+        """Have the turns of a session run up to this turn, when the session's time comes."""
         if session in self._later:
             self._later[session].turn = max(turn, self._later[session].turn)
             return
@@ -95,7 +95,7 @@ class Embedded:
         self._fill()
 
     def _put_off(self, session: str, turn: int, seconds: float) -> None:
-        """Offer a session no sooner than in some seconds."""
+        """Offer a session again only after some seconds."""
         timer = asyncio.get_running_loop().call_later(seconds, self._no_longer, session)
         self._later[session] = _Later(timer, max(turn, self._turns.pop(session, 0)))
 
@@ -105,7 +105,7 @@ class Embedded:
         self._offer(session, later.turn)
 
     def _put_off_no_more(self) -> None:
-        """Forget what waits for its time: the store has it."""
+        """Forget all sessions that wait for a time: the store has their turns."""
         for later in self._later.values():
             later.timer.cancel()
         self._later.clear()
@@ -115,7 +115,7 @@ class Embedded:
         heappush(self._queue, (-priority, next(self._order), session))
 
     def _fill(self) -> None:
-        """Begin as many as may run, the first first; a type that has enough is passed over."""
+        """Begin as many sessions as may run, in order; a type that is at its limit is passed by."""
         passed = []
         while self._queue and len(self._running) < self._at_once and not self._stopping:
             entry = heappop(self._queue)
@@ -174,7 +174,7 @@ class Embedded:
         ]
 
     def _forget_other_loops(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forget what ran in an event loop that has ended; the store still has it."""
+        """Forget the wakes of an event loop that has ended; the store still has them."""
         self._end = asyncio.Event()
         self._put_off_no_more()
         for session, task in list(self._running.items()):
@@ -189,7 +189,7 @@ class Embedded:
                 await self._sweep()
 
     async def _sweep(self) -> list[str]:
-        """Offer all that waits, no more at a time than there is room for; return the sessions."""
+        """Offer all waiting sessions, no more at a time than there is room for; return them."""
         found: list[str] = []
         store = self._host.store
         page = await asyncio.to_thread(store.waiting)
@@ -220,7 +220,7 @@ class Embedded:
             self._offer(session, newest[0].number)
 
     def _is_left(self, session: str, turn: Turn) -> bool:
-        """Say whether a turn was begun by another, or was there before this process worked."""
+        """Say whether a turn was begun before, or sent before this process began to work."""
         at = turn.first
         items = self._host.store.read(session, after=at - 1, before=at + 1)
         return turn.status == "open" or any(item.time < self._began for item in items)
@@ -231,7 +231,7 @@ class Embedded:
         self._at_once = check_count(at_once, "at_once")
         self.start()
         await stop.wait()
-        self._stopping = True  # what waits stays in the store
+        self._stopping = True  # waiting turns stay in the store
         return await self.close(timeout)
 
     async def resume(self) -> tuple[str, ...]:
@@ -245,7 +245,7 @@ class Embedded:
         if not self._has(session):
             await asyncio.sleep(timeout)
             return False
-        while self._has(session):  # here: no need to look meanwhile
+        while self._has(session):  # it runs here: no need to ask the store
             await self._end.wait()
         return True
 
@@ -253,14 +253,14 @@ class Embedded:
         return session in self._running or session in self._turns
 
     def _tell(self) -> None:
-        """Tell those who wait that a wake has ended."""
+        """Tell waiting tasks that a wake has ended."""
         self._end.set()
         self._end = asyncio.Event()
 
     async def cancel(self, session: str, turn: int) -> None:
         if session in self._running:
             self._running[session].cancel()
-        elif session in self._later:  # what comes behind it waits no longer
+        elif session in self._later:  # the turns behind it wait no longer
             self._no_longer(session)
 
     def state(self) -> EngineState:
@@ -290,7 +290,7 @@ class Embedded:
                 " (and would not stop)" if session in self._running else "",
             )
         self._put_off_no_more()
-        self._loops = []  # not before: a wake that ends may send, and would begin others
+        self._loops = []  # now: an ending wake may send, which would begin new loops
         if self._stopping:
             self._turns.clear()
             self._queue.clear()

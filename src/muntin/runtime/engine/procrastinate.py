@@ -1,7 +1,7 @@
 """The engine on procrastinate: wakes are jobs in the PostgreSQL that holds the timelines.
 
-Owns how a turn becomes a job, who is told of it, and that a worker which lost the server is
-followed by another. https://procrastinate.readthedocs.io
+Owns how a turn becomes a job, how workers are notified, and that a new worker follows a worker
+that lost the server. https://procrastinate.readthedocs.io
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ with needing("engine='procrastinate' needs: pip install 'muntin[engine]'"):
 
     from muntin.runtime.engine.worker import Lost, Worker
 
-# A notification holds one lock for all commits of a server: so it stands behind the commit, and
-# there is one for all that was stored within so many seconds. What is not heard of is polled.
+# A notification holds one lock for all commits of a server. So it follows the commit, and one
+# notification serves all turns stored within so many seconds. Workers poll for missed ones.
 NOTIFY_SECONDS = 0.01
-# How often a worker looks for what was sent past the engine.
+# How often a worker looks for turns that were not sent through the engine.
 ADOPT_SECONDS = 30.0
-# How long a worker that lost the server waits before it is followed by another: at first, at last.
+# Seconds before a new worker follows a worker that lost the server: the first time, at most.
 RETRY_SECONDS = (0.1, 5.0)
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Procrastinate:
         self._ready = False
         self._preparing = Lock()
         self._manager = manager.JobManager(PsycopgConnector())
-        # When workers were last told of something, and what will tell them next.
+        # When workers were last notified, and the task that will notify them next.
         self._told = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class Procrastinate:
                 tables.make_tables(self._database)
                 self._ready = True
 
-    # What waits.
+    # Waiting turns.
 
     def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
         job = Job(
@@ -88,24 +88,24 @@ class Procrastinate:
 
     def stored(self, session: str, turn: int) -> None:
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # the one before has ended, and what was to be told with it
+        if self._loop is not loop:  # the old loop has ended, with its task
             self._loop, self._told, self._telling = loop, 0.0, None
         if self._telling is None:
             self._telling = loop.create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Tell the workers; what is stored meanwhile is told of the next time."""
+        """Notify the workers; turns stored meanwhile are in the next notification."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._told + NOTIFY_SECONDS - loop.time())
         self._told, self._telling = loop.time(), None
-        with suppress(StoreError):  # they look for themselves
+        with suppress(StoreError):  # workers poll too
             await asyncio.to_thread(tables.notify, self._database)
 
     def start(self) -> None:
         pass
 
     async def resume(self) -> tuple[str, ...]:
-        """Make a job of what waits without one: it was sent under another engine, or by hand."""
+        """Make jobs for turns that wait without one: sent under another engine, or by hand."""
         await self.ready()
         return await asyncio.to_thread(self._adopt)
 
@@ -120,7 +120,7 @@ class Procrastinate:
         return tuple(session for session, _ in found)
 
     async def _adopt_on(self) -> None:
-        """Look now and then for what was sent past the engine."""
+        """Look now and then for turns that were not sent through the engine."""
         while True:
             await asyncio.sleep(ADOPT_SECONDS)
             with suppress(StoreError):

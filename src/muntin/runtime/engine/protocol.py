@@ -1,4 +1,4 @@
-"""The seam between entities and what runs their wakes: what an engine is, and what it is given.
+"""The seam between entities and engines: what an engine is, and what an app gives it.
 
 Owns no loop and no table. One function takes a turn and handles it (`Host.run`); an engine says
 when, where, and how many at once.
@@ -14,18 +14,18 @@ from typing import Any, Protocol
 
 from muntin.timeline.store import Store
 
-# How often what waits is looked for, however little was heard of it.
+# How often waiting turns are looked for, even without a notification.
 POLL_SECONDS = 1.0
-# How long a wake that was told to stop may take to do so.
+# How long a wake may take to stop after it was told to.
 STOP_SECONDS = 1.0
-# A worker that was not heard of for so long has its wakes taken away.
+# A worker that was silent for this long loses its wakes.
 SILENT_SECONDS = 30.0
-# What a worker runs at once, if nothing else is said.
+# How many wakes a worker runs at once by default.
 AT_ONCE = 100
 
 
 class Again(Exception):
-    """A turn cannot be run now, somebody is at work on it or it is not known how; try later."""
+    """A turn cannot be run now: it has another owner, or no handler is known here; try later."""
 
     def __init__(self, why: str, after: float) -> None:
         super().__init__(why)
@@ -33,7 +33,7 @@ class Again(Exception):
 
 
 class Host(Protocol):
-    """What an app gives its engine."""
+    """The parts of an app that its engine uses."""
 
     @property
     def store(self) -> Store:
@@ -46,15 +46,15 @@ class Host(Protocol):
         """Return how many entities of a type may be handled at once here; None is no limit."""
 
     def priority(self, kind: str) -> int:
-        """Return the priority of a type; those with a higher one come first."""
+        """Return the priority of a type; types with a higher priority come first."""
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
-        """Handle the turns of a session up to and with this one, each once it can be taken.
+        """Handle the turns of a session up to and with this turn, each once it can be taken.
 
-        Returns the last that it handled, 0 if there was nothing left to do. `Again` says that it
-        cannot be done yet, a `StoreError` that the store was not there; both leave the turn as it
-        is, and so does being cancelled. With `sure` the engine knows that no other runs the
-        session: what a dead worker had taken is taken from it at once.
+        Returns the last turn that it handled, 0 if there was nothing left to do. `Again` means that
+        the turn cannot be run yet, a `StoreError` that the store was away; both leave the turn
+        unchanged, and so does a cancellation. With `sure` the engine knows that no other process
+        runs the session: a turn of a dead worker is taken at once.
         """
 
     async def release(self) -> float:
@@ -63,7 +63,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What waits, runs and failed; since when the oldest waits; which workers are there."""
+    """How many turns wait, run and failed; when the oldest began to wait; the known workers."""
 
     waiting: int = 0
     running: int = 0
@@ -82,47 +82,48 @@ class WorkerState:
 
 
 class Engine(Protocol):
-    """Runs the turns that wait: those of a session one at a time and in order, somewhere."""
+    """Runs the turns that wait: the turns of a session one at a time and in order."""
 
     def bind(self, host: Host) -> None:
-        """Belong to an app from now on; refuse a store that cannot be used."""
+        """Bind the engine to an app; refuse a store that it cannot use."""
 
     async def ready(self) -> None:
         """Make what the engine needs in the store, if it is not there."""
 
     def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
-        """In the append's own transaction: an inbox turn has just begun to wait.
+        """Note, in the append's own transaction, that an inbox turn has begun to wait.
 
-        Called in any thread, once for each turn; messages that join it say nothing. If the
-        transaction is begun again, so is this. What is raised undoes the append.
+        Called in any thread, once for each turn; not for messages that join the turn. It is called
+        again if the transaction is begun again. An exception here undoes the append.
         """
 
     def stored(self, session: str, turn: int) -> None:
-        """The transaction of `waits` has been committed; called in the event loop."""
+        """Note that the transaction of `waits` was committed; called in the event loop."""
 
     def start(self) -> None:
-        """Begin to handle in this event loop, if that is what the engine does without `work`."""
+        """Begin to run turns in this event loop, if the engine does that without `work`."""
 
     async def work(self, *, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
-        """Run turns until told to stop; then begin none, and let those that run come to an end.
+        """Run turns until told to stop; then begin none, and let running turns come to an end.
 
-        What takes longer than `timeout` seconds is stopped, handed back, and returned.
+        Turns that take longer than `timeout` seconds are stopped and handed back; their sessions
+        are returned.
         """
 
     async def resume(self) -> tuple[str, ...]:
-        """See to everything that waits in the store, and return the sessions."""
+        """Handle everything that waits in the store, and return the sessions."""
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
-        """Wait until a turn may be settled; True is a hint, the store is asked.
+        """Wait until a turn may be settled; the caller then asks the store.
 
-        An engine that has the turn waits for its end, any other for `timeout` seconds.
+        An engine that runs the turn waits for its end, any other engine for `timeout` seconds.
         """
 
     async def cancel(self, session: str, turn: int) -> None:
-        """Have a turn that runs and was cancelled stopped, wherever it runs."""
+        """Stop a cancelled turn, in any process that runs it."""
 
     def state(self) -> EngineState:
-        """Return what waits, runs and failed. Reads the store."""
+        """Return how many turns wait, run and failed. Reads the store."""
 
     async def close(self, timeout: float) -> tuple[str, ...]:
-        """Let what this process runs come to an end; return the sessions that had to be stopped."""
+        """Let the turns of this process come to an end; return the sessions that were stopped."""

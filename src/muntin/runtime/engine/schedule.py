@@ -1,4 +1,4 @@
-"""Schedules: `every="5m"`, or five fields as cron has them, in UTC. Pure."""
+"""Schedules: `every="5m"`, or the five fields of cron, in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPAN = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = (*("jan", "feb", "mar", "apr", "may", "jun"), *("jul", "aug", "sep", "oct", "nov", "dec"))
-# Name, first, last, and what may be written instead of a number.
+# Name, first, last, and the words that stand for numbers.
 _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -28,7 +28,7 @@ _YEARS = 41
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When something is to happen again and again: after a span, or at the times of cron."""
+    """When a wake comes again: after a span, or at the times of cron."""
 
     text: str
     span: timedelta | None = None
@@ -41,9 +41,9 @@ class Schedule:
     either: bool = False
 
     def after(self, due: datetime, now: datetime) -> datetime:
-        """Return the first time behind now; what was missed is not made up for.
+        """Return the first time after `now`; missed times are not made up for.
 
-        A span is counted from when it was last due, so that it does not drift.
+        A span is counted from the time it was last due, so that it does not drift.
         """
         if self.span is not None:
             missed = max(0, (now - due) // self.span)

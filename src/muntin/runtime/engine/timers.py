@@ -1,6 +1,6 @@
-"""Timers: what is asked for, and the loop that releases what is due.
+"""Timers: how they are asked for, and the loop that releases timers that are due.
 
-The loop runs in every process that handles wakes. What is due is the store's to say.
+The loop runs in every process that handles wakes. The store decides which timers are due.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewTimer:
-    """A timer that is to be kept; with `after` it is due so long from the store's time."""
+    """A timer to be stored; with `after` it is due that long after the store's time."""
 
     timer: Timer
     after: timedelta | None = None
@@ -41,7 +41,7 @@ def new_timer(
     after: float | timedelta | None,
     id: str | None,
 ) -> NewTimer:
-    """Return the timer that was asked for; refuse what is not a time, or two of them."""
+    """Return the timer that was asked for; refuse an invalid time, or two times."""
     check_session_id(entity)
     if at is not None and after is not None:
         raise InvalidInput("a wake comes `at` a time or `after` some: give one of them")
@@ -59,7 +59,7 @@ def new_timer(
 
 
 async def release_timers(host: Host) -> None:
-    """Release what is due, again and again, until cancelled."""
+    """Release timers that are due, again and again, until cancelled."""
     while True:
         pause = POLL_SECONDS
         try:

@@ -1,7 +1,8 @@
 """A worker of procrastinate's jobs: fetches, runs, ends; lives as long as its connection.
 
-Written on procrastinate's job manager, because its own worker keeps jobs that it no longer runs
-when the server was lost, ends with the first of its side tasks, and gives nobody's jobs back.
+Written on procrastinate's job manager, because procrastinate's own worker keeps jobs that it no
+longer runs when the server was lost, ends with the first of its side tasks, and never gives back
+the jobs of dead workers.
 
 A worker holds a lock of its connection. When its process dies, or its connection, PostgreSQL
 drops the lock, and the other workers give its jobs back within half a second. A process that
@@ -35,15 +36,15 @@ from muntin.runtime.engine.protocol import (
 )
 from muntin.runtime.engine.timers import release_timers
 
-# How often to look for dead workers, for silent ones, and to say that this one lives.
+# How often to look for dead workers, to look for silent workers, and to send a heartbeat.
 REAP_SECONDS, PRUNE_SECONDS, HEARTBEAT_SECONDS = 0.5, 5.0, 10.0
-# How long a turn waits whose wake could not reach the store: twice as long each time.
+# How long a turn waits after its wake could not reach the store: twice as long each time.
 BACK_OFF_SECONDS, LONGEST_SECONDS = 1.0, 30.0
 
-# A machine that lost its power is noticed after half a minute.
+# A machine that lost its power is noticed after about half a minute.
 _ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-# What every connection of a worker is told. A server that has no statistics of its jobs yet would
-# sort all of them for each fetch; without sorting it reads the first by procrastinate's index.
+# Settings of each connection of a worker. A server without statistics of its jobs would sort all
+# of them for each fetch; without sorting it reads the first job by procrastinate's index.
 SETTINGS = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET enable_sort = off"
@@ -56,7 +57,7 @@ _END = f"DELETE FROM procrastinate_jobs {_MINE}"
 _GIVE_BACK = f"""
 UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL, abort_requested = false,
     attempts = attempts + %s, scheduled_at = now() + make_interval(secs => %s) {_MINE}"""
-# Of workers that are gone: their lock can be had, or their row was removed.
+# Jobs of dead workers: their lock is free, or their row was removed.
 _REAP = f"""
 WITH busy AS MATERIALIZED (
     SELECT DISTINCT worker_id FROM procrastinate_jobs
@@ -72,7 +73,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lost(Exception):
-    """The worker lost the server, and gave itself up."""
+    """The worker lost the server, and stopped."""
 
 
 class Worker:
@@ -84,14 +85,14 @@ class Worker:
         self._at_once = at_once
         self._running: dict[asyncio.Task[None], Job] = {}
         self._busy: Counter[str] = Counter()  # by type
-        # Rung when there may be something to fetch.
+        # Set when there may be a job to fetch.
         self._bell = asyncio.Event()
         self._stopped: set[int | None] = set()
 
     async def run(self, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
         """Work until told to stop; return the sessions whose wakes had to be stopped then.
 
-        `Lost` if the server was lost: all wakes were stopped, and others may have their jobs.
+        Raises `Lost` if the server was lost: all wakes were stopped, other workers run the jobs.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -117,7 +118,7 @@ class Worker:
     async def _run(
         self, listening: psycopg.AsyncConnection[Any], stop: asyncio.Event, timeout: float
     ) -> tuple[str, ...]:
-        """Fetch and run beside all that has to go on meanwhile; the first that fails ends all."""
+        """Fetch and run jobs, with the side tasks; the first task that fails ends all."""
         sides = [
             asyncio.create_task(each)
             for each in (
@@ -145,7 +146,7 @@ class Worker:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for task in tasks:
             if task.done() and not task.cancelled():
-                task.exception()  # it was looked at
+                task.exception()  # mark the exception as seen
 
     # Fetching.
 
@@ -191,13 +192,13 @@ class Worker:
     def _done(self, task: asyncio.Task[None]) -> None:
         job = self._running[task]
         self._busy[job.queue] -= 1
-        # What waited for its lock can be fetched now; what could not be ended ends the worker.
+        # Fetch jobs that waited for this lock; stop if the end of a job could not be written.
         self._bell.set()
         if task.cancelled() or task.exception() is None:
             del self._running[task]
 
     async def _wind_up(self, timeout: float) -> tuple[str, ...]:
-        """Let what runs come to an end, give the rest back, and leave."""
+        """Let running jobs come to an end, give the rest back, and sign off."""
         if self._running:
             await asyncio.wait(self._running, timeout=timeout)
         left = tuple(str(job.lock) for job in self._running.values())
@@ -223,7 +224,7 @@ class Worker:
             if job.id not in self._stopped:
                 after = 0.0
         except Exception as error:
-            # A store that is away; anything else is a mistake of ours, and the turn stays.
+            # A store that is away. Any other error is a bug of Muntin's; the turn stays.
             level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
             _log.log(level, "%r is handled later: %s", session, error, exc_info=level > 30)
             after, failed = min(BACK_OFF_SECONDS * 2**job.attempts, LONGEST_SECONDS), 1
@@ -234,7 +235,7 @@ class Worker:
         await self._connection.execute(_GIVE_BACK, [failed, after, job.id, self._id])
         asyncio.get_running_loop().call_later(after, self._bell.set)
 
-    # Beside.
+    # Side tasks.
 
     async def _listen(self, connection: psycopg.AsyncConnection[Any]) -> None:
         async for notice in connection.notifies():
@@ -276,7 +277,7 @@ async def _every(seconds: float, work: Any) -> None:
 
 
 class _Connector(BaseAsyncConnector):
-    """One connection: who loses it has lost the server."""
+    """One connection: if it is lost, the server is lost."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection

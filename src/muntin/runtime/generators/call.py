@@ -1,7 +1,7 @@
-"""One call of a generator in a turn: what the model is told, and what comes of it.
+"""One call of a generator in a turn: the messages for the model, and its answer.
 
-Owns the order of the messages. Slots are declared here; the Composer makes them a window, and
-recording is `recorded_run`'s.
+Owns the order of the messages. Declares slots; the Composer makes them a window, and
+`recorded_run` records.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from muntin.timeline.items import Visibility, draft_of
 if TYPE_CHECKING:
     from muntin.runtime.generators.definition import Generator
 
-# What of a prompt file's front matter is a setting.
+# The fields of a prompt file's front matter that are settings.
 _SETTINGS = ("max_tokens", "temperature")
-# The turns of a history are one conversation: none stays when a later one is gone.
+# The turns of a history are one conversation: no turn stays when a later turn is gone.
 _HISTORY = Group("history", chain=True)
 
 
 @dataclass(frozen=True, slots=True)
 class StepTexts:
-    """The texts of one model step: system parts, the tagged block, and all that stands beside.
+    """The texts of one model step: system parts, the tagged block, and messages beside it.
 
-    `changing` is the block of the tags that are made anew at every step, where it stands apart.
+    `changing` is the block of tags that are made again at every step, where it stands apart.
     """
 
     parts: Sequence[SystemPart]
@@ -66,21 +66,21 @@ class StepTexts:
 
 @dataclass(slots=True)
 class Call:
-    """A generator at work in a turn; history and user are what they were when it began."""
+    """A generator at work in a turn; history and user messages are read once, when it begins."""
 
     made: Generator
     ctx: Ctx
     model: Model
     composer: Composer
     caps: list[Capability]
-    # The texts of the step that comes next, where they are resolved already.
+    # The texts of the next step, if they are resolved already.
     step: StepTexts | None = None
     tools: tuple[ToolLike, ...] = ()
     past: list[PastTurn] = field(default_factory=list)
     asked: Asked = field(default_factory=Asked)
-    # Whether the turn is over with the answer.
+    # Whether the answer ends the turn.
     ends: bool = False
-    # The run as it was at the newest step, and what stands before it after a repair.
+    # The run as it was at the newest step, and the messages before it after a repair.
     run: tuple[Message, ...] = ()
     repaired: tuple[Message, ...] = ()
 
@@ -97,7 +97,7 @@ class Call:
         """Resolve everything once; with `record` the user's message becomes part of the turn."""
         chosen = turn.app.answering(made.model if model is None else model, made.what)
         composer = _composer(made, turn, chosen)
-        # What a turn that has just begun was asked is about to be recorded.
+        # The user's message of a turn that has just begun is about to be recorded.
         recorded = [] if record else turn_inputs(await turn.items())
         ctx = Ctx(
             turn,
@@ -126,7 +126,7 @@ class Call:
         return call
 
     async def _record(self, own: Sequence[Message]) -> list[Message]:
-        """Record what the user says, before anything else comes of it; return it with positions."""
+        """Record the user's messages, before anything else happens; return them with positions."""
         spoken = [message for message in own if message.role == "user"]
         if not spoken:
             return []
@@ -137,7 +137,7 @@ class Call:
         return [replace(message, at=item.position) for message, item in pairs]
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
-        """Ask the model, run its tools, and read its answer; one that is wrong is repaired once."""
+        """Ask the model, run its tools, and read its answer; a wrong answer is repaired once."""
         if not self._says_something():
             what = self.made.what
             raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
@@ -148,8 +148,8 @@ class Call:
     async def _attempt(
         self, told: tuple[Message, ...], *, streaming: bool
     ) -> AsyncGenerator[Event, None]:
-        """Begin to run the model; `told` is its answer so far and what is wrong with that, if it
-        is."""
+        """Begin to run the model; `told` is its wrong answer and the message about the mistake, if
+        there was one."""
         made, turn = self.made, self.ctx.turn
         if told:
             await self._note(told[-1])
@@ -181,14 +181,14 @@ class Call:
         )
 
     async def _note(self, repair: Message) -> None:
-        """Record what the model was told of its answer: for the history, not for the client."""
+        """Record the message to the model about its answer: for the history, not for the client."""
         unseen = Visibility(client=False, history=self.made.visibility.history)
         draft = draft_of(repair, visibility=unseen, meta={"repair": self.made.name})
         await self.ctx.turn.append(draft)
 
     async def first_window(self) -> Window:
         """Compose the window of the first step."""
-        assert self.step is not None  # as long as no step was taken
+        assert self.step is not None  # before the first step
         slots, composer = self._declare(self.composer, self.step), self.composer
         recalling = Recalling(self.ctx.turn, composer.recall, self.ctx.projections, True)
         return await recalling.compose(slots, composer)
@@ -232,7 +232,7 @@ class Call:
         _declare_loose(slots, [each for each in step.context.loose if not each.changes])
 
     def _declare_changing(self, slots: Slots, step: StepTexts) -> None:
-        """Declare what is made anew at every step, behind what stays."""
+        """Declare the texts that are made again at every step, behind the texts that stay."""
         if step.changing:
             slots.add(
                 "context, changing",
@@ -246,7 +246,7 @@ class Call:
         _declare_loose(slots, [each for each in step.context.loose if each.changes])
 
     def _declare_history(self, slots: Slots) -> None:
-        """Declare the history: one list that is cut in steps, or turn by turn."""
+        """Declare the history: as one list that is cut in steps, or turn by turn."""
         made = self.made
         given = made.trimming or self.ctx.turn.trimming
         trimming = self.composer.history_trimming
@@ -297,21 +297,21 @@ class Call:
         return StepTexts(parts, block, tagged, context, changing=changing)
 
     def _blocks(self, tagged: Tagged, context: ResolvedContext) -> tuple[str, str]:
-        """Return the tags that stay and those that change."""
+        """Return the tags that stay and the tags that change."""
         stay, change = tagged.divided(context.changing if self._divides else ())
         return stay.render(), change.render()
 
     @property
     def _divides(self) -> bool:
-        """Whether what changes stands apart from what stays: where the provider prices caching,
-        or where it is to stand behind the history."""
+        """Whether changing tags stand apart from tags that stay: where the provider prices caching,
+        or where changing tags stand behind the history."""
         profile = self.composer.profile
         return self.made.place == "behind" or (profile is not None and profile.caching is not None)
 
     def _render(
         self, file: PromptFile, blocks: tuple[str, str], tagged: Tagged, context: ResolvedContext
     ) -> StepTexts:
-        """Render a prompt file; one that lays out the context itself has it in one block."""
+        """Render a prompt file; a file that lays out the context itself gets it in one block."""
         block, changing = blocks
         own_layout = "context" in file.sections
         settings = self._settings()
@@ -334,7 +334,7 @@ class Call:
         return named.provider, named.model
 
     def _settings(self) -> dict[str, Any]:
-        """Merge settings: of the process, the capabilities, the prompt, the generator itself."""
+        """Merge settings: the process's, the capabilities', the prompt's, the generator's own."""
         own: list[Mapping[str, Any]] = []
         if isinstance(self.made.prompt, PromptFile):
             front = self.made.prompt.config
@@ -360,11 +360,11 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 
 
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
-    """Return the Composer of a call; a prompt file may say that it is not to be cached."""
+    """Return the Composer of a call; a prompt file may switch caching off."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
     rules = made.rules.over(turn.rules)
     if made.history is None or (made.history is not True and rules.recall == INHERIT):
-        rules = replace(rules, recall=False)  # what is not shown of the past is not recalled
+        rules = replace(rules, recall=False)  # without a history nothing is recalled
     composer = turn.app.composer(
         model,
         budget=made.budget,
@@ -395,7 +395,7 @@ def _authors(tagged: Tagged) -> str | None:
 
 
 def _seen(ctx: Ctx) -> dict[str, Any]:
-    """Return what a template sees of ctx: data only."""
+    """Return the data of ctx that a template sees."""
     message, cap = ctx.get("message"), ctx.get("cap")
     return {
         "input": ctx.input,

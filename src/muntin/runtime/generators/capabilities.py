@@ -1,7 +1,7 @@
 """Capabilities: context, tools and settings that several generators share.
 
 Declares and checks them, and brings them into one order: dependencies before dependents, each
-once. What they give is merged by the generator that uses them.
+once. The generator that uses them merges their parts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Capability:
 
     @property
     def author(self) -> str:
-        """What it is called where it contributes, and in errors."""
+        """Its name as an author, and in errors."""
         return f"capability {self.name}"
 
     @property
@@ -73,7 +73,7 @@ class Capability:
         return [each for name, each in self.all_presets.items() if name not in self.off]
 
     def is_same(self, other: Capability) -> bool:
-        """Say whether another is this one, or a copy with the same presets switched on."""
+        """Say whether another capability is this one, or a copy with the same presets on."""
         return self.all_presets is other.all_presets and self.off == other.off
 
 
@@ -134,7 +134,7 @@ def _preset(author: str, what: str, given: Any) -> Preset:
 
 
 def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
-    """Check what stands in `uses`; None and False are left out."""
+    """Check the entries of `uses`; None and False are left out."""
     if uses is None or callable(uses):
         uses = [uses]
     if not isinstance(uses, Sequence) or isinstance(uses, str):
@@ -162,7 +162,7 @@ def check_takes_ctx(function: Any, what: str) -> None:
 
 
 def known(uses: Sequence[Use]) -> Iterator[Capability]:
-    """Yield the capabilities that are certain, dependencies before dependents."""
+    """Yield the capabilities that are known before a turn, dependencies before dependents."""
     for each in uses:
         if isinstance(each, Capability):
             yield from known(each.uses)
@@ -170,7 +170,7 @@ def known(uses: Sequence[Use]) -> Iterator[Capability]:
 
 
 def check_names(uses: Sequence[Use], what: str) -> None:
-    """Refuse two capabilities of one name, as far as they are known."""
+    """Refuse two capabilities of one name, among the known ones."""
     found: dict[str, Capability] = {}
     for each in known(uses):
         other = found.setdefault(each.key, each)
@@ -194,10 +194,10 @@ def _collision(what: str, one: Capability, other: Capability) -> InvalidInput:
 
 
 async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
-    """Return all capabilities in use, in order, and put what their functions give on `ctx.cap`.
+    """Return all capabilities in use, in order; put the results of their functions on `ctx.cap`.
 
-    Their functions run side by side, each when those it needs are done. A function in `uses` is
-    called when all before it are done.
+    Their functions run side by side, each when the functions it needs are done. A function in
+    `uses` is called when all functions before it are done.
     """
     loading = _Loading(ctx, what)
     try:
@@ -212,7 +212,7 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
 
 
 class _Loading:
-    """Capabilities as they are found, in order, and the tasks of their functions, by key."""
+    """The capabilities found so far, in order, and the tasks of their functions, by key."""
 
     def __init__(self, ctx: Any, what: str) -> None:
         self.found: dict[str, Capability] = {}
@@ -223,7 +223,7 @@ class _Loading:
     async def visit(
         self, use: Use, path: tuple[Capability, ...], depth: int = 1
     ) -> list[Capability]:
-        """Find what a use stands for, and begin to call its functions; return what it is."""
+        """Find the capabilities of a use, and begin to call their functions; return them."""
         what = self._what
         if depth > _DEEPEST:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
@@ -269,11 +269,11 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
 
 
 async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
-    """Return what the functions of a capability give, asked once a turn."""
+    """Return the result of the functions of a capability, called once a turn."""
     made = ctx.turn.cap
     key = (use.key, id(functions))
     if key not in made:
         what = f"functions of {use.author}"
         turn = asyncio.ensure_future(call_async(functions, what, ctx, timeout=ctx.timeout))
-        made[key] = (use, turn)  # with its owner, so that the id stays its own
+        made[key] = (use, turn)  # keeps `use` alive, so that the id stays unique
     return await asyncio.shield(made[key][1])

@@ -1,7 +1,7 @@
 """Authored context: what generators and capabilities write in `context=`.
 
 Owns what an entry may be: it is read and checked once, where it is defined, and resolved at every
-model step. How tags merge is `core.tags`' work, what a context says that of `prompts`.
+model step. `core.tags` merges tags; `prompts` writes the text of a context.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from muntin.prompts.contexts import Context, Match, When, as_mapping, target_of
 from muntin.prompts.definition import text_of
 from muntin.prompts.texts import Excluded
 
-# How many callables may give one another.
+# How deep functions may return functions.
 DEEPEST = 32
 CONTEXTS = (Context, When, Match)
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A function among the entries; what it gives is read like any entry."""
+    """A function among the entries; its result is read like any entry."""
 
     path: str
     function: Callable[..., Any]
@@ -49,7 +49,7 @@ class ContextSpec:
 
 @dataclass(frozen=True, slots=True)
 class LooseMessage:
-    """A message beside the tagged block: a plain text, a context's text, or one given as it is."""
+    """A message beside the tagged block: a plain text, a context's text, or a given message."""
 
     name: str
     message: Message
@@ -63,7 +63,7 @@ class LooseMessage:
 class ResolvedContext:
     """Everything the authors gave, each kind in author order.
 
-    `changing` are the outermost tags in which something is made anew at every step.
+    `changing` are the outermost tags with a part that is made again at every step.
     """
 
     tagged: tuple[Contribution, ...] = ()
@@ -83,7 +83,7 @@ class ResolvedContext:
 
 
 def read(author: str, value: object) -> ContextSpec:
-    """Read what an author wrote as context; anything it cannot be is an error."""
+    """Read an author's context; a value that cannot be context is an error."""
     return ContextSpec(author, tuple(_read(author, value, "")))
 
 
@@ -141,7 +141,7 @@ def _message(author: str, value: Mapping[Any, Any], path: str) -> Message:
 
 
 async def resolve(authors: Iterable[ContextSpec], ctx: Any) -> ResolvedContext:
-    """Resolve the context of all authors; what is async is awaited together."""
+    """Resolve the context of all authors; async functions are awaited together."""
     entries = [(each.author, entry) for each in authors for entry in each.entries]
     return _sum(await together(_resolve(author, entry, ctx, 1) for author, entry in entries))
 
@@ -171,7 +171,7 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> ResolvedC
 
 
 def _changing(resolved: ResolvedContext) -> ResolvedContext:
-    """Say of everything that a function gave that it changes."""
+    """Mark everything that a function gave as changing."""
     return replace(
         resolved,
         loose=tuple(replace(each, changes=True) for each in resolved.loose),
@@ -180,7 +180,7 @@ def _changing(resolved: ResolvedContext) -> ResolvedContext:
 
 
 def _changes(function: Any) -> bool:
-    """Say whether what is asked at every step may give another text each time."""
+    """Say whether a function, called at every step, may give another text each time."""
     if isinstance(function, Context):
         return (callable(function.system) and function.cache is None) or any(
             _changes(each) for each in function.use if each is not None
@@ -202,7 +202,7 @@ def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessag
 
 
 async def _fill(given: Contribution, ctx: Any) -> ResolvedContext:
-    """Call what a tree holds, and what that gives, until there is nothing left to call."""
+    """Call the functions of a tree, and functions that these return, until none is left."""
     resolved = ResolvedContext(changing=given.called(_changes))
     for _ in range(DEEPEST):
         if not given.calls:
@@ -229,7 +229,7 @@ async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, ResolvedCont
 
 
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, ResolvedContext]:
-    """Return the text of a `context()`, and what else it brings."""
+    """Return the text of a `context()`, and the other parts that it brings."""
     made = await text_of(entry, fields(ctx.input), ctx)
     target = target_of(entry)
     source = f"context:{target.id}" if target and target.id else "a context"

@@ -1,7 +1,7 @@
 """Generators: a prompt, tagged context, history and the user's message, as one model call.
 
-Declares and checks them, and runs them as turns of their own; what happens in a call is
-`call`'s.
+Declares and checks generators, and runs them as turns of their own; `call` does what happens in
+a call.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 HIDDEN = Visibility(client=False, history=False)
 
 
-# Where context stands that is made anew at every step.
+# Where context that is made again at every step stands.
 Place: TypeAlias = Literal["front", "behind"]
 
 
@@ -90,9 +90,9 @@ class Generator:
     place: Place = "front"
     rules: RunRules = NO_RULES
     summary: Summary | Literal[False] | None = None
-    # Where sessions live that are used without an app.
+    # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
-    # What it is called in errors.
+    # Its name in errors.
     what: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Generator:
         session: str | None = None,
         model: str | Model | None = None,
     ) -> Reply:
-        """Run it as a turn of its own, and return the answer when it is recorded.
+        """Run the generator as a turn of its own, and return the answer when it is recorded.
 
         The user's message is recorded with it. Without an app the session is kept in memory.
         """
@@ -120,7 +120,7 @@ class Generator:
         session: str | None = None,
         model: str | Model | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Do what `run` does, and yield what happens; the last event is `Finished`."""
+        """Do the same as `run`, and yield the events; the last event is `Finished`."""
         return self._turn(input, app, session, model, streaming=True)
 
     async def window(
@@ -173,9 +173,9 @@ class Generator:
         streaming: bool = False,
         ends: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        """Begin to run inside of a turn, and return what happens.
+        """Begin to run inside of a turn, and return the events.
 
-        `record` adds the user's message to the turn; with `ends` the turn is over with the answer.
+        `record` adds the user's message to the turn; with `ends` the answer ends the turn.
         """
         turn.check()
         call = await Call.begin(self, turn, valid, model, record=record)
@@ -183,7 +183,7 @@ class Generator:
         return await call.events(streaming=streaming)
 
     def validate(self, input: Any) -> Any:
-        """Return the input as the model that was declared, or say what is wrong with it."""
+        """Return the input as an instance of the declared model, or raise what is wrong with it."""
         return valid_input(self.input, input, self.what)
 
 
@@ -218,15 +218,15 @@ def generator(
     `context` is a mapping of tags, or a list of mappings, texts, functions, contexts and messages.
     `history` is True, a number of turns, `Turns`, `Tokens`, or a function. `user` is a text, a
     message, a list of them, or a function. Functions take `()`, `(input)` or `(input, ctx)`.
-    `trimming` is that of the history: where the provider prices caching, `history=True` is cut in
-    steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is
-    where context goes that functions make anew at every step: in front of the history, where it
-    ends what a provider can cache, or `behind` it. `results` is the ceiling of each tool result,
-    `ladder` how calls and results leave; with `recovery` tools are offered that read what was cut.
-    By `recall`, what bears on the input is brought back of a history that has left the window,
-    within the flow's window; with a history of some turns only if it is given. `summary` has what
-    leaves the history summarised. Of these five, what is not given is as the flow or the app says;
-    False or None is off.
+    `trimming` applies to the history: where the provider prices caching, `history=True` is cut in
+    steps, else turn by turn. `timeout` is how many seconds each function may take. `place` is where
+    context that functions make again at every step goes: in front of the history, where it ends
+    the part that a provider can cache, or `behind` the history. `results` is the ceiling of each
+    tool result, `ladder` how calls and results leave; `recovery` adds tools that read the parts
+    that were cut. `recall` brings back messages of the history that have left the window and bear
+    on the input, within the flow's window; with a history of some turns only if it is given.
+    `summary` summarises the messages that leave the history. Of these five, a setting that is not
+    given is the flow's or the app's; False or None is off.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -334,10 +334,10 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
 
 
 class _Preview(OpenTurn):
-    """A turn that only looks: it has not begun, and nothing can be written to it."""
+    """A turn for looking only: it has not begun, and nothing can be written to it."""
 
     def check(self) -> None:
-        """Refuse."""
+        """Refuse every write."""
         raise MuntinError("window() only composes: nothing can be recorded or run in it")
 
 
@@ -348,19 +348,19 @@ def home(
     memory: App,
     window: Turns | Tokens | None = None,
 ) -> tuple[App, Session]:
-    """Return where a turn takes place; a session without a name is a new one."""
+    """Return the app and the session of a turn; a session without a name is a new one."""
     if not isinstance(app, App | None):
         raise InvalidType(f"app must be an App, not {shown(app)}")
     if session is not None:
         check_session_id(session)
     if app is None:
-        # What nobody can ask for again need not be kept.
+        # A session without a name cannot be asked for again, so it need not be kept.
         app = App("memory:") if session is None else memory
     return app, app.session(session or f"{name}-{uuid4().hex}", window=window)
 
 
 def valid_input(model: type[BaseModel] | None, input: Any, what: str) -> Any:
-    """Return the input as an instance of its model; without a model it is what it is."""
+    """Return the input as an instance of its model; unchanged without a model."""
     refuse_blank(input, f"{what}: the input")
     if model is None or isinstance(input, model):
         return input

@@ -19,7 +19,7 @@ from muntin.timeline.session import Session
 if TYPE_CHECKING:
     from muntin.runtime.generators.definition import Generator
 
-# A turn of the history, if it is known which, and what was said in it.
+# A turn of the history: its number, if known, and its messages.
 PastTurn: TypeAlias = tuple[int | None, list[Message]]
 
 
@@ -41,7 +41,7 @@ def as_history(history: Any, what: str) -> Any:
 
 
 async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
-    """Return the turns of the history, without what this turn was asked."""
+    """Return the turns of the history, without this turn's input."""
     limit = made.history
     if callable(limit):
         what = f"history of {made.what}"
@@ -74,12 +74,12 @@ def _read(
     begun: set[int],
     asked: Asked,
 ) -> list[PastTurn]:
-    """Return the turns within a limit; for a number all, or more than so many tokens hold."""
+    """Return the turns within a limit; for a number of turns all, or more than `tokens` hold."""
     if isinstance(limit, int):
         found = newest_items(session, lambda items: sum(map(session.count, items)) > limit)
     else:
         found = session.items.history(limit)
-    # Turns that wait behind this one are not its past; a run that goes on stands in the run.
+    # Turns that wait behind this turn are not its past; a resumed run shows its own messages.
     items = [
         item
         for item in found

@@ -1,4 +1,4 @@
-"""The user's messages of a turn: what a generator is given, and what was recorded already."""
+"""The user's messages of a turn: the generator's own, and recorded ones."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def messages_of(value: Any, what: str) -> list[Message]:
 async def user_messages(
     value: Any, what: str, ctx: Ctx, *, alone: bool = False, depth: int = 1
 ) -> list[Message]:
-    """Return what a generator was given as `user=`, functions called.
+    """Return the messages of a generator's `user=`, with functions called.
 
-    A blank text adds nothing; where the turn was asked nothing else (`alone`) it is refused.
+    A blank text adds nothing; if the turn has no other input (`alone`), it is refused.
     """
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
@@ -56,7 +56,7 @@ async def user_messages(
 
 
 def turn_inputs(items: Sequence[Item]) -> list[Message]:
-    """Return what this turn was asked so far, each message with its position."""
+    """Return the user's messages of this turn so far, each with its position."""
     return [
         replace(message, at=item.position)
         for item in items
@@ -72,7 +72,7 @@ def turn_inputs(items: Sequence[Item]) -> list[Message]:
 def without_repeats(own: Sequence[Message], recorded: Sequence[Message]) -> Asked:
     """Return the user's messages, and the positions of the recorded ones they stand for.
 
-    Without any of its own a generator is asked what the turn was asked.
+    A generator without messages of its own gets the turn's input.
     """
     if not own:
         return Asked(
@@ -84,14 +84,14 @@ def without_repeats(own: Sequence[Message], recorded: Sequence[Message]) -> Aske
     for message in own:
         same = [each for each in recorded if _content(each) == _content(message)]
         positions |= {each.at or 0 for each in same}
-        # The recorded one may have files.
+        # The recorded message may have files.
         richer = next((each for each in same if each.attachments), None)
         found.append(replace(richer, at=None) if richer and not message.attachments else message)
     return Asked(tuple(found), frozenset(positions))
 
 
 def _content(message: Message) -> tuple[str, Any]:
-    """Return what a message says, a single part of text being the same as the text."""
+    """Return the content of a message; a single text part equals the plain text."""
     content = message.content
     if isinstance(content, tuple) and len(content) == 1 and isinstance(content[0], Text):
         content = content[0].text

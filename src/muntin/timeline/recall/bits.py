@@ -14,13 +14,13 @@ is bit `k` of the score of message `m`. A list of planes holds all scores at onc
 - Two lists of scores are added as on paper, plane by plane with a carry (`add`). With 12 planes
   that is some sixty operations on integers, which Python does at the speed of memory, however many
   messages match.
-- "A neighbour counts a little less" moves a posting by one message to either side. To shift a large
-  integer takes ten times as long as to add a plane, so the messages are dealt to four *lanes*, as
+- "A neighbour counts a little less" moves a posting by one message to either side. Shifting a large
+  integer takes ten times as long as adding a plane, so the messages are dealt to four *lanes*, as
   cards to players: message `m` is bit `m // 4` of lane `m % 4`. The message behind it is the same
-  bit of the next lane, and only from the last lane to the first something is shifted (`beside`).
-- The best messages are found from the highest plane down (`best`): those with that bit set come
-  before those without, and each half is divided again by the plane below. Nothing is sorted, and
-  what nobody asks for is never looked at.
+  bit of the next lane, and a shift is needed only from the last lane to the first (`beside`).
+- The best messages are found from the highest plane down (`best`): messages with that bit set come
+  before messages without it, and each half is divided again by the plane below. Nothing is sorted,
+  and only the requested messages are computed.
 
 Pure, and knows nothing of words.
 """
@@ -32,7 +32,7 @@ from functools import reduce
 from itertools import zip_longest
 from operator import or_
 
-# Over so many integers the messages of a block are dealt.
+# The messages of a block are dealt over this many integers.
 LANES = 4
 
 
@@ -49,8 +49,8 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def count(sets: Iterable[int]) -> list[int]:
-    """Return of each message in how many of the sets it is, as planes: three of a plane become one
-    of it and one of the next, until one is left."""
+    """Return for each message in how many of the sets it is, as planes: three sets of a plane
+    become one of it and one of the next, until one is left."""
     planes, same = [], list(sets)
     while same:
         carried = []
@@ -65,28 +65,28 @@ def count(sets: Iterable[int]) -> list[int]:
 
 
 def beside(lanes: Sequence[int]) -> list[int]:
-    """Return the messages that stand beside one of these, in front of it or behind it."""
+    """Return the messages right before or behind one of these messages."""
     before = (lanes[-1] << 1, *lanes[:-1])
     behind = (*lanes[1:], lanes[0] >> 1)
     return list(map(or_, before, behind))
 
 
 def between(first: int, end: int) -> list[int]:
-    """Return the messages from one number to before another, in lanes."""
+    """Return the messages from number `first` to before `end`, in lanes."""
     ends = ((_before(first, lane), _before(end, lane)) for lane in range(LANES))
     return [max(0, (1 << high) - (1 << low)) for low, high in ends]
 
 
 def _before(number: int, lane: int) -> int:
-    """Return how many messages of a lane stand before a number."""
+    """Return how many messages of a lane have a smaller number."""
     return max(0, (number - lane + LANES - 1) // LANES)
 
 
 def best(planes: Sequence[int], start: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
     """Yield (-score, -number) of all messages with a score, best first, newest first among equals.
 
-    Numbers begin at `start` and go up by `step`. Both are negative, so that the smaller pair is the
-    better one.
+    Numbers begin at `start` and go up by `step`. Both values are negative, so that the smaller pair
+    is the better one.
     """
     stack = [(reduce(or_, planes, 0), len(planes), 0)]
     while stack:

@@ -1,4 +1,4 @@
-"""Choosing: the excerpts for so many tokens, best first until the room is full."""
+"""Choosing: the excerpts for a number of tokens, best first until the room is full."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, tell, wri
 from muntin.timeline.recall.passages import Finder
 from muntin.timeline.recall.ranking import Hit, Question
 
-# Returns, for numbers of messages, each with its tool group as it is shown; what is hidden is not.
+# Returns messages by number, each with its tool group, as shown; hidden ones are left out.
 Load: TypeAlias = Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]
 
-# So many messages are loaded at once.
+# This many messages are loaded at once.
 _BATCH = 24
-# Looking ends when this is left of the room, or when so many in vain were looked at.
+# The search ends when this many tokens are left, or after this many messages in vain.
 _LEAST, _VAIN = 8, 60
-# What the line end, and a line for what lies between, may add to an excerpt.
+# The tokens that a line end, and a line for the gap between excerpts, may add to an excerpt.
 _BESIDE = 3
 
 
 def check_query(query: object, tokens: object, limit: object) -> None:
-    """Refuse a question that is no text, or sizes that are none."""
+    """Refuse a question that is no text, or invalid sizes."""
     check_text(query, "query")
     check_size(tokens, "tokens")
     if limit is not None:
@@ -40,7 +40,7 @@ def choose(
     tokens: int,
     limit: int | None = None,
 ) -> Recalled:
-    """Return the best of what was found, within `tokens` as one message."""
+    """Return the best of the hits, within `tokens` as one message."""
     finder = Finder(question.weights)
     left = tokens - counter.message(Message("user", write([Excerpt((0,), 0.0, (), "")])))
     chosen: list[Excerpt] = []
@@ -78,7 +78,7 @@ def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spo
 def _within(
     chosen: list[Excerpt], following: Excerpt | None, counter: Counter, tokens: int
 ) -> Recalled:
-    """Write what was chosen; should the whole have more tokens than its parts, the worst goes."""
+    """Write the chosen excerpts; if the whole has too many tokens, the worst excerpts go."""
     while chosen:
         text = write(chosen)
         size = counter.message(Message("user", text))

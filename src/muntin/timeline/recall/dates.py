@@ -19,7 +19,7 @@ _DATE = re.compile(
     rf"(?:\b{_DAY}(?: of)? )?\b({'|'.join(_MONTHS)})\b(?: {_DAY}\b)?(?:,? ?(?:of )?({_YEAR}))?"
     rf"|\b({_YEAR})\b"
 )
-# Months that are also words: they are meant as months with a number, or behind such a word.
+# Months that are also words: they count as months with a number, or behind a word such as "in".
 _WORDS = ("may", "march")
 _MEANT = re.compile(r"\b(in|of|since|during|until|by|early|late|mid|last|this) (may|march)\b")
 
@@ -27,7 +27,7 @@ _MEANT = re.compile(r"\b(in|of|since|during|until|by|early|late|mid|last|this) (
 def dates_in(question: str, years: range) -> Iterator[tuple[int, int]]:
     """Yield the first and the last day, as ordinals, of each date that a question names.
 
-    One without a year is meant in each of `years`.
+    A date without a year is meant in each of `years`.
     """
     text = question.casefold()
     for before, month, after, with_month, alone in _DATE.findall(text):

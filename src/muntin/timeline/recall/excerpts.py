@@ -1,7 +1,7 @@
 """Excerpts: the chosen messages as one text for the window, and why each is there.
 
-Owns how a message and its tool group are told in lines, and that nothing in a text can imitate the
-frame: tags are escaped, and only a position begins a line.
+Owns how a message and its tool group become lines, and that no text can imitate the frame: tags are
+escaped, and only a position begins a line.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from muntin.timeline.recall.passages import Finder
 
 _OPENING, _CLOSING = '<recalled from="earlier in this conversation">\n', "\n</recalled>"
 _GAP = "…"
-# How many characters are told at most: of what was said, of a result or the arguments of a call
-# that have a word of the question, and of those that have none.
+# The most characters of an excerpt: of a message; of a result or arguments of a call with a word of
+# the question; of a result or arguments without one.
 SAID, RESULT, OTHER = 1_500, 800, 160
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A message where it stands: its position, and when it was said if that is known."""
+    """A message with its position, and its time if that is known."""
 
     position: int
     message: Message
@@ -33,9 +33,9 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A message, or a tool group, that was chosen: its positions, its text, and why.
+    """A chosen message or tool group: its positions, its text, and why it was chosen.
 
-    `words` are the terms of the question that the text has; one without any stands beside a match,
+    `words` are the terms of the question in the text; an excerpt without any stands beside a match,
     or has words near in meaning.
     """
 
@@ -46,17 +46,17 @@ class Excerpt:
 
     @property
     def why(self) -> str:
-        """Say in a few words why it is there."""
+        """Say in a few words why the excerpt was chosen."""
         words = ", ".join(self.words[:6]) or "near a match"
         return f"{self.positions[0]} ({words}; {self.score:.1f})"
 
 
 class Recalled(str):
-    """What was recalled: a text for a slot, empty if nothing bears on the question.
+    """The recalled excerpts: a text for a slot, empty if nothing bears on the question.
 
-    `positions` are those of the chosen messages, oldest first. `tokens` are those of the text as a
-    message. `excerpts` say why each is there, `following` is what would have come next, `trouble`
-    why recalling failed, wholly or in part.
+    `positions` are the positions of the chosen messages, oldest first. `tokens` are the tokens of
+    the text as a message. `excerpts` say why each was chosen, `following` is the next best excerpt,
+    `trouble` says why recalling failed, wholly or in part.
     """
 
     positions: tuple[int, ...]
@@ -103,7 +103,7 @@ class Recalled(str):
 
 
 def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:
-    """Return a message with its tool group: the call and its results, as far as they are near."""
+    """Return a message with its tool group: the call and its results, if they are near."""
     message = near[place].message
     call = place
     if message.tool_call_id is not None:
@@ -127,7 +127,7 @@ def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:
 
 
 def tell(group: Sequence[Spoken], score: float, finder: Finder) -> Excerpt | None:
-    """Return a group as an excerpt; None if nothing of it is text."""
+    """Return a group as an excerpt; None if it has no text."""
     names = {call.id: call.name for each in group for call in each.message.tool_calls}
     lines, found = [], dict[str, None]()
     for each in group:
@@ -142,7 +142,7 @@ def tell(group: Sequence[Spoken], score: float, finder: Finder) -> Excerpt | Non
 
 
 def _text(message: Message, finder: Finder) -> str:
-    """Return what is told of a message."""
+    """Return the text of a message for an excerpt."""
     if message.role == "tool":
         return _shortened(message.text, finder)
     told = [finder.passage(message.text, SAID)] if message.text.strip() else []
@@ -162,13 +162,13 @@ def _line(each: Spoken, names: dict[str, str], text: str) -> str:
     if message.tool_call_id is not None:
         who = f"result of {names.get(message.tool_call_id) or 'a tool'}"
     when = "" if each.time is None else f", {each.time:%Y-%m-%d}"
-    # Only a position begins a line; what goes on is set in.
+    # Only a position begins a line; further lines are indented.
     body = "\n  ".join(part for part in escape_text(text).splitlines() if part.strip())
     return f"{each.position} {escape_text(' '.join(who.split()))}{when}: {body}"
 
 
 def write(excerpts: Iterable[Excerpt]) -> str:
-    """Return excerpts as one text, oldest first; a line stands for what lies between them."""
+    """Return excerpts as one text, oldest first, with a line for each gap between them."""
     told: list[str] = []
     last: int | None = None
     for each in sorted(excerpts, key=lambda each: each.positions):

@@ -1,8 +1,8 @@
 """The index: which messages have which words, in blocks that only grow at the end.
 
-Pure. A block knows its messages by their number in it; nothing is counted across its border. The
-messages that have a word are a few numbers while they are few, else one bit each in four integers
-(`bits` says what for). Texts are not kept. A store keeps an index in segments, parts of a block.
+Pure. A block knows its messages by their number in it; nothing is counted across blocks. The
+messages that have a word are a list of numbers while they are few, else one bit each in four
+integers (see `bits`). Texts are not kept. A store keeps an index in segments, parts of a block.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import TypeAlias
 from muntin.timeline.recall.bits import LANES
 from muntin.timeline.recall.words import terms, words
 
-# So many messages are kept together in a store, and so many segments are scored together.
+# How many messages are stored together, and how many segments are scored together.
 SEGMENT, TOGETHER = 16_384, 8
-# A message counts a level less for each of these bounds that its number of words passes.
+# A message loses a level for each of these bounds that its number of words passes.
 CLASSES = (6, 12, 20, 32)
-# Up to so many numbers are kept as they are: four bytes each, where a bit each has up to 16 KB.
-# More of them would take less memory, but must be made bits for every question that has the word,
-# one by one. So the memory of a block grows faster than its messages until it is full.
+# Up to this many numbers are kept as numbers: four bytes each, where one bit for each message has
+# up to 16 KB. More numbers would take less memory, but must be made bits one by one for every
+# question that has the word. So a block grows faster than its messages until it is full.
 SPARSE = 96
-# About how many bytes a word takes beside what is kept of it.
+# About how many bytes a word takes beside its messages.
 _ENTRY = 150
-# The day of messages before the first that has a date.
+# The day of messages before the first message with a date.
 NO_DAY = 1
 
-# A byte with bits that are set, and which those are.
+# A byte with set bits, and the numbers of the set bits.
 _SET = re.compile(rb"[^\0]", re.DOTALL)
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
@@ -44,8 +44,8 @@ Posting: TypeAlias = bytes | Lanes
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The messages that a store keeps together: by number, which have which words, who said them,
-    how long they are."""
+    """The messages that a store keeps together, by number: their words, their speakers, their
+    lengths."""
 
     size: int
     classes: Sequence[Sequence[int]]
@@ -55,8 +55,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Block:
-    """The messages that are scored together: which have which words, who said them, how long they
-    are."""
+    """The messages that are scored together: their words, their speakers, their lengths."""
 
     size: int = 0
     classes: list[Lanes] = field(default_factory=lambda: [_none() for _ in range(len(CLASSES) + 1)])
@@ -64,7 +63,7 @@ class Block:
     speakers: dict[str, Lanes] = field(default_factory=dict)
 
     def add(self, found: Iterable[str], length: int, name: str) -> None:
-        """Add a message with these terms, of so many words, said by `name`."""
+        """Add a message with these terms, of `length` words, said by `name`."""
         number, held = self.size, self.terms
         lane, bit = number % LANES, 1 << number // LANES
         for term in found:
@@ -91,7 +90,7 @@ class Block:
         self.size += segment.size
 
     def part(self, first: int, end: int) -> Segment:
-        """Return the messages from a number to before another."""
+        """Return the messages from number `first` to before `end`."""
         cut = range(first, end)
         found = {term: numbers_of(held, cut) for term, held in self.terms.items()}
         said = {name: numbers_of(held, cut) for name, held in self.speakers.items()}
@@ -118,7 +117,7 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes in memory."""
+        """About how many bytes the block takes in memory."""
         few = sum(len(held) for held in self.terms.values() if isinstance(held, bytes))
         many = sum(isinstance(held, list) for held in self.terms.values())
         return few + many * (self.size // 8 + 40 * LANES) + _ENTRY * len(self.terms)
@@ -139,7 +138,7 @@ class Index:
         self.frequency: dict[str, int] = {}
         # The speakers by the words of their names.
         self.names: dict[str, str] = {}
-        # Of each message, its day as an ordinal and its position; both only grow.
+        # The day of each message, as an ordinal, and its position; both only grow.
         self.days = array("i")
         self.positions = array("q")
 
@@ -149,7 +148,7 @@ class Index:
     def add(
         self, text: str, *, name: str = "", day: date | None = None, position: int | None = None
     ) -> None:
-        """Add a message; without a position its number is taken for one."""
+        """Add a message; without a position its number is its position."""
         said, name = terms(text), name.replace("\0", "")
         found = set(said)
         self._last().add(found, len(said), name)
@@ -161,7 +160,7 @@ class Index:
         self.positions.append(len(self) if position is None else position)
 
     def take(self, segment: Segment, days: Iterable[int], positions: Iterable[int]) -> None:
-        """Add a whole segment that was kept."""
+        """Add a whole stored segment."""
         self._last().take(segment)
         for term, numbers in segment.terms.items():
             self.frequency[term] = self.frequency.get(term, 0) + len(numbers)
@@ -189,7 +188,7 @@ class Index:
             self.names.update(dict.fromkeys(words(name), name))
 
     def first(self, term: str) -> int:
-        """Return the number of the first message that has a term; behind all if none has it."""
+        """Return the number of the first message that has a term; the length if none has it."""
         for number, block in enumerate(self.blocks):
             held = block.terms.get(term)
             if held is not None:
@@ -202,7 +201,7 @@ class Index:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes in memory."""
+        """About how many bytes the index takes in memory."""
         held = sum(block.bytes for block in self.blocks)
         return held + 12 * len(self) + _ENTRY * len(self.frequency)
 
@@ -229,7 +228,7 @@ def lanes_of(numbers: Sequence[int]) -> Lanes:
 
 
 def numbers_of(held: Posting, cut: range) -> array[int]:
-    """Return the messages of a cut by number, counted from its beginning."""
+    """Return the messages inside a cut by number, counted from the beginning of the cut."""
     if isinstance(held, bytes):
         few = array("I", held)
         first, end = (bisect_left(few, at) for at in (cut.start, cut.stop))
@@ -253,7 +252,7 @@ def _first(held: Posting) -> int:
 
 
 def _more(held: Posting, numbers: Sequence[int]) -> Posting:
-    """Return what is kept of the messages that have a word, with more of them."""
+    """Return the stored form of the messages that have a word, with more messages."""
     if isinstance(held, list):
         return either(held, lanes_of(numbers))
     few = held + array("I", numbers).tobytes()

@@ -15,12 +15,12 @@ from muntin.timeline.recall.index import Index
 from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
 
-# The call of a result is looked for among so many messages before it, its results behind it.
+# The call of a result is searched among this many messages before it, its results behind it.
 NEAR = 32
 
 
 def indexed_text(message: Message) -> str:
-    """Return what of a message can be found: what it says, calls, and names."""
+    """Return the text by which a message is found: its text, calls, and names."""
     if message.role == "system":
         return ""
     if not message.tool_calls and not message.attachments:

@@ -1,6 +1,6 @@
 """Packing: a full segment as bytes, and back.
 
-Pure. A packed segment begins with its version; what another version wrote is not read.
+Pure. A packed segment begins with its version; a segment of another version is not read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 
 from muntin.timeline.recall.index import CLASSES, Segment
 
-# Rises when segments, or the words that texts are read as, are made in another way.
+# Raised when segments, or the words of texts, are made in another way.
 VERSION = 1
 _MARK = f"muntin-recall-{VERSION}:"
 _HEAD = Struct("<IIIIII")
@@ -48,7 +48,7 @@ def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str
 
 
 def unpack(text: str) -> tuple[Segment, array[int], array[int]] | None:
-    """Return a segment with its days and positions; None if it is of another version, or broken."""
+    """Return a segment with its days and positions; None if of another version, or broken."""
     if not text.startswith(_MARK):
         return None
     try:
@@ -81,7 +81,7 @@ def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
 
 
 class _Reader:
-    """Reads what was packed from the beginning on."""
+    """Reads a packed segment from its beginning on."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -95,7 +95,7 @@ class _Reader:
         return taken
 
     def numbers(self, kind: str, count: int) -> array[int]:
-        """Read numbers whose bytes were put apart."""
+        """Read numbers that were stored byte by byte."""
         width = array(kind).itemsize
         apart = self.bytes(count * width)
         data = bytearray(count * width)
@@ -105,20 +105,20 @@ class _Reader:
 
 
 def _planes(numbers: array[int]) -> bytes:
-    """Return numbers with their first bytes together, then their second: they pack smaller."""
+    """Return numbers with all first bytes together, then all second bytes: they pack smaller."""
     data, width = _native(numbers[:]).tobytes(), numbers.itemsize
     return b"".join(data[place::width] for place in range(width))
 
 
 def _native(numbers: array[int]) -> array[int]:
-    """Turn the bytes of numbers round where this machine's are: packed ones are little-endian."""
+    """Swap the bytes of numbers if this machine is big-endian: packed numbers are little-endian."""
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
 
 
 def _steps(numbers: Sequence[int]) -> Iterable[int]:
-    """Return the first of growing numbers, then by how much each is more than the one before."""
+    """Return the first of growing numbers, then the differences."""
     if not numbers:
         return ()
     return (numbers[0], *(b - a for a, b in pairwise(numbers)))

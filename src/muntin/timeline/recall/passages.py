@@ -1,6 +1,6 @@
 """Passages: the part of a long text that bears on a question.
 
-Pure. Texts are searched for the terms of the question as they stand; related words are not.
+Pure. Texts are searched for the terms of the question; related words are not searched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import groupby
 
-# A cut moves by so many characters at most to fall between words.
+# A cut moves by at most this many characters to fall between words.
 _NEAR = 24
 
 
@@ -23,13 +23,13 @@ class Finder:
         self._known: dict[str, list[tuple[int, str]]] = {}
 
     def places(self, text: str) -> list[tuple[int, str]]:
-        """Return where terms stand in a text, and which."""
+        """Return where which terms stand in a text."""
         if text not in self._known:
             self._known[text] = self._look(text) if self._terms else []
         return self._known[text]
 
     def _look(self, text: str) -> list[tuple[int, str]]:
-        # A pattern that minds the case is several times as fast as one that does not.
+        # A case-sensitive pattern is several times as fast as one that ignores case.
         small = text.lower()
         if len(small) == len(text):
             pattern = _pattern(self._terms, 0)
@@ -38,13 +38,12 @@ class Finder:
         return [(found.start(), found[0].casefold()) for found in pattern.finditer(small)]
 
     def found(self, text: str) -> tuple[str, ...]:
-        """Return the terms that a text has, the weightiest first."""
+        """Return the terms in a text, the weightiest first."""
         known = {term for _, term in self.places(text)}
         return tuple(sorted(known, key=lambda term: (-self._weights.get(term, 0), term)))
 
     def passage(self, text: str, most: int) -> str:
-        """Return a text, or of a longer one the `most` characters that have the most of the
-        question."""
+        """Return a text; of a longer text, the `most` characters that have most of the question."""
         if len(text) <= most:
             return text
         first = max(0, self._first(text, most))
@@ -57,7 +56,7 @@ class Finder:
         return f"{before}{text[first:end].strip()}{behind}"
 
     def _first(self, text: str, most: int) -> int:
-        """Return where the best passage begins: with what it has in its middle."""
+        """Return where the best passage begins, with its terms in the middle."""
         places = self.places(text)
         best, begins, ends = 0.0, 0, 0
         held: dict[str, int] = {}
@@ -77,7 +76,7 @@ class Finder:
 
 
 def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
-    """Return a place between words in a range; without one, where the range begins or ends."""
+    """Return a place between words in a range; without one, the beginning or end of the range."""
     spaces = [at for at in range(max(0, first), min(end, len(text))) if text[at].isspace()]
     if not spaces:
         return end if last else first

@@ -1,12 +1,12 @@
 """Ranking: which messages bear on a question, best first.
 
 Pure; the method in one paragraph. A word of the question matches itself and, less, words near it in
-meaning; how much less is a *level*, each worth a ninth less than the one before. Levels are also
-lost by long messages, and by standing beside a match: a message counts what is said around it, for
-each word the best of its neighbours, three levels (0.7) a message away. A rare word weighs more, an
-identifier three times as much. Dates that the question names prefer the messages of those days and
-of the two weeks after; a speaker's name prefers what that speaker said by one half. The points are
-whole numbers, added for all messages of a block at once (`bits`).
+meaning; how much less is a *level*, each worth a ninth less than the one before. Long messages lose
+levels too, and so does standing beside a match: a message also counts the words around it, for each
+word the best of its neighbours, three levels (0.7) a message away. A rare word weighs more, an
+identifier three times as much. If the question names dates, messages of these days and of the two
+weeks after are preferred; if it names a speaker, that speaker's messages count one half more. The
+points are whole numbers, added for all messages of a block at once (`bits`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from muntin.timeline.recall.index import NO_DAY, Block, Index, Lanes, either
 from muntin.timeline.recall.related import Related
 from muntin.timeline.recall.words import is_identifier, stem, words
 
-# A level is worth STEP of the one before; a neighbour is HOP levels off; beyond LEVELS is nothing.
+# A level is worth STEP of the level before; a neighbour is HOP levels away; from LEVELS on, 0.
 HOP, LEVELS = 3, 24
 STEP = 0.7 ** (1 / HOP)
 SHARES = [STEP**level for level in range(LEVELS)]
-# How many points a nat of rarity has; more planes than PLANES no word needs.
+# Points of a nat of rarity; no word needs more than PLANES planes.
 SCALE, PLANES = 16, 12
 IDENTIFIER = 3
-# What a date is worth, also in so many days after it, there less.
+# The points of a date, the days after it that count too, and their share of the points.
 DATE, LATER, LATER_SHARE = 2.0, 14, 0.7
-# So many related words of a word are looked for.
+# How many related words of a word are searched.
 NEAR = 40
-# Of a longer question the rarest words count, and fewer of them have related words.
+# In a longer question only the rarest words count, and fewer of them have related words.
 MOST_WORDS, MOST_RELATED = 64, 24
-# Of a longer text, the beginning and the end are the question.
+# Of a longer text, only the beginning and the end are the question.
 MOST_CHARACTERS = 10_000
 
 # The points of messages: for each lane its planes.
@@ -58,7 +58,7 @@ class Hit(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A word of the question: its weight, its terms by level, and for each plane the levels whose
-    points have it."""
+    points have its bit."""
 
     term: str
     weight: float
@@ -70,7 +70,7 @@ class Wanted:
 class Question:
     """A question as an index understands it.
 
-    `spans` are numbers of messages, from and to before, with the points that they are given.
+    `spans` are ranges of message numbers, from and to before, with their extra points.
     """
 
     words: tuple[Wanted, ...]
@@ -79,15 +79,15 @@ class Question:
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each term of the question weighs, without related ones."""
+        """The weight of each term of the question, without related terms."""
         return {each.term: each.weight for each in self.words}
 
 
 def understand(
     index: Index, text: str, table: Related | None = None, before: int | None = None
 ) -> Question:
-    """Return what a question asks of an index, of its messages `before` a number, at most so much
-    of it."""
+    """Return a question for an index and its messages `before` a number; of a long question only
+    a part."""
     if len(text) > 2 * MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS]} {text[-MOST_CHARACTERS:]}"
     asked: dict[str, str] = {}
@@ -97,7 +97,7 @@ def understand(
             named.add(index.names[word])
         else:
             asked.setdefault(stem(word), word)
-    # What nobody said before would be the rarest of all: it takes no place of a word that was.
+    # A word that no message has would be the rarest: it must not displace a word that some have.
     end = len(index) if before is None else before
     rarest = sorted(asked, key=lambda term: (index.first(term) >= end, -_rarity(index, term)))
     kept, related = set(rarest[:MOST_WORDS]), set(rarest[:MOST_RELATED])
@@ -133,7 +133,7 @@ def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted
 
 @lru_cache(1_024)
 def _planes(values: tuple[int, ...]) -> list[list[int]]:
-    """Return for each bit of some values which of them have it."""
+    """Return for each bit which of the values have it."""
     kept = [min(value, (1 << PLANES) - 1) for value in values]
     planes = [[at for at, value in enumerate(kept) if value >> k & 1] for k in range(PLANES)]
     while planes and not planes[-1]:
@@ -156,7 +156,7 @@ def _spans(index: Index, text: str) -> Iterator[tuple[int, int, int]]:
 def rank(index: Index, question: Question, within: range | None = None) -> Iterator[Hit]:
     """Yield the messages that bear on a question, best first, the newer first among equals.
 
-    `within` are the numbers that may be chosen.
+    `within` are the message numbers that may be chosen.
     """
     within = range(len(index)) if within is None else within
     found = []
@@ -193,7 +193,7 @@ def _points(block: Block, start: int, question: Question) -> Planes:
     theirs = block.speakers.get(question.speaker) if question.speaker else None
     if theirs is None:
         return total
-    # One half more: the planes from the second on are the points divided by two.
+    # One half more: all planes but the first are the points divided by two.
     return [
         add(planes, [plane & said for plane in planes[1:]])
         for planes, said in zip(total, theirs, strict=True)
@@ -201,11 +201,11 @@ def _points(block: Block, start: int, question: Question) -> Planes:
 
 
 def _word_points(block: Block, word: Wanted) -> Planes | None:
-    """Return the points that one word gives: each message has those of its best level."""
+    """Return the points of one word: each message gets the points of its best level."""
     hits = _hits(block, word)
     if not any(hits):
         return None
-    # What was not given points yet: a message has those of its best level.
+    # The messages without points so far: each gets only the points of its best level.
     left, none = between(0, block.size), [0] * LANES
     fresh: list[Lanes] = []
     for level, here in enumerate(hits):
@@ -224,7 +224,7 @@ def _word_points(block: Block, word: Wanted) -> Planes | None:
 
 
 def _hits(block: Block, word: Wanted) -> list[Lanes | None]:
-    """Return which messages have a word, by level; None where there are none."""
+    """Return which messages have a word, by level; None for a level without messages."""
     hits: list[Lanes | None] = [None] * LEVELS
     for level, names in word.levels.items():
         found = block.having(names)

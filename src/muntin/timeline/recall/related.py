@@ -1,6 +1,6 @@
 """Related words: which words are near a word in meaning, by a table of codes.
 
-Owns the table's file. Each word has a code of 256 bits; two words are alike as far as their codes
+Owns the table's file. Each word has a code of 256 bits; two words are as similar as their codes
 agree. The agreements of one word with all others are counted at once, bit-sliced (`bits`).
 """
 
@@ -17,7 +17,7 @@ from muntin.timeline.recall.words import stem
 
 _HEADER = struct.Struct("<4sIII")
 _MAGIC = b"MWT2"
-# How alike words must be at least to be related, and how many are looked at.
+# The least similarity of related words, and how many words are considered.
 _LEAST, _MOST = 0.15, 400
 
 
@@ -39,13 +39,13 @@ class Related:
         self._near = lru_cache(4_096)(self._look)
 
     def near(self, word: str) -> Sequence[tuple[float, str]]:
-        """Return the terms of related words with how alike each is, 0 to 1, the nearest first."""
+        """Return the terms of related words with their similarity, 0 to 1, the nearest first."""
         at = self._at.get(word)
         return () if at is None else self._near(at)
 
     def _look(self, at: int) -> tuple[tuple[float, str], ...]:
         every, this = (1 << len(self._names)) - 1, 1 << at
-        # In which words each bit is as it is in this one; then how often.
+        # For each bit, the words that have it as this word has; then how often they agree.
         agreed = count(plane if plane & this else plane ^ every for plane in self._planes)
         found = []
         for agree, number in islice(best(agreed), _MOST):

@@ -1,4 +1,4 @@
-"""How much is recalled: the value that doors are given, and its checks."""
+"""How much is recalled: the setting of the doors, and its checks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any, Literal, TypeAlias
 from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
 from muntin.errors import InvalidInput, InvalidType
 
-# Without `tokens` no more than this is recalled, however large the window: it is never cached.
+# Without `tokens`, at most this many are recalled, however large the window: recall is not cached.
 MOST_TOKENS = 4_000
-# A window in which less could be recalled is left to the history.
+# If fewer tokens could be recalled, nothing is, and the history gets the room.
 LEAST_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How much is recalled of what has left the window.
+    """How much is recalled of messages that have left the window.
 
-    `tokens` is what the excerpts may have, else `ratio` of the room, 4,000 at most; `limit` how
-    many there may be. What takes longer than `timeout` seconds is given up for this turn.
+    `tokens` are the tokens of the excerpts, else `ratio` of the room, 4,000 at most; `limit` is how
+    many excerpts there may be. A search that takes longer than `timeout` seconds is given up for
+    this turn.
 
-    `embed` is a function of a list of texts, sync or async, that gives a vector for each: what is
-    near in meaning counts beside the words. The vectors are kept under the name `embedder`; another
-    model needs another name.
+    `embed` is a function of a list of texts, sync or async, that returns a vector for each: texts
+    near in meaning count beside the words. The vectors are stored under the name `embedder`;
+    another model needs another name.
     """
 
     tokens: int | None = None
@@ -51,8 +52,8 @@ class Recall:
         refuse_blank(check_text(self.embedder, "Recall.embedder"), "Recall.embedder")
 
     def most(self, room: int) -> int:
-        """Return how many tokens the excerpts may have in a window with so much room; 0 if that is
-        too little to be worth it."""
+        """Return how many tokens the excerpts may have in a window with this room; 0 if that is too
+        few to be useful."""
         if self.tokens is not None:
             return min(self.tokens, max(0, room))
         share = min(int(room * self.ratio), MOST_TOKENS)
@@ -63,8 +64,7 @@ RecallLike: TypeAlias = Recall | bool | Literal["inherit"] | None
 
 
 def check_recall(value: Any, what: str) -> Any:
-    """Return how a door recalls: as it says, by the defaults for True, not at all for False or
-    None."""
+    """Return the recall setting of a door: the defaults for True, off for False or None."""
     if value == "inherit" or isinstance(value, Recall):
         return value
     if isinstance(value, bool | None):

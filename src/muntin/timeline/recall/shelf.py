@@ -1,7 +1,7 @@
-"""The index of a session: kept in memory for those used last, and beside its timeline.
+"""The index of a session: in memory for the sessions used last, and stored beside its timeline.
 
-Owns how an index is made from the store and follows it, how full segments and vectors are kept
-there, and that one of another version is made again.
+Owns how an index is made from the store and kept up to date, how full segments and vectors are
+stored, and that an index of another version is made again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from muntin.timeline.store import Store
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
-# The indexes of one store that are kept in memory have about so many bytes together.
+# The indexes of one store in memory have about this many bytes together.
 MOST_BYTES = 256_000_000
-# So many items are read at once.
+# This many items are read at once.
 _PAGE = 1_000
-# So much of a text is given to an embedder.
+# An embedder gets this many characters of a text.
 _LONGEST = 4_000
 _log = logging.getLogger(__name__)
 
@@ -51,13 +51,13 @@ class Kept:
     stored: int = 0
     # The vectors of its messages, by embedder.
     vectors: dict[str, Vectors] = field(default_factory=dict)
-    # Of so many messages the size was last looked at, and what it was.
+    # How many messages there were when the size was last measured, and the size.
     weighed: tuple[int, int] = (0, 0)
     lock: Lock = field(default_factory=Lock)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the index takes; looked at now and then."""
+        """About how many bytes the index takes; measured now and then."""
         count, _ = self.weighed
         if len(self.index) > count + count // 8:
             self.weighed = len(self.index), self.index.bytes
@@ -65,7 +65,7 @@ class Kept:
 
 
 class Shelf:
-    """The indexes of one store, those used last; about `most` bytes of them.
+    """The indexes of one store that were used last; about `most` bytes of them.
 
     Their segments have `segment` messages.
     """
@@ -77,8 +77,8 @@ class Shelf:
         self._lock = Lock()
 
     def get(self, session: str, created: datetime, items: int) -> Kept:
-        """Return the index of a session, empty if it is not here, or was of another session of
-        that name."""
+        """Return the index of a session; a new one if it is not here, or belongs to an older
+        session of that name."""
         with self._lock:
             kept = self._kept.pop(session, None)
             if kept is None or kept.created != created or kept.until > items:
@@ -87,7 +87,7 @@ class Shelf:
             return kept
 
     def tidy(self) -> None:
-        """Forget the indexes that were not used for longest, beyond the bound."""
+        """Remove the indexes that were unused for longest, beyond the limit."""
         with self._lock:
             size = sum(kept.bytes for kept in self._kept.values())
             while size > self.most and len(self._kept) > 1:
@@ -109,7 +109,7 @@ def shelf_of(store: Store) -> Shelf:
 
 
 def extend(session: Session, kept: Kept, until: float | None) -> bool:
-    """Bring an index up to date; False if there was not time enough."""
+    """Bring an index up to date; False if the time was too short."""
     store = session.store
     if not kept.until:
         _read_kept(session, kept)
@@ -131,7 +131,7 @@ def _add(index: Index, item: Item) -> None:
 
 
 def _found_by(item: Item) -> tuple[str, str]:
-    """Return the text that an item is found by, and who said it; no text if it never is."""
+    """Return the text by which an item is found, and its speaker; no text if it is never found."""
     if item.kind in ("reasoning", "run"):
         return "", ""
     messages = default_messages(item)
@@ -144,13 +144,13 @@ def _line(number: int) -> str:
 
 
 def keep_segments(session: Session, kept: Kept) -> None:
-    """Keep the segments that are full beside the timeline."""
+    """Store the full segments beside the timeline."""
     index = kept.index
     while kept.stored < len(index) // index.segment:
         text = pack(*index.part(kept.stored))
         try:
             session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
-        except StoreError as error:  # it is made again when it is needed
+        except StoreError as error:  # the segment is made again when it is needed
             _log.info("a segment of the index of %r was not kept: %s", session.id, error)
             return
         kept.stored += 1
@@ -160,7 +160,7 @@ def keep_segments(session: Session, kept: Kept) -> None:
 
 
 def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
-    """Return the vectors of an embedder, those that are kept read at first."""
+    """Return the vectors of an embedder; at first the stored vectors are read."""
     if embedder not in kept.vectors:
         made = kept.vectors[embedder] = Vectors()
         while len(made) + CHUNK <= len(kept.index):
@@ -175,7 +175,7 @@ def _vector_line(embedder: str, number: int) -> str:
 
 
 def without_vector(session: Session, embedder: str, most: int) -> tuple[int, list[str]]:
-    """Return the texts of the first messages that have no vector yet, and how many have one."""
+    """Return the texts of the first messages without a vector, and how many messages have one."""
     with _whole(session) as kept:
         if kept is None:
             return 0, []
@@ -199,10 +199,10 @@ def without_vector(session: Session, embedder: str, most: int) -> tuple[int, lis
 def add_vectors(
     session: Session, embedder: str, first: int, rows: Sequence[Sequence[float]]
 ) -> None:
-    """Add the vectors of messages from a number on, and keep the chunks that are whole."""
+    """Add the vectors of messages from a number on, and store the full chunks."""
     with _whole(session) as kept:
         vectors = None if kept is None else vectors_of(session, kept, embedder)
-        if vectors is None or len(vectors) != first:  # another was quicker
+        if vectors is None or len(vectors) != first:  # another task was quicker
             return
         vectors.add(rows)
         for number in range(first // CHUNK, len(vectors) // CHUNK):
@@ -212,7 +212,7 @@ def add_vectors(
 
 @contextmanager
 def _whole(session: Session) -> Iterator[Kept | None]:
-    """Give the index of a session, brought up to date and held; None if there is no session."""
+    """Yield the index of a session, up to date and locked; None if there is no session."""
     info = session.opened().session(session.id)
     if info is None:
         yield None
@@ -224,7 +224,7 @@ def _whole(session: Session) -> Iterator[Kept | None]:
 
 
 def _read_kept(session: Session, kept: Kept) -> None:
-    """Read the segments that are kept, up to the first of another version or size."""
+    """Read the stored segments, up to the first of another version or size."""
     while True:
         text = session.store.frontier(session.id, _line(kept.stored))
         read = None if text is None else unpack(text)

@@ -1,7 +1,7 @@
 """Recalling from a session: by its index, and as its history is shown.
 
-The index only proposes positions. What is shown of them is read from the store and projected as a
-history is: what a projection, a visibility or a failed turn hides there is hidden here.
+The index only proposes positions. Their messages are read from the store and projected as a history
+is: a message that a projection, a visibility or a failed turn hides there is hidden here too.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from muntin.timeline.store.protocols import read_shared
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
 
-# So many of the best are looked at.
+# How many of the best hits are read.
 _BEST = 400
-# The call of a result is looked for so many items before it, its results behind it: first the few
-# among which most groups stand, then more.
+# The call of a result is searched this many items before it, its results behind it: first in a
+# small range, which has most groups, then in a larger one.
 _NEARBY = (2, 16)
-# How many tokens an excerpt of a search may have; nobody trims what is found.
+# How many tokens an excerpt of a search may have; the result of a search is not trimmed.
 _SEARCH_TOKENS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as an embedder has it: its vector, by the name of the embedder."""
+    """A question with its vector, by the name of the embedder."""
 
     embedder: str
     vector: Sequence[float]
@@ -47,9 +47,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of a session may be recalled: positions behind `after` and before `before`, but for
-    those that are `shown`, as the projection shows them; `completed` leaves out failed turns, as
-    the history of a generator does.
+    """The part of a session that may be recalled: positions behind `after` and before `before`,
+    except the positions `shown`; as the projection shows them. `completed` leaves out failed turns,
+    as the history of a generator does.
     """
 
     after: int = 0
@@ -60,7 +60,7 @@ class Scope:
 
 
 def in_window(session: Session) -> int:
-    """Return the position behind which the session's window lets a history look."""
+    """Return the position behind which the session's window begins."""
     window = session.items.window
     if window is None:
         return 0
@@ -85,10 +85,10 @@ def recall(
     keep: bool = True,
     asked: Asked | None = None,
 ) -> Recalled:
-    """Return what of a session bears on a question, as one text of at most `tokens`.
+    """Return the parts of a session that bear on a question, as one text of at most `tokens`.
 
-    If the index cannot be made in so many seconds, nothing is recalled; the next question goes on
-    making it. Where the question is `asked` of an embedder too, what is near its vector counts.
+    If the index cannot be made within `seconds`, nothing is recalled; the next question continues
+    making it. If the question is also `asked` of an embedder, texts near its vector count too.
     """
     check_query(query, tokens, limit)
     scope = scope or Scope()
@@ -101,7 +101,7 @@ def recall(
 
 
 def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
-    """Return the best of what a session has on a question, best first.
+    """Return the best excerpts of a session on a question, best first.
 
     Without `keep` nothing is written to the store.
     """
@@ -118,7 +118,7 @@ def find(
     keep: bool = True,
     asked: Asked | None = None,
 ) -> tuple[Question, list[Hit], dict[int, int]] | str:
-    """Return the best messages on a question with their positions, or why there are none."""
+    """Return the best messages on a question with their positions, or a text that says why not."""
     store = session.opened()
     info = store.session(session.id)
     if info is None or not query.strip():
@@ -152,7 +152,7 @@ def find(
 def _loader(
     session: Session, scope: Scope, positions: Mapping[int, int]
 ) -> Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]:
-    """Return what reads messages as they are shown, each with its tool group."""
+    """Return the function that reads messages as they are shown, each with its tool group."""
     last = session.last()
 
     def load(numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
@@ -176,12 +176,12 @@ def _loader(
 
 
 def _told(group: Sequence[Spoken], scope: Scope) -> list[Spoken]:
-    """Of a group, too, return nothing that may not be recalled."""
+    """Return the messages of a group that may be recalled."""
     return [each for each in group if _is_in(scope, each.position)]
 
 
 def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
-    """Say whether no part of a tool group can stand outside of what was read."""
+    """Say whether a tool group lies wholly inside of the messages read."""
     if not group:
         return True
     calls = {call.id for call in group[0].message.tool_calls}
@@ -199,7 +199,7 @@ def _is_in(scope: Scope, position: int) -> bool:
 
 
 def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
-    """Return the ranges to read around positions, from and to before; near ones are one."""
+    """Return the ranges to read around positions, from and to before; near ranges become one."""
     found: list[tuple[int, int]] = []
     for position in positions:
         first, end = max(1, position - near), position + near + 1
@@ -212,7 +212,7 @@ def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
 def _read_all(
     session: Session, scope: Scope, ranges: Sequence[tuple[int, int]], last: int
 ) -> list[list[Item]]:
-    """Read ranges, at once where the store can; nobody is given the items but a projection."""
+    """Read ranges, in one read where the store can; only a projection may see the items."""
     read = None if scope.projection else read_shared(session.store)
     if read is None:
         return [_read(session, scope, first, end, last) for first, end in ranges]
@@ -225,7 +225,7 @@ def _read_all(
 
 
 def _read(session: Session, scope: Scope, first: int, end: int, last: int) -> list[Item]:
-    """Read a range; for a projection, the turns of which it has a part."""
+    """Read a range; for a projection, all turns that the range touches."""
     settled = last + 1 if scope.completed else None
     read = session.store.read
     items = read(session.id, view="history", after=first - 1, before=end, settled=settled)
@@ -250,14 +250,14 @@ def _shown(session: Session, scope: Scope, items: Sequence[Item]) -> list[Spoken
 
 
 def _group(shown: Sequence[Spoken], items: Sequence[Item], position: int) -> list[Spoken]:
-    """Return what is shown of the item at a position; nothing if that is hidden."""
+    """Return the shown messages of the item at a position; none if it is hidden."""
     at = {each.position: place for place, each in enumerate(shown)}
     if position in at:
         return group_of(shown, at[position])
     item = next((each for each in items if each.position == position), None)
     if item is None:
         return []
-    # What led to an answer stands in front of it; a projection may tell a run as one.
+    # Reasoning stands in front of its answer; a projection may show a run as one message.
     before = {each.position for each in items if each.kind == "reasoning"}
     place = position - 1
     while place in before:

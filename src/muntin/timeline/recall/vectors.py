@@ -1,6 +1,6 @@
-"""Vectors of an embedder beside the words: kept in a byte a dimension, and blended.
+"""Vectors of an embedder beside the words: stored in one byte a dimension, and blended.
 
-Pure. A vector says which texts are near in meaning without a common word; how much it counts beside
+Pure. Vectors find texts that are near in meaning without a common word; how much they count beside
 the words was measured.
 """
 
@@ -17,18 +17,18 @@ from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.recall.ranking import Hit, Question
 
-# The embedder's weight beside the words, and what a neighbour counts of a message.
+# The embedder's weight beside the words, and the share of a message that a neighbour counts.
 BLEND, NEIGHBOUR = 0.4, 0.7
-# Of more messages the newest are compared: all is plain Python.
+# Of more messages only the newest are compared: this is plain Python.
 MOST_COMPARED = 10_000
-# So many vectors are kept together.
+# This many vectors are stored together.
 CHUNK = 256
 _WHOLE = 127
 _MARK = "muntin-vectors-1:"
 
 
 def checked(rows: object, count: int) -> list[list[float]]:
-    """Return what an embedder gave as vectors of length 1; anything else is refused."""
+    """Return the vectors of an embedder, with length 1; refuse anything else."""
     if not isinstance(rows, Sequence) and hasattr(rows, "tolist"):
         rows = rows.tolist()
     if not isinstance(rows, Sequence) or isinstance(rows, str) or len(rows) != count:
@@ -63,7 +63,7 @@ class Vectors:
         return len(self._values) // self.dimension if self.dimension else 0
 
     def add(self, rows: Sequence[Sequence[float]]) -> None:
-        """Add vectors of length 1; those of another dimension are refused."""
+        """Add vectors of length 1; refuse vectors of another dimension."""
         for row in rows:
             if self.dimension and len(row) != self.dimension:
                 raise InvalidInput(
@@ -74,7 +74,7 @@ class Vectors:
             self._values.extend(round(each * _WHOLE) for each in row)
 
     def near(self, vector: Sequence[float], within: range) -> tuple[range, list[float]]:
-        """Return how alike the newest messages are to a vector, 0 to 1, neighbours counted less."""
+        """Return how similar the newest messages are to a vector, 0 to 1; neighbours count less."""
         if self.dimension and len(vector) != self.dimension:
             raise InvalidInput(
                 f"the embedder gave {len(vector)} dimensions, and {self.dimension} before; name "
@@ -100,7 +100,7 @@ class Vectors:
         return f"{_MARK}{self.dimension}:{b85encode(data).decode('ascii')}"
 
     def take(self, text: str) -> bool:
-        """Add a chunk that was kept; False if it is of another version, or broken."""
+        """Add a stored chunk; False if it has another version, or is broken."""
         mark, dimension, data, *_ = *text.split(":", 2), "", ""
         try:
             values = array("b", b85decode(data))

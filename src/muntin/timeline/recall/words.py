@@ -1,6 +1,6 @@
 """Words: a text as the terms that an index knows.
 
-Pure. Owns what counts as a word, which words say nothing, and how a word is shortened to its stem.
+Pure. Owns what counts as a word, which words carry no meaning, and how a word becomes its stem.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-# Scripts without spaces, or whose vowel signs are no word characters: they are read as bigrams.
+# Scripts without spaces, or whose vowel signs are no word characters: read as bigrams.
 _DENSE = "\u0900-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _LOOSE = rf"(?:(?![{_DENSE}])\w)+"
-# A run of a dense script; or a word, with what identifiers and dates are held together by.
+# A run of a dense script; or a word, with the signs inside of identifiers and dates.
 _CHUNK = re.compile(rf"([{_DENSE}]+)|({_LOOSE}(?:[-.@:/]{_LOOSE})*)")
 _PART = re.compile(r"[^\W_]+")
 _APOSTROPHE = re.compile("['\u2019](?:s\\b)?")
-# No term is longer: what is, is no word that anyone asks for.
+# No term is longer: a longer one is not a word of a question.
 _LONGEST = 64
-# A stem has so many letters at most, which serves languages that nothing is known of.
+# A stem has at most this many letters, which also serves languages without rules here.
 _STEM = 7
 _SUFFIXES = ("ies", "ing", "ed", "es", "s", "e")
 
@@ -74,7 +74,7 @@ def stem(word: str) -> str:
 
 
 def _without(word: str, suffix: str) -> str:
-    """Take a suffix off, and what it brought along: the y of `ies`, a doubled letter."""
+    """Remove a suffix, and the change that it made: the y of `ies`, a doubled letter."""
     kept = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
     doubled = suffix in ("ing", "ed") and len(kept) > 3 and kept[-1] == kept[-2]
     if doubled and kept[-1] not in "lsz":

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 DEFAULT_URL = "sqlite:///muntin.db"
-# What looks like the name of a file.
+# A text that looks like the name of a file.
 _FILE = re.compile(r"^[^:?]+\.(db|sqlite3?)$")
 
 
@@ -28,8 +28,8 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
     """Open the store at an address.
 
     `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
-    `memory:` lives as long as the object. Without `create` a store that is not there yet is an
-    error. With `lazy` nothing is opened before the first use.
+    `memory:` lives as long as the object. Without `create` a missing store is an error. With `lazy`
+    nothing is opened before the first use.
     """
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")
@@ -61,5 +61,5 @@ def as_store(store: Store | str) -> Store:
 
 
 def _file(name: str) -> str:
-    """Return the address of the file that a name seems to mean."""
+    """Return the address of the file that a name probably means."""
     return f"sqlite:///{name}" if _FILE.search(name) else DEFAULT_URL

@@ -1,7 +1,7 @@
 """A store in memory, for tests and for sessions that need not last.
 
-The same contract as the SQL stores. Like them it looks only at what is asked for, so a window
-costs the same on every timeline.
+The same contract as the SQL stores. Like them it reads only what is asked for, so a window costs
+the same on every timeline.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from muntin.timeline.store.rows import no_session, place, taken, waking, written
 T = TypeVar("T")
 
 
-# Of a session that is not there. Nothing is ever written to it.
+# Stands for a session that is not there. Nothing is ever written to it.
 _NOTHING = Kept(EPOCH, EPOCH)
 
 
 class MemoryStore:
-    """A store that lives as long as the object; what its methods promise is in `Store`."""
+    """A store that lives as long as the object; `Store` says what its methods promise."""
 
     name = "memory:"
 
@@ -72,7 +72,7 @@ class MemoryStore:
         self._kept(session)
         if not drafts:
             return []
-        _, entries = written(drafts)  # what another store could not keep is refused here too
+        _, entries = written(drafts)  # refuses drafts that another store could not keep
         now = datetime.now(UTC)
         with self._lock:
             made = drafts[0].time or now
@@ -387,14 +387,14 @@ class MemoryStore:
         return sum(kept.report_size() for kept in self._sessions.values())
 
     def vacuum(self) -> None:
-        """Do nothing: what was deleted is gone."""
+        """Do nothing: deleted data is gone already."""
 
     def frontier(self, session: str, line: str) -> str | None:
         with self._lock:
             return self._kept(session).frontiers.get(line)
 
     def _kept(self, session: str) -> Kept:
-        """Return what is kept of a session, nothing of an unknown one; refuse an unfit id."""
+        """Return the data of a session, empty for an unknown one; refuse an invalid id."""
         if session.__class__ is not str or session not in self._sessions:
             check_session_id(session)
         return self._sessions.get(session, _NOTHING)
@@ -410,7 +410,7 @@ class MemoryStore:
 
 
 def _start(kept: Kept, after: int, first_turn: int) -> int:
-    """Return where to begin to read: nothing of a turn stands before its first item."""
+    """Return where to begin to read: no item of a turn stands before the turn's first item."""
     if first_turn > len(kept.turns):
         return len(kept.items)
     first = kept.turns[first_turn - 1].first if first_turn > 1 else 1
@@ -422,12 +422,12 @@ def _info(name: str, kept: Kept) -> SessionInfo:
 
 
 def _first(found: Iterable[T], count: int | None) -> list[T]:
-    """Return the first of what was found, all of it without a count."""
+    """Return the first `count` values; all of them without a count."""
     return list(islice(found, None if count is None else min(count, sys.maxsize)))
 
 
 def _own(item: Item) -> Item:
-    """Return an item whose values are the reader's to change."""
+    """Return an item whose values the reader may change."""
     if item.payload is None and not (item.message and item.message.extra):
         return replace(item, tokens=dict(item.tokens))
     return deepcopy(item)

@@ -1,4 +1,4 @@
-"""All that a store in memory keeps of one session, and how it changes."""
+"""The data of one session in a store in memory, and how it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muntin.timeline.store.rows import byte_size
 
 @dataclass(slots=True)
 class Kept:
-    """All that is kept of a session: plain lists, slow and readable where SQL is fast."""
+    """All data of a session: plain lists, slow and readable where SQL is fast."""
 
     created: datetime
     updated: datetime
@@ -31,7 +31,7 @@ class Kept:
     # The running sum of weights up to and with each item.
     totals: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    # The numbers of those that wait or are worked on, so that nobody looks through all.
+    # The numbers of turns that wait or are worked on, so that no read goes through all turns.
     unsettled: set[int] = field(default_factory=set)
     # Positions of the live entries, and of all versions, by entry.
     live: dict[str, int] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Kept:
     # The contents that each report needs.
     names: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
     contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
-    # In which turn the originals of sources were first kept.
+    # The turn in which each original of a source was first kept.
     sources: dict[str, int] = field(default_factory=dict)
     frontiers: dict[str, str] = field(default_factory=dict)
-    # What is held by whom, and until when.
+    # The owners of held names, and until when they hold them.
     held: dict[str, tuple[str, datetime]] = field(default_factory=dict)
 
     def turn(self, number: int) -> Turn | None:
@@ -51,7 +51,7 @@ class Kept:
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
 
     def put(self, turn: Turn) -> None:
-        """Keep a turn, a new one or a changed one."""
+        """Store a turn, new or changed."""
         self.turns[turn.number - 1 : turn.number] = [turn]
         if turn.status in UNSETTLED:
             self.unsettled.add(turn.number)
@@ -59,7 +59,7 @@ class Kept:
             self.unsettled.discard(turn.number)
 
     def hold(self, session: str, numbers: set[int], claim: Claim) -> None:
-        """Renew the lease of the turns written into; refuse where the claim does not hold."""
+        """Renew the lease of the turns written into; refuse if the claim is not valid."""
         held = [turn for number in numbers if (turn := self.turn(number)) is not None]
         for turn in held:
             if not holds(turn, claim):
@@ -68,7 +68,7 @@ class Kept:
             self.put(replace(turn, until=ends(claim.lease)))
 
     def add(self, item: Item, weight: int, entry: str | None) -> None:
-        """Keep an item, and what it does to an entry."""
+        """Store an item, and its effect on an entry."""
         self.items.append(item)
         self.totals.append((self.totals or [0])[-1] + weight)
         if entry is not None:
@@ -78,7 +78,7 @@ class Kept:
                 self.versions.setdefault(entry, []).append(item.position)
 
     def begin(self, item: Item, status: Status, claim: Claim | None) -> None:
-        """Keep the turn that an item begins."""
+        """Store the turn that an item begins."""
         turn = Turn(item.turn, status, item.position)
         if claim is not None and status in UNSETTLED:
             attempt, until = int(status == "open"), ends(claim.lease)
@@ -90,20 +90,20 @@ class Kept:
         for number, status in changes.items():
             turn = self.turns[number - 1]
             if claim is None and turn.owner is not None and turn.status == "open":
-                continue  # someone works on it: it is not for others to end
+                continue  # its owner works on it: only the owner ends it
             if status not in UNSETTLED:
                 self.put(replace(turn, status=status, owner=None, until=None, after=None))
             elif turn.status in UNSETTLED:
                 self.put(replace(turn, status=status))
 
     def check_seen(self, session: str, beside: Beside) -> None:
-        """Refuse what was made by frontiers that are others by now."""
+        """Refuse data that was made from frontiers which have changed since."""
         for line, data in beside.seen.items():
             if self.frontiers.get(line) != data:
                 raise Overtaken(session)
 
     def put_beside(self, beside: Beside) -> None:
-        """Keep what belongs beside the timeline."""
+        """Store the data beside the timeline."""
         for name, data in beside.originals.items():
             self.contents.setdefault(("source", name), data)
             self.sources.setdefault(name, beside.turn)
@@ -116,13 +116,13 @@ class Kept:
         self.frontiers.update(beside.frontiers)
 
     def _put_report(self, record: Record, names: Collection[str], keep: int) -> None:
-        """Keep a report; forget the oldest beyond `keep`, and contents that none names."""
+        """Store a report; delete the oldest beyond `keep`, and contents that no report names."""
         self.reports[record.turn, record.step] = record
         self.names[record.turn, record.step] = frozenset(names)
         old = sorted(self.reports)[: max(0, len(self.reports) - keep)]
         for key in old:
             del self.reports[key], self.names[key]
-        # Now and then, as in SQL: finding out what is no longer named reads all names.
+        # Now and then, as in SQL: finding contents that no report names reads all names.
         if old and sum(old[-1]) % max(1, keep // 10) == 0:
             self._drop_unnamed()
 
@@ -133,7 +133,7 @@ class Kept:
                 del self.contents[kind, name]
 
     def forget(self, last: tuple[int, int]) -> int:
-        """Forget the reports up to one, and what only they needed; return how many."""
+        """Delete the reports up to one, and contents that only they needed; return how many."""
         old = [key for key in self.reports if key <= last]
         for key in old:
             del self.reports[key], self.names[key]
@@ -148,7 +148,7 @@ class Kept:
 
 
 def holds(turn: Turn, claim: Claim) -> bool:
-    """Say whether a claim is that of who took a turn last, and the turn is not settled."""
+    """Say whether a claim is of the last owner and attempt of a turn that is not settled."""
     mine = turn.owner == claim.owner and claim.attempt in (None, turn.attempt)
     return mine and turn.status in UNSETTLED
 

@@ -39,7 +39,7 @@ class MemoryTimers:
             return self._kept.pop((entity, id), None) is not None
 
     def drop_all(self, entity: str) -> None:
-        """Forget the timers of an entity."""
+        """Remove the timers of an entity."""
         with self._lock:
             for key in [key for key in self._kept if key[0] == entity]:
                 del self._kept[key]

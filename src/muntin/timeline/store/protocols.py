@@ -1,6 +1,6 @@
-"""What a store is: three protocols, and the store that is all of them.
+"""What a store is: three protocols, and the store that has all of them.
 
-Windows, projection and counting stand above and are written once for all stores.
+Windows, projection and counting are written once for all stores, in other modules.
 `muntin.testing.check_store` checks every promise.
 """
 
@@ -25,8 +25,8 @@ from muntin.timeline.items import (
 )
 from muntin.timeline.timers import Release, Timer
 
-# Called inside of a transaction with it (None in memory), a session, and the inbox turn that has
-# begun to wait there. The transaction may be begun again, and the call made once more.
+# Called inside of a transaction with the transaction (None in memory), a session, and the inbox
+# turn that has begun to wait there. If the transaction is begun again, it is called again.
 Begun: TypeAlias = Callable[[Any, str, int], None]
 
 View: TypeAlias = Literal["all", "client", "history"]
@@ -35,8 +35,8 @@ View: TypeAlias = Literal["all", "client", "history"]
 class Timelines(Protocol):
     """Append-only timelines by session id, for many writers at once.
 
-    What `append` returned is durable; all its items are there or none. Positions of a session
-    are 1, 2, 3 and so on. Reading an unknown session gives nothing.
+    The items that `append` returned are durable, and all of them are stored or none. Positions of a
+    session are 1, 2, 3 and so on. Reading an unknown session gives nothing.
     """
 
     def append(
@@ -51,19 +51,18 @@ class Timelines(Protocol):
         """Append all drafts in one transaction and return them as items.
 
         `opens="turn"` begins a new turn; `opens="inbox"` joins the pending turn, or begins one;
-        `opens="queue"` begins one that waits behind those before it; where none of them is
-        unsettled, the turn is its owner's at once.
-        Without either the item joins the turn `turn` names (the one after the newest begins it),
-        else the newest turn; in a session without turns it begins one that counts as completed.
-        A `claim` is on the turns it begins: one that is worked on at once has its first attempt,
-        one that waits has none. In a turn that is there already the lease is renewed; who carries
-        an old attempt, or comes after the turn was settled, is refused (`TurnLost`). Without a
-        claim, `ends` leaves alone a turn that someone works on; what it settles has no owner.
-        A settled turn is never opened again.
-        A live context entry is replaced by a `context_inserted` item with the same id, and ended
-        by a `context_removed` one. In the same transaction `beside` is put, or all is refused
-        (`Overtaken`), and `begun` is called for each turn that an `opens="inbox"` has begun; what
-        it raises undoes all.
+        `opens="queue"` begins a turn that waits behind earlier turns; if all of these are settled,
+        the turn is its owner's at once. Without either the item joins the turn that `turn` names
+        (the number after the newest begins a turn), else the newest turn; in a session without
+        turns it begins one that counts as completed. A `claim` is on the turns that the append
+        begins: a turn that is worked on at once has its first attempt, a turn that waits has none.
+        In an existing turn the lease is renewed; a claim with an old attempt, or on a settled turn,
+        is refused (`TurnLost`). Without a claim, `ends` does not change a turn that has an owner at
+        work; a turn that it settles has no owner. A settled turn is never opened again. A live
+        context entry is replaced by a `context_inserted` item with the same id, and ended by a
+        `context_removed` item. In the same transaction `beside` is put, or all is refused
+        (`Overtaken`), and `begun` is called for each turn that an `opens="inbox"` has begun; an
+        exception in it undoes everything.
         """
 
     def read(
@@ -88,7 +87,7 @@ class Timelines(Protocol):
     def reach(self, session: str, weight: int) -> Item | None:
         """Return the oldest item that the newest items of this weight reach back to.
 
-        It may itself lie partly beyond; None if the session is empty.
+        That item may itself lie partly beyond the weight; None if the session is empty.
         """
 
     def count(self, session: str, counts: Mapping[int, Mapping[str, int]]) -> None:
@@ -97,7 +96,7 @@ class Timelines(Protocol):
     def hide(self, session: str, position: int) -> bool:
         """Hide an item from the client and from the history; it stays in the timeline.
 
-        False if there is no such item, or nobody sees it.
+        False if there is no such item, or it is hidden already.
         """
 
     def entries(self, session: str, id: str | None = None) -> list[Item]:
@@ -115,21 +114,21 @@ class Timelines(Protocol):
         """Return sessions in the order of their ids, from the first behind `after`."""
 
     def session(self, session: str) -> SessionInfo | None:
-        """Return what is known of one session, or None."""
+        """Return the facts about one session, or None."""
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give sessions other ids, all of them or none.
 
-        One that is taken is refused (`InvalidInput`), whoever takes it at the same time.
+        An id that is taken is refused (`InvalidInput`), even if it is taken at the same moment.
         """
 
     def delete(self, session: str) -> None:
-        """Remove a session with all that belongs to it; an unknown one is no error."""
+        """Remove a session with all its data; an unknown session is no error."""
 
 
 class ReadShared(Protocol):
-    """Does what `read` does, for readers who change nothing: others may be given the same items,
-    those that are `is_plain`. With `places` only the items at these positions are read."""
+    """Does the same as `read`, for readers that change nothing: several readers may get the same
+    items, if these are `is_plain`. With `places` only the items at these positions are read."""
 
     def __call__(
         self, session: str, *, places: Sequence[int] | None = None, **limits: Any
@@ -138,14 +137,14 @@ class ReadShared(Protocol):
 
 
 def read_shared(store: Timelines) -> ReadShared | None:
-    """Return how a store reads that remembers what it read; None of one that does not."""
+    """Return the shared read of a store that remembers items; None if the store has none."""
     return getattr(store, "read_shared", None)
 
 
 class Leases(Protocol):
-    """Who works on which turn: one owner at a time, for as long as its lease is renewed.
+    """Which owner works on which turn: one owner at a time, as long as its lease is renewed.
 
-    Leases are written and compared by one clock: the server's, or that of the machine.
+    Leases are written and compared by one clock: the server's, or the machine's.
     """
 
     def settle(
@@ -158,10 +157,10 @@ class Leases(Protocol):
         reason: str | None = None,
         beside: Sequence[Beside] = (),
     ) -> bool:
-        """Settle a turn and release it; with a `claim`, only if that still holds.
+        """Settle a turn and release it; with a `claim`, only if the claim is still valid.
 
         In the same transaction `beside` is put. False, and nothing is written, if there is no such
-        turn, it is another's, or it is settled already.
+        turn, it has another owner, or it is settled already.
         """
 
     def take(
@@ -179,43 +178,43 @@ class Leases(Protocol):
 
         One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
         `resumable` turn may be taken again when its owner died, `max_attempts` times in all: then
-        it is failed, with an error item that says so. A turn that is the owner's is returned as it
-        is. Where nothing can be taken, nothing is written. An engine that is `sure` to run alone
-        takes a resumable turn at once, whatever its lease says.
+        it is failed, with an error item that says so. A turn that is the owner's already is
+        returned unchanged. If nothing can be taken, nothing is written. An engine that is `sure` to
+        run alone takes a resumable turn at once, whatever its lease says.
         """
 
     def renew(self, session: str, turn: int, claim: Claim) -> bool:
-        """Renew the lease of a turn; False if it is no longer the owner's."""
+        """Renew the lease of a turn; False if the claim is no longer valid."""
 
     def hand_back(
         self, session: str, turn: int, claim: Claim, *, after: timedelta = timedelta(0)
     ) -> bool:
-        """Let others take a resumable turn, after some time; that does not count as a try.
+        """Let other owners take a resumable turn, after some time; this does not count as a try.
 
-        False if it is no longer the owner's.
+        False if the claim is no longer valid.
         """
 
     def mend(self, session: str) -> list[int]:
-        """Fail the open turns whose owner is gone and that nobody resumes; return their numbers."""
+        """Fail the open turns that lost their owner and are not resumable; return their numbers."""
 
     def gave_up(self, *, after: str | None = None, limit: int = 100) -> list[tuple[str, int]]:
         """Return the turns that were taken too often, by session, from the first behind `after`."""
 
     def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
-        """Hold something of a session by name, or hold it longer; False while another holds it.
+        """Hold a name of a session for an owner, or hold it longer; False while another holds it.
 
-        What is held by an owner that is gone (`muntin.timeline.owner.is_gone`) is free, and nobody
-        can hold anything of a session that is not there.
+        A name held by an owner that is gone (`muntin.timeline.owner.is_gone`) is free. No name of a
+        session that does not exist can be held.
         """
 
     def let_go(self, session: str, name: str, owner: str) -> None:
-        """Hold something no longer; nothing happens if another holds it."""
+        """Stop holding a name; nothing happens if another owner holds it."""
 
     def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
         """Return sessions with a turn that waits or is worked on, from the first behind `after`."""
 
     def backlog(self) -> Backlog:
-        """Return how much waits and how much is worked on, in all sessions."""
+        """Return how many turns wait and how many are worked on, in all sessions."""
 
     def pending(self, session: str, limit: int) -> int:
         """Return how many items wait in the inbox of a session; counting ends at `limit`."""
@@ -231,21 +230,21 @@ class Backlog:
 
 
 class Timers(Protocol):
-    """What is to happen at a time. Times are the store's: those of its server, if it has one."""
+    """Wakes at a time. Times are by the store's clock: its server's, if it has one."""
 
     def put(self, timer: Timer, *, after: timedelta | None = None, new: bool = False) -> Timer:
-        """Keep a timer, and return it; one with the same id is replaced, or stays if `new`.
+        """Store a timer, and return it; a timer with the same id is replaced, or stays if `new`.
 
-        With `after` it is due so long from now.
+        With `after` it is due that long from now.
         """
 
     def put_in(
         self, tx: Any, timer: Timer, *, after: timedelta | None = None, new: bool = False
     ) -> Timer:
-        """Keep a timer in the transaction of an append: for what `begun` calls."""
+        """Store a timer in the transaction of an append, for the function `begun`."""
 
     def drop(self, entity: str, id: str) -> bool:
-        """Remove a timer; False if it is not there, or was due already."""
+        """Remove a timer; False if there is none, or it was due already."""
 
     def of(self, entity: str) -> list[Timer]:
         """Return the timers of an entity, the next first."""
@@ -256,36 +255,36 @@ class Timers(Protocol):
     def release(
         self, kinds: Collection[str], release: Release, *, most: int, begun: Begun | None = None
     ) -> list[Timer]:
-        """Append what the timers that are due become, in one transaction, and return them.
+        """Append the items of timers that are due, in one transaction, and return the timers.
 
-        Each due time is released once, however many processes release.
+        Each due time is released once, even if several processes release.
         """
 
 
 class Archive(Protocol):
-    """What is kept beside a timeline: reports, what they need, and frontiers.
+    """The data beside a timeline: reports, their contents, and frontiers.
 
-    To put something beside a session that is not there is a `StoreError`.
+    Putting data beside a session that does not exist is a `StoreError`.
     """
 
     def put(self, session: str, beside: Beside) -> None:
-        """Keep what belongs beside a session, in one transaction; forget the oldest reports.
+        """Store the data beside a session, in one transaction; delete the oldest reports.
 
-        What was made by frontiers that are others by now is refused (`Overtaken`).
+        Data made from frontiers that have changed since is refused (`Overtaken`).
         """
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
+        """Return the stored reports of these turns, the oldest first."""
 
     def content(self, session: str, key: str, *, kind: ContentKind = "report") -> str | None:
         """Return a content by its name, or None."""
 
     def prune(self, *, before: datetime | None = None, most: int | None = None) -> Pruned:
-        """Forget reports of all sessions: those made `before`, then the oldest until they have at
-        most so many bytes, with the contents that they need."""
+        """Delete reports of all sessions: reports made `before`, then the oldest until the rest has
+        at most `most` bytes, with the contents that they need."""
 
     def vacuum(self) -> None:
-        """Give back the room of what was deleted, so that nothing of it can be found."""
+        """Free the room of deleted data, so that nothing of it can be found."""
 
     def frontier(self, session: str, line: str) -> str | None:
         """Return the frontier of a line of windows, or None."""

@@ -1,6 +1,7 @@
 """Drafts as items, items as rows: what a store writes, and how it is read back, exactly.
 
-Owns which turn an appended item belongs to. Refuses what cannot be written before anything is.
+Owns which turn an appended item belongs to. Refuses drafts that cannot be written before anything
+is written.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def byte_size(text: str) -> int:
-    """Return how many bytes a text has where it is kept."""
+    """Return how many bytes a text has in the store."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -70,12 +71,12 @@ def _to_data(draft: Draft) -> str:
         and not (rest or meta)
         and message.tool_call_id is message.name is None
     ):
-        # Most messages: a role and a text. Writing them by hand is three times as fast.
+        # Most messages are a role and a text. Writing them by hand is three times as fast.
         return f'{{"message":{{"role":"{message.role}","content":{encode_basestring(content)}}}}}'
     plain = not message.extra and not isinstance(content, tuple)
     if plain and not any(call.extra for call in message.tool_calls):
         return _json({"message": message.to_dict(), **meta}, draft)
-    # Fields we only carry may be anything: what would not come back the same is refused.
+    # Unknown fields may hold anything: a value that would not come back equal is refused.
     data = copy_json(message.to_dict(), f"a {draft.kind} item")
     text = _json({"message": data, **meta}, draft)
     try:
@@ -97,7 +98,7 @@ def _json(value: Mapping[str, Any], draft: Draft) -> str:
         raise InvalidInput(f"a {draft.kind} item cannot be written as JSON: {error}") from error
     if not text.isascii() and has_surrogates(text):
         text = to_ascii_json(value)
-        if json.loads(text) != value:  # two halves side by side would become one
+        if json.loads(text) != value:  # two surrogates side by side would become one character
             raise InvalidInput(
                 f"a {draft.kind} item has halves of characters (lone surrogates) that cannot "
                 'be kept; clean the text, for example with text.encode("utf-16", '
@@ -113,7 +114,7 @@ def to_tokens(counts: tuple[tuple[str, int], ...]) -> str:
 
 
 def entry_id(draft: Draft) -> str | None:
-    """Return which context entry a draft inserts or removes, if it does."""
+    """Return the id of the context entry that a draft inserts or removes, if any."""
     if draft.kind not in _ENTRIES:
         return None
     payload = draft.payload
@@ -138,7 +139,7 @@ def entry_id(draft: Draft) -> str | None:
 
 
 def no_session(store: str, session: str) -> StoreError:
-    """Return the error for what belongs to a session that is not there."""
+    """Return the error for data of a session that does not exist."""
     return StoreError(
         f"{store}: there is no session {session!r}; it was deleted, or nothing was appended to it"
     )
@@ -150,14 +151,14 @@ def taken(store: str, session: str) -> InvalidInput:
 
 
 def to_items(rows: Sequence[Sequence[Any]], store: str, *, shared: bool = False) -> list[Item]:
-    """Read rows; one that cannot be read is damaged.
+    """Read rows; a row that cannot be read is damaged.
 
-    A window is mostly what the window before was, and a turn looks at its own items several times:
-    what a row says is remembered. It is found again by the whole row, so that it does not matter
-    who changed the row meanwhile. With `shared` others may be given the same items.
+    A window is mostly the same as the window before, and a turn reads its own items several times:
+    so the items of rows are remembered. An item is found by the whole row, so a changed row is read
+    again. With `shared` several readers may get the same items.
     """
     items: list[Item] = []
-    remember = shared or len(rows) <= _FEW  # who reads a whole timeline does not come back
+    remember = shared or len(rows) <= _FEW  # a whole timeline is seldom read twice
     for row in rows:
         known: Item | None = _read.get(row)
         if known is not None:
@@ -176,7 +177,7 @@ def to_items(rows: Sequence[Sequence[Any]], store: str, *, shared: bool = False)
     return items
 
 
-# Items by their rows, of so many characters in all; none of more than this.
+# Items by their rows, up to this many characters in all; no longer row is remembered.
 _read = FormMemo(16_000_000)
 _LONG = 65_536
 _FEW = 32
@@ -193,7 +194,7 @@ def _to_item(row: Sequence[Any]) -> Item:
         turn,
         None if message is None else Message.from_dict(message),
         content.get("payload"),
-        # One that begins behind itself is none: an older Muntin imported it.
+        # A run position behind the item is invalid: an older Muntin imported it.
         run=run if run is None or 0 < run < position else None,
         time=from_microseconds(time),
         visibility=VISIBLE if client and history else Visibility(bool(client), bool(history)),
@@ -210,7 +211,7 @@ def _counts(tokens: str) -> dict[str, int]:
 
 
 def to_turn(row: Sequence[Any]) -> Turn:
-    """Read a row, its columns in the order of the fields."""
+    """Read a row; its columns are in the order of the fields."""
     number, status, first, owner, until, resumable, attempt, returned, after, reason = row
     return Turn(
         number,
@@ -249,7 +250,7 @@ def place(
     """Return drafts as items from the position `first`, and the status of each turn that gets one.
 
     `newest` is the session's newest turn (0: none yet) and `status` its status. `free` says that
-    a turn which begins need not wait for others.
+    a new turn need not wait for others.
     """
     turns, changes = _turns(session, drafts, newest, status, free)
     for position, draft in enumerate(drafts, first):
@@ -274,7 +275,7 @@ def place(
 
 
 def check_run(draft: Draft, position: int) -> None:
-    """Refuse an item that is part of a run which has not begun before it."""
+    """Refuse an item of a run that does not begin before the item."""
     if draft.run is not None and not 0 < draft.run < position:
         raise InvalidInput(
             f"the {draft.kind} item at position {position} cannot be part of a run at "
@@ -285,7 +286,7 @@ def check_run(draft: Draft, position: int) -> None:
 def _turns(
     session: str, drafts: Sequence[Draft], newest: int, status: Status | None, free: bool
 ) -> tuple[list[int], dict[int, Status]]:
-    """Return the turn of each draft; what comes before a session's first request belongs to it."""
+    """Return the turn of each draft; drafts before a session's first request join its turn."""
     numbers: list[int] = []
     changes: dict[int, Status] = {}
     waiting = newest == 0  # for the first request
@@ -304,7 +305,7 @@ def _turns(
         if number > newest or (waiting and draft.opens is not None):
             newest = number
             if draft.opens is None and draft.turn is None:
-                status = "completed"  # something was noted before anyone asked
+                status = "completed"  # an item before the first request
             else:
                 at_once = draft.opens in (None, "turn") or (draft.opens == "queue" and free)
                 status = "open" if at_once else "pending"
@@ -320,7 +321,7 @@ def _turns(
 
 
 def waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[int]:
-    """Return the inbox turns that drafts begin, behind the newest turn that was there."""
+    """Return the inbox turns that drafts begin, behind the newest existing turn."""
     begun = (
         item.turn
         for draft, item in zip(drafts, items, strict=True)
@@ -332,7 +333,7 @@ def waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[
 def to_rows(
     sid: int, drafts: Sequence[Draft], items: Iterable[Item], data: Iterable[str], total: int
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of items; `total` is what all items before weigh."""
+    """Return the rows of items; `total` is the weight of all items before."""
     rows: list[tuple[Any, ...]] = []
     for draft, item, text in zip(drafts, items, data, strict=True):
         total += draft.weight

@@ -1,4 +1,4 @@
-"""Facts about what is kept beside the timeline: reports, their contents, sources, frontiers."""
+"""Facts about the data beside the timeline: reports, their contents, sources, frontiers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
 
 def _put(store: Store, turn: int, names: Sequence[str], *, keep: int, plan: str = "{}") -> None:
-    """Keep a report with contents of these names."""
+    """Store a report with contents of these names."""
     contents = {name: f"content {name}" for name in names}
     record = Record(turn, 1, _NOW, f'{{"turn":{turn}}}', plan)
     store.put("s", Beside(record, contents, names, keep))
@@ -43,7 +43,7 @@ def reports_are_kept_up_to_a_number(store: Store) -> None:
 
 @fact
 def contents_are_kept_while_a_report_names_them(store: Store) -> None:
-    """What a kept report names stays, whatever its plan says; what none names is forgotten."""
+    """Contents that a stored report names stay, whatever its plan says; others are deleted."""
     store.append("s", said("a", ends="completed"))
     _put(store, 1, ["a", "b", "it's: 100%"], keep=2)
     _put(store, 2, ["c"], keep=2)
@@ -60,7 +60,7 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
 
 @fact
 def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
-    """An original is there by its name and kind until its turn is old, whatever reports name."""
+    """An original is found by name and kind until its turn is old, whatever reports name."""
     store.append("s", said("a", ends="completed"))
     store.put("s", Beside(turn=1, originals={"x": "source x", "y": "source y"}))
     _put(store, 1, ["x"], keep=1)
@@ -78,7 +78,7 @@ def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
 
 @fact
 def the_frontier_of_each_line_is_kept(store: Store) -> None:
-    """What a window leaves to the next is kept by session and line, with a report or alone."""
+    """The frontier of a window is stored by session and line, with a report or alone."""
     store.append("s", said("a", ends="completed"))
     store.append("t", said("a", ends="completed"))
     store.put("s", Beside(frontiers={"window": "one", "it's": "100%"}))
@@ -94,7 +94,7 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
 
 @fact
 def what_was_made_by_an_old_frontier_is_refused(store: Store) -> None:
-    """Who names the frontiers that were read writes only while they are so, or writes nothing."""
+    """A write that names the frontiers it was made from is refused if one of them has changed."""
     first = Beside(frontiers={"window": "one"}, seen={"window": None, "other": None})
     store.append("s", said("a", ends="completed"), beside=first)
     for seen in ({"window": None}, {"window": "two"}, {"window": "one", "other": "x"}):
@@ -161,7 +161,7 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
 
 @fact
 def reports_are_forgotten_by_age_and_by_size_over_the_whole_store(store: Store) -> None:
-    """The oldest go first, whichever session they are of, with the contents that only they need."""
+    """The oldest reports go first, in any session, with the contents that only they need."""
     texts = dict.fromkeys("abcd", "x" * 100)
     for number, (session, name) in enumerate((("s", "a"), ("t", "b"), ("s", "c"), ("t", "d")), 1):
         store.append(session, said(name, ends="completed"))

@@ -1,4 +1,4 @@
-"""Facts about what is kept: exactly what was appended, under the id it was given."""
+"""Facts about contents: a store keeps exactly what was appended, under the given id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from muntin.timeline.store.conformance.facts import (
 
 
 def kept(store: Store, drafts: Sequence[Draft], session: str = "s") -> list[Item]:
-    """Append drafts and return what is read, which is what `append` returned and was given."""
+    """Append drafts and return the items read, which equal what `append` returned and got."""
     returned = store.append(session, drafts)
     read = store.read(session, after=returned[0].position - 1)
     for draft, first, item in zip(drafts, returned, read, strict=True):
@@ -134,7 +134,7 @@ def odd_payloads_are_kept_exactly(store: Store) -> None:
 
 @fact
 def unknown_fields_are_kept_exactly(store: Store) -> None:
-    """Fields that no one knows ride along, half a character in them included."""
+    """Unknown fields are kept too, even with half a character in them."""
     odd = {"x-new": {"a": [1, None, "\x00"]}, "half": "\ud83d", "\udc00": ["x\udfff\ud800y"]}
     call = ToolCall("c", "t", extra={"index": 0, **odd})
     messages = [
@@ -147,7 +147,7 @@ def unknown_fields_are_kept_exactly(store: Store) -> None:
 
 @fact
 def a_reader_cannot_change_what_is_kept(store: Store) -> None:
-    """What is done to an item or draft in hand is not done to the one in the store."""
+    """A change to an item or draft in memory does not change the item in the store."""
     payload = {"list": [1]}
     message = Message("user", "x", extra={"list": [1]})
     tokens = {"words": 1}

@@ -1,4 +1,4 @@
-"""What the checks share: how a fact is stated, compared, and what is hostile."""
+"""Shared by the checks: how a fact is stated and compared, and hostile values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def same(got: object, wanted: object, of: str = "") -> None:
 
 
 def short(value: object) -> str:
-    """Return a value as it is shown in a failure: in ASCII, and never a book."""
+    """Return a value as a failure shows it: in ASCII, and not long."""
     text = ascii(value)
     return text if len(text) <= 600 else f"{text[:300]} … {text[-300:]} ({len(text):,} characters)"
 
@@ -99,7 +99,7 @@ def entry(id: str, content: str = "") -> Draft:
 
 
 def at_once(works: Sequence[Callable[[], None]]) -> None:
-    """Run all works in threads of their own, all at once; raise the first error of any."""
+    """Run all works in threads of their own, all at once; raise the first error."""
     ready, errors = Barrier(len(works)), list[BaseException]()
 
     def run(work: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Facts about who works on a turn: owners, leases, the turn that is next."""
+"""Facts about the owners of turns: owners, leases, the turn that is next."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ OVER = timedelta(seconds=-1)
 
 
 def claim(owner: str, attempt: int | None = None, lease: timedelta = HOUR) -> Claim:
-    """Return a claim that holds for long."""
+    """Return a claim with a long lease."""
     return Claim(owner, attempt, lease)
 
 
 def held(turn: Turn | None) -> tuple[object, ...] | None:
-    """Return what a turn says of who works on it."""
+    """Return the fields of a turn that tell its owner."""
     return None if turn is None else (turn.number, turn.status, turn.owner, turn.attempt)
 
 
 def lost(write: Callable[[], object], what: str) -> None:
-    """Fail unless a write is refused to who lost the turn."""
+    """Fail unless a write is refused to an owner that lost the turn."""
     try:
         write()
     except TurnLost:
@@ -35,7 +35,7 @@ def lost(write: Callable[[], object], what: str) -> None:
 
 
 def lease_of(store: Store, turn: int) -> datetime:
-    """Return until when a turn is held."""
+    """Return when the lease of a turn ends."""
     found = store.turn("s", turn)
     if found is None or found.until is None:
         raise AssertionError(f"turn {turn} has no lease: {found}")
@@ -44,7 +44,7 @@ def lease_of(store: Store, turn: int) -> datetime:
 
 @fact
 def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
-    """The turns an append begins are its owner's, who alone renews and settles them as such."""
+    """The turns that an append begins are its owner's; only the owner renews and settles them."""
     me = claim("it's me: 100%", 1)
     store.append("s", said("a", ends="completed"))
     store.append("s", said("b", opens="turn"), claim=claim("it's me: 100%"))
@@ -54,7 +54,7 @@ def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
     until = lease_of(store, 2)
     same(store.renew("s", 2, claim("you", 1)), False, "renewed by another")
     same(store.renew("s", 2, claim("it's me: 100%", 2)), False, "renewed by another attempt")
-    same(lease_of(store, 2), until, "renewed by nobody")
+    same(lease_of(store, 2), until, "renewed by none")
     same(store.renew("s", 2, claim("it's me: 100%", 1, 2 * HOUR)), True, "renewed by its owner")
     later = lease_of(store, 2) - until
     same(timedelta(minutes=59) < later < timedelta(minutes=61), True, "how much longer")
@@ -69,7 +69,7 @@ def a_turn_has_an_owner_and_a_lease(store: Store) -> None:
 
 @fact
 def appending_renews_the_lease(store: Store) -> None:
-    """An owner that appends to its turn renews the lease; one that lost it is told, in vain."""
+    """An owner that appends to its turn renews the lease; an owner that lost it is refused."""
     store.append("s", said("a", opens="turn"), claim=claim("me"))
     store.append("s", said("b", opens="turn"), claim=claim("you"))
     until = lease_of(store, 1)
@@ -84,7 +84,7 @@ def appending_renews_the_lease(store: Store) -> None:
 
 @fact
 def a_settled_turn_is_never_opened_again(store: Store) -> None:
-    """Neither its owner, nor who took it, nor anyone else changes a turn once it is settled."""
+    """A settled turn is never changed again, not by its owner, its last taker or others."""
     store.append("s", said("a", opens="inbox"))
     store.take("s", "me", OVER, resumable=True)
     taken = store.take("s", "you", HOUR, resumable=True)
@@ -105,7 +105,7 @@ def a_settled_turn_is_never_opened_again(store: Store) -> None:
 
 @fact
 def each_take_is_an_attempt_and_an_old_one_is_refused(store: Store) -> None:
-    """Who carries an older attempt at a turn neither appends to it nor renews or settles it."""
+    """A claim with an older attempt neither appends to a turn nor renews or settles it."""
     store.append("s", said("a", opens="inbox"))
     first = store.turn("s", 1)
     same(first and (first.attempt, first.tries), (0, 0), "before it was taken")
@@ -127,7 +127,7 @@ def each_take_is_an_attempt_and_an_old_one_is_refused(store: Store) -> None:
 
 @fact
 def one_turn_is_taken_at_a_time(store: Store) -> None:
-    """Turns that wait are taken in their order, one at a time; what waits is listed."""
+    """Turns that wait are taken in their order, one at a time; waiting sessions are listed."""
     store.append("b", said("x", opens="turn", ends="completed"))
     store.append("a", said("p", opens="inbox"))
     store.append("a", said("q", opens="inbox"))
@@ -146,7 +146,7 @@ def one_turn_is_taken_at_a_time(store: Store) -> None:
 
 @fact
 def many_who_take_a_turn_at_once_get_it_once(store: Store) -> None:
-    """Of all who take a turn at the same time one gets it, and its attempt rises by one."""
+    """Of several owners that take a turn at once, one gets it, and its attempt rises by one."""
     store.append("s", said("a", opens="inbox"))
     taken: list[Turn] = []
 
@@ -199,7 +199,7 @@ def what_is_abandoned_is_mended_and_nothing_else(store: Store) -> None:
 
 @fact
 def a_wake_passes_no_turn_that_waited_longer(store: Store) -> None:
-    """By its number a wake's turn is taken when those before it are over, and not before."""
+    """By its number a wake's turn is taken when the turns before it are over, and not before."""
     store.append("s", said("a", opens="inbox"))
     store.take("s", "me", OVER, resumable=True)
     store.append("s", said("b", opens="inbox"))
@@ -211,7 +211,7 @@ def a_wake_passes_no_turn_that_waited_longer(store: Store) -> None:
 
 @fact
 def a_turn_handed_back_is_taken_again_and_was_no_try(store: Store) -> None:
-    """Who hands a turn back leaves it to others, after some time; only tries are counted."""
+    """A turn that is handed back may be taken by others, after some time; only tries count."""
     store.append("s", said("a", opens="inbox"))
     for number in (1, 2, 3):
         taken = store.take("s", "me", HOUR, resumable=True, max_attempts=1)
@@ -251,7 +251,7 @@ def a_turn_that_was_taken_too_often_is_given_up(store: Store) -> None:
 
 @fact
 def something_is_held_by_one_owner_at_a_time(store: Store) -> None:
-    """What is held is another's neither until it is let go nor before its holder is gone."""
+    """A held name is free for others only when it is let go, or its holder is gone."""
     same(store.hold("s", "x", "me", HOUR), False, "of a session that is not there")
     store.let_go("s", "x", "me")
     same(store.session("s"), None, "a session that is not there")
@@ -278,7 +278,7 @@ def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
     store.append("s", said("c", turn=1, ends="failed"), claim=claim("me", 1))
     same(statuses(store), [(1, "failed")], "by its owner")
     store.append("s", said("d", ends="completed"))
-    same(statuses(store), [(1, "completed")], "that nobody has")
+    same(statuses(store), [(1, "completed")], "without an owner")
 
 
 @fact
@@ -296,12 +296,12 @@ def a_turn_that_need_not_wait_is_its_owners_at_once(store: Store) -> None:
     same(statuses(store), [(1, "failed"), (2, "pending"), (3, "pending")], "the first comes first")
     same(held(store.take("s", "you", HOUR, number=2)), (2, "open", "you", 1))
     store.append("t", said("a", opens="queue"))
-    same(statuses(store, "t"), [(1, "pending")], "that nobody has")
+    same(statuses(store, "t"), [(1, "pending")], "without an owner")
 
 
 @fact
 def an_append_may_end_its_turn(store: Store) -> None:
-    """`ends` settles and releases a turn with the items it comes with; nobody takes it again."""
+    """`ends` settles and releases a turn with the items of the append; it is never taken again."""
     store.append("s", said("a", opens="inbox"))
     store.take("s", "me", HOUR, resumable=True)
     store.append("s", said("b", turn=1, ends="completed"), claim=claim("me", 1))

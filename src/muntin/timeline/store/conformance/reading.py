@@ -1,4 +1,4 @@
-"""Facts about turns and about reading: which turn an item joins, what a reader is shown."""
+"""Facts about turns and about reading: which turn an item joins, what a reader sees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muntin.timeline.store.conformance.facts import (
 
 @fact
 def an_item_joins_the_newest_turn(store: Store) -> None:
-    """Without a word about turns an item joins the newest; before the first it notes something."""
+    """An item that names no turn joins the newest; the very first begins a completed turn."""
     store.append("s", said("a", "b"))
     same(statuses(store), [(1, "completed")], "of what was noted before anyone asked")
     store.append("s", [*said("c"), *said("d", opens="turn"), *said("e")])
@@ -71,7 +71,7 @@ def an_item_joins_the_turn_it_names(store: Store) -> None:
 
 @fact
 def an_item_may_end_its_turn(store: Store) -> None:
-    """`ends` settles the turn of its item with the append; the last word of an append counts."""
+    """`ends` settles the turn of its item with the append; the last `ends` of an append counts."""
     store.append("s", [*said("a"), *said("b", ends="failed"), *said("c", ends="completed")])
     store.append("s", [*said("d", opens="turn", ends="failed"), *said("e", opens="turn")])
     same(statuses(store), [(1, "completed"), (2, "failed"), (3, "open")])
@@ -93,7 +93,7 @@ def turns_come_newest_first(store: Store) -> None:
 
 @fact
 def a_view_shows_what_may_be_seen(store: Store) -> None:
-    """The client's view and the model's leave out what is hidden from them, `all` nothing."""
+    """The client's view and the model's leave out items hidden from them; `all` leaves out none."""
     hidden = ((True, True), (False, True), (True, False), (False, False))
     for client, history in hidden:
         store.append("s", said("x", visibility=Visibility(client, history)))
@@ -106,7 +106,7 @@ def a_view_shows_what_may_be_seen(store: Store) -> None:
 
 @fact
 def an_item_can_be_hidden(store: Store) -> None:
-    """What is hidden is in no view but `all`, where it is as it was; nothing moves up."""
+    """A hidden item is only in the view `all`, unchanged; positions stay the same."""
     store.append("s", said("a", "b", "c"))
     before = texts(store.read("s"))
     same([store.hide("s", 3), store.hide("s", 3)], [True, False])
@@ -192,7 +192,7 @@ def reach_finds_how_far_back_a_weight_goes(store: Store) -> None:
 
 @fact
 def counts_are_added_to_items(store: Store) -> None:
-    """Counts join those an item has, by tokenizer; nothing else of it changes."""
+    """New counts are added to an item's counts, by tokenizer; nothing else changes."""
     store.append("s", said("a", "b", "c", tokens={"words": 1, "x": 2}))
     before = store.read("s")
     store.count("s", {1: {"letters": 7}, 3: {"words": 9, "o'k": 0}, 99: {"words": 1}})

@@ -1,4 +1,4 @@
-"""Facts about what waits: who is told that a turn waits, how much does, and timers."""
+"""Facts about waiting: the call for a turn that waits, how much waits, and timers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAST = datetime(2020, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
 @fact
 def a_turn_that_begins_to_wait_is_told_of_once(store: Store) -> None:
-    """`begun` is called for each inbox turn that an append begins, not for what joins it."""
+    """`begun` is called for each inbox turn that an append begins, not for items that join it."""
     told: list[tuple[str, int]] = []
 
     def begun(tx: Any, session: str, turn: int) -> None:
@@ -33,7 +33,7 @@ def a_turn_that_begins_to_wait_is_told_of_once(store: Store) -> None:
 
 @fact
 def what_begun_raises_undoes_the_append(store: Store) -> None:
-    """An append whose `begun` raises has left nothing."""
+    """An append whose `begun` raises leaves nothing."""
 
     def begun(tx: Any, session: str, turn: int) -> None:
         raise MuntinError("no room")
@@ -49,7 +49,7 @@ def what_begun_raises_undoes_the_append(store: Store) -> None:
 
 @fact
 def who_is_sure_takes_a_wake_from_a_living_owner(store: Store) -> None:
-    """A wake's turn is taken at once by who is sure; what cannot be resumed stays its owner's."""
+    """A `sure` engine takes a wake's turn at once, but no turn that cannot be resumed."""
     hour = timedelta(hours=1)
     store.append("s", said("a", opens="inbox"))
     store.take("s", "elsewhere", hour, resumable=True)
@@ -101,7 +101,7 @@ def timers_are_kept_replaced_and_removed(store: Store) -> None:
 
 @fact
 def a_due_timer_is_released_once_and_in_one_transaction(store: Store) -> None:
-    """Many who release at once append each due timer once; what comes again is moved on."""
+    """If many release at once, each due timer is appended once; a repeated timer is moved on."""
     for number in range(40):
         store.timers.put(Timer(f"e/{number % 5}", f"t{number}", _PAST, number))
     store.timers.put(Timer("e/1", "again", _PAST, "again", every="5m"))

@@ -26,7 +26,7 @@ from muntin.timeline.store.conformance.facts import (
 
 @fact
 def an_unknown_session_has_nothing(store: Store) -> None:
-    """A session that nothing was appended to is empty, and asking does not make it."""
+    """A session without items is empty, and reading does not make it."""
     store.delete("s")
     store.settle("s", 1, "failed")
     store.count("s", {1: {"words": 1}})
@@ -48,7 +48,7 @@ def positions_count_up_from_one(store: Store) -> None:
 
 @fact
 def positions_never_shift(store: Store) -> None:
-    """What stands at a position stays there, whatever happens to turns, entries and counts."""
+    """An item stays at its position, whatever happens to turns, entries and counts."""
     before = store.append("s", [*said("a", "b"), entry("e", "1")])
     store.append("s", [entry("e", "2"), Draft("context_removed", payload={"id": "e"})])
     store.append("s", said("c", turn=1, ends="failed"))
@@ -83,7 +83,7 @@ def a_refused_append_leaves_nothing(store: Store) -> None:
 
 @fact
 def an_entry_lives_until_replaced_or_removed(store: Store) -> None:
-    """Of each id only the newest version is live, at its own position; all stay readable."""
+    """For each id only the newest version is live, at its own position; all stay readable."""
     store.append("s", [entry("a", "1"), entry("b", "1"), *said("x")])
     store.append("s", [entry("a", "2")])
     same([(i.position, i.payload["content"]) for i in store.entries("s")], [(2, "1"), (4, "2")])
@@ -100,7 +100,7 @@ def an_entry_lives_until_replaced_or_removed(store: Store) -> None:
 
 @fact
 def entries_are_kept_apart(store: Store) -> None:
-    """Entries are told apart by their whole id and by session, whatever is in the id."""
+    """Entries are told apart by their whole id and by session, whatever the id holds."""
     store.append("s", [entry(id, id) for id in ALIKE])
     store.append("other", [entry("a", "other"), Draft("context_removed", payload={"id": "ab"})])
     store.append("s", [Draft("context_removed", payload={"id": "%"}), entry("A", "new")])
@@ -129,7 +129,7 @@ def sessions_are_listed_by_code_point(store: Store) -> None:
 
 @fact
 def a_session_is_described(store: Store) -> None:
-    """What is known of a session: its items, its turns, the times of its first and last item."""
+    """The facts about a session: its items, its turns, the times of its first and last item."""
     old = datetime(2000, 1, 1, tzinfo=UTC)
     store.append("s", said("a", "b", opens="turn", time=old) + said("c"))
     first = store.session("s")
@@ -236,7 +236,7 @@ def turns_begun_at_once_are_different(store: Store) -> None:
 
 @fact
 def a_reader_sees_whole_appends(store: Store) -> None:
-    """Whoever reads while others write sees all items of an append or none."""
+    """A reader sees all items of an append or none, also while others write."""
     writing = [True]
 
     def write() -> None:

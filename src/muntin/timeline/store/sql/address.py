@@ -33,7 +33,7 @@ _ADDRESS = re.compile(
 class Address:
     """Where a store is: `shown` has no password, `options` are for the driver's `connect`.
 
-    `file` is the file of SQLite, where the address names one plainly.
+    `file` is the SQLite file, if the address names one directly.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ def _sqlite(found: re.Match[str], query: dict[str, str]) -> Address:
         return Address("sqlite", shown, {"database": whole, "uri": True})
     if query:
         raise InvalidInput(f"{shown!r}: options need 'sqlite:///file:NAME?…&uri=true'")
-    # The same file when the program goes to another folder.
+    # Absolute, so that it is the same file after a change of folder.
     file = os.path.abspath(path)
     return Address("sqlite", shown, {"database": file}, file)
 
@@ -90,7 +90,7 @@ def _postgresql(found: re.Match[str], query: dict[str, str]) -> Address:
 
 
 def _shown(kind: Kind, found: re.Match[str]) -> str:
-    """Return an address as its user wrote it, but for what is secret."""
+    """Return an address as its user wrote it, without secrets."""
     text = found.string
     if found["password"] is not None:
         start, end = found.span("password")

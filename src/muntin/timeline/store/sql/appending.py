@@ -1,6 +1,6 @@
-"""Appending: what an append writes, in the transaction that it is given.
+"""Appending: the rows of an append, written in a given transaction.
 
-Owns the rows of an append, and that it is refused to who lost the turn it writes into.
+Owns the rows of an append, and that it is refused if its writer has lost the turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Appending:
-    """What is to be appended; all that can be refused is refused when this is made."""
+    """The drafts to append; all checks that need no database are made when this is made."""
 
     def __init__(self, session: str, drafts: Sequence[Draft], claim: Claim | None = None) -> None:
         self._session = session
@@ -32,7 +32,7 @@ class Appending:
         self._updated = to_microseconds(drafts[-1].time or self._now)
 
     def write(self, tx: Transaction, begun: Begun | None = None) -> tuple[int, list[Item]]:
-        """Write all of it, and return the number of the session and the items."""
+        """Write everything, and return the number of the session and the items."""
         drafts, opens = self._drafts, [draft.opens for draft in self._drafts]
         opened = opens.count("turn") + opens.count("queue")
         weight = sum([draft.weight for draft in drafts])
@@ -55,7 +55,7 @@ class Appending:
         items, changes = place(self._session, drafts, newest, status, first, self._now, free=free)
         rows = to_rows(sid, drafts, items, self._data, total - weight)
         self._write_turns(tx, sid, items, changes, newest)
-        # It counted a turn for each that opens one; some joined a turn, others began one unasked.
+        # EXTEND counted a turn for each draft that opens one; some joined a turn, others began one.
         if (last := max((newest, *changes))) != counted:
             tx.run(sql.SET_TURN, sid=sid, turn=last)
         tx.many(sql.INSERT_ITEMS, rows)
@@ -72,7 +72,7 @@ class Appending:
     def _write_turns(
         self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
     ) -> None:
-        """Write the turns it begins and settles; renew the lease of those it writes into."""
+        """Write the turns that begin or end; renew the lease of turns that get items."""
         begun: dict[int, int] = {}
         for item in items:
             if item.turn > newest:
@@ -92,7 +92,7 @@ class Appending:
     def _hold(
         self, tx: Transaction, sid: int, number: int, status: Status | None, claim: Claim
     ) -> None:
-        """Renew the lease of a turn, or end the turn; `TurnLost` if it is another's."""
+        """Renew the lease of a turn, or end the turn; `TurnLost` if another owner has it."""
         statement, claimed = sql.HOLD, claim_values(claim)
         if status is not None:
             statement = sql.END_OWN
@@ -101,7 +101,7 @@ class Appending:
             raise TurnLost(self._session, number)
 
     def _begun(self, sid: int, number: int, status: Status, at: int) -> tuple[Any, ...]:
-        """Return the row of a turn that it begins."""
+        """Return the row of a turn that begins."""
         claim = self._claim
         if claim is None or status not in UNSETTLED:
             return (sid, number, status, at, None, 0, None)

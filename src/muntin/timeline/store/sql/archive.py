@@ -1,6 +1,6 @@
-"""Forgetting reports over the whole store, by age and by size; knows statements and transactions.
+"""Deleting reports of the whole store, by age and by size; knows statements and transactions.
 
-A session is locked while its own reports are forgotten, and no other: writers wait for one at most.
+Only one session is locked at a time, while its reports are deleted: writers wait for one at most.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 
-# So many reports are looked for at a time that are too old.
+# This many reports that are too old are read at a time.
 _PAGE = 500
-# Of those that are too many, a twentieth goes at a time.
+# If there are too many bytes, a twentieth of the reports goes at a time.
 _SHARE = 20
 _EVER = 2**62
 
 
 def prune(database: Database, before: datetime | None, most: int | None) -> Pruned:
-    """Forget the reports made before a time, then the oldest until they have at most so much."""
+    """Delete the reports made before a time, then the oldest until `most` bytes are left."""
     size = _size(database)
     gone = 0
     if before is not None:
@@ -44,7 +44,7 @@ def _size(database: Database) -> int:
 
 
 def _drop_oldest(database: Database, before: int, count: int) -> int:
-    """Forget some of the oldest reports with what only they needed; return how many."""
+    """Delete some of the oldest reports with contents that only they needed; return how many."""
     found = database.query(sql.OLDEST_REPORTS, before=before, newest=count)
     last: dict[int, tuple[int, int]] = {}
     for sid, turn, step in found:

@@ -43,23 +43,23 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 _SHORT_WAIT = 0.1
 RETRIES = 20
-# For how long connections may be dropped, one after the other, in the middle of one transaction.
+# For how long one transaction is tried again while connections are dropped.
 DROP_SECONDS = 10.0
-# So many connections to a server are kept; those to a file cost nothing.
+# This many connections to a server are kept; all connections to a file are kept.
 KEPT = 5
-# Any number, the same for all: held while tables are made.
+# The key of the lock that is held while tables are made; the same number in all processes.
 _MIGRATION_LOCK = 0x6D756E74
 
-# No transaction is begun but by us, and any thread may use a connection that no other does.
+# Only this module begins transactions, and any thread may use an idle connection.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {"isolation_level": None, "check_same_thread": False},
     "postgresql": {"autocommit": True},
 }
 _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
-# Two transactions in each other's way: nothing was written, start again.
+# Two transactions clashed: nothing was written, start again.
 # https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
 _CLASHES = ("40001", "40P01")
-# A row with this key is there.
+# A row with this key exists.
 UNIQUE_VIOLATION = "23505"
 
 
@@ -76,21 +76,21 @@ class Database:
         self._idle: deque[Any] = deque()
         self._inherited: list[Any] = []
         forks.watch(self)
-        # Whether the tables are those that this code writes, and the thread that sees to it.
+        # Whether the tables have this code's version, and the thread that prepares them.
         self._ready = False
         self._preparing: int | None = None
         self._lock = Lock()
-        self._queue = waiting.Queue()  # of those who write to a file
-        # Which file it is, once it was opened.
+        self._queue = waiting.Queue()  # of threads that write to a file
+        # Device and inode of the file, once it was opened.
         self._inode: tuple[int, int] | None = None
-        # By it SQLite's leases are: a server has a clock of its own.
+        # The clock of SQLite's leases: a server has a clock of its own.
         self._anchor = new_anchor()
         if not lazy:
             self._prepare()
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the driver's `connect` is given."""
+        """The arguments of the driver's `connect`."""
         return self._address.options
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Database:
                 self._idle.pop().close()
 
     def query(self, statement: str, **values: Any) -> list[Any]:
-        """Return the rows of one statement, which sees a moment of the database."""
+        """Return the rows of one statement, which sees one state of the database."""
         text = self._spell(statement)
 
         def ask() -> list[Any]:
@@ -158,7 +158,7 @@ class Database:
             raise self._translate(error, in_doubt=doubt) from error
 
     def _in_turn(self, write: Callable[[], T]) -> T:
-        """Write to a file when the threads of this process have that came before."""
+        """Write to a file in turn, after the earlier threads of this process."""
         try:
             with self._queue.turn(BUSY_SECONDS):
                 return write()
@@ -168,13 +168,13 @@ class Database:
             raise told from None
 
     def checkpoint(self) -> None:
-        """Empty the write-ahead log of a file, which holds what was deleted, unless others read."""
+        """Empty the write-ahead log of a file, which holds deleted data, unless others read."""
         if self.kind == "sqlite":
             with suppress(StoreError):
                 self._empty_log(_SHORT_WAIT)
 
     def vacuum(self, tables: Sequence[str]) -> None:
-        """Write all tables anew, without the room of what was deleted; others wait meanwhile."""
+        """Write all tables again, without the room of deleted data; others wait meanwhile."""
         if self.kind == "sqlite":
             self._alone("VACUUM")
             if not self._empty_log(BUSY_SECONDS):
@@ -184,7 +184,7 @@ class Database:
             self._alone(f"VACUUM (FULL, ANALYZE) {table}")
 
     def _empty_log(self, wait: float) -> bool:
-        """Empty the write-ahead log; False if others read for longer than so many seconds."""
+        """Empty the write-ahead log; False if others read for longer than `wait` seconds."""
         with self._cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
             cursor.fetchall()
             (busy, _, _) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -192,7 +192,7 @@ class Database:
         return not busy
 
     def _alone(self, statement: str) -> None:
-        """Run a statement that stands in no transaction."""
+        """Run a statement outside of any transaction."""
 
         def work() -> None:
             with self._cursor(statement, {}) as cursor:
@@ -222,11 +222,11 @@ class Database:
             self._ready = True
 
     def forget_threads(self) -> None:
-        """Begin anew in a process that was forked: no other thread of its parent is here."""
+        """Begin anew in a forked process: the other threads of its parent are not here."""
         self._lock, self._preparing, self._queue = Lock(), None, waiting.Queue()
 
     def _find_file(self) -> tuple[int, int] | None:
-        """Return which file an SQLite store is; None if there is none."""
+        """Return device and inode of an SQLite file; None if there is no file."""
         try:
             found = os.stat(self._address.file or "")
         except OSError:
@@ -234,9 +234,9 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _look_at_file(self) -> None:
-        """Notice that the file was deleted: nobody would find what is written to it.
+        """Refuse to write to a deleted file, where no process would find the data.
 
-        Another file in its place, such as a copy brought back, is the store from now on.
+        Another file in its place, such as a restored copy, is the store from now on.
         """
         found = self._find_file()
         if found == self._inode:
@@ -252,7 +252,7 @@ class Database:
         self._ready = False
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
-        """Start again where two transactions were in each other's way."""
+        """Start again after a clash of two transactions."""
         if self._ready and self._inode is not None:
             self._look_at_file()
         if not self._ready:
@@ -277,9 +277,9 @@ class Database:
 
     @contextmanager
     def _cursor(self, first: str | None, values: Mapping[str, Any]) -> Iterator[Any]:
-        """Run a first statement, if there is one, and keep the connection when all is done."""
+        """Run a first statement, if given, and keep the connection for later when all is done."""
         if os.getpid() != self._pid:  # a fork must not use its parent's connections
-            # Kept, because a connection that is forgotten is closed.
+            # Kept, because a connection without a reference is closed.
             self._inherited += self._idle
             self._pid, self._idle = os.getpid(), deque()
         connection = None
@@ -297,9 +297,9 @@ class Database:
         self._keep(connection)
 
     def _start(self, first: str | None, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Run a first statement on a connection at hand, or on a new one.
+        """Run a first statement on an idle connection, or on a new one.
 
-        It is the only one that may have to wait for another process.
+        Only this statement may have to wait for another process.
         """
         began = time.monotonic()
         while True:
@@ -317,7 +317,7 @@ class Database:
                 if is_busy(error) and waited < BUSY_SECONDS:
                     waiting.wait_to_look(waited)
                     continue
-                # One that died while it lay idle is replaced: nothing was done on it yet.
+                # A connection that died while idle is replaced: nothing was done on it yet.
                 if new or not self._is_dead(connection):
                     raise
                 if not isinstance(error, self._driver.Error):
@@ -333,7 +333,7 @@ class Database:
             connection.close()
 
     def _give_up(self, connection: Any) -> None:
-        """Undo what a transaction did, and throw away a connection that cannot."""
+        """Roll a transaction back, and close a connection that cannot."""
         try:
             if self.kind == "postgresql" and connection.pgconn.pipeline_status:  # it is stuck
                 connection.close()
@@ -346,11 +346,11 @@ class Database:
             self._keep(connection)
 
     def _translate(self, error: Exception, *, in_doubt: bool = False) -> Exception:
-        """Return our error for the driver's: what is wrong, and what to do about it."""
+        """Return Muntin's error for the driver's: what is wrong, and what to do about it."""
         if getattr(error, "sqlstate", None) in _CLASHES:
             return _Clash()
         text = str(error).strip().partition("\n")[0]
-        if len(text) > 200:  # a driver may quote the whole of what it could not read
+        if len(text) > 200:  # a driver may quote a whole unreadable text
             text = f"{text[:200]}…"
         doubt = ""
         if in_doubt:
@@ -371,22 +371,22 @@ class Database:
     def _set_up(self, connection: Any) -> None:
         wait = int(BUSY_SECONDS * 1000)
         if self.kind == "sqlite":
-            connection.execute("PRAGMA busy_timeout = 0")  # we wait ourselves
-            if self._create:  # a store that is there is in this mode already
+            connection.execute("PRAGMA busy_timeout = 0")  # waiting is done here
+            if self._create:  # an existing store is in this mode already
                 _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
-            # What is forgotten is overwritten.
+            # Deleted data is overwritten.
             connection.execute("PRAGMA secure_delete = ON")
             connection.create_function("muntin_now", 0, self._now)
         else:
             connection.execute(f"SET lock_timeout TO {wait}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
-            if synchronous == "off":  # an append that returned is on disk
+            if synchronous == "off":  # an append must be on disk when it returns
                 connection.execute("SET synchronous_commit TO on")
 
     def _set_clock(self) -> None:
         """Use the clock that all processes of this machine use for the file."""
-        with suppress(StoreError):  # it cannot be written: nobody takes a lease of it
+        with suppress(StoreError):  # a read-only file: no process takes leases in it
             anchor = schema.anchor_of(self, write=self._create)
             self._anchor = self._anchor if anchor is None else anchor
 
@@ -394,7 +394,7 @@ class Database:
         return self._anchor + monotonic_micros()
 
     def _migrate(self) -> None:
-        """Bring the tables to the version this code writes; refuse those of a newer one."""
+        """Bring the tables to the version of this code; refuse tables of a newer version."""
         file = self._address.file
         if not self._create and file and not os.path.exists(file):
             raise StoreError(f"{self.name}: no store is there; look at the address")
@@ -419,7 +419,7 @@ class Database:
         self.run_script(write)
 
     def _version(self, rows: Sequence[Sequence[str]]) -> int:
-        """Return the version of the tables, 0 where there are none; refuse a newer one."""
+        """Return the version of the tables, 0 if there are none; refuse a newer version."""
         found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
         if not found.isdecimal():
             raise StoreError(f"{self.name}: the version of its tables is {shown(found)}: {DAMAGED}")
@@ -433,7 +433,7 @@ class Database:
 
 
 class _Clash(Exception):
-    """Two transactions were in each other's way."""
+    """Two transactions clashed."""
 
 
 class _Dropped(Exception):
@@ -453,7 +453,7 @@ def _driver(address: Address) -> ModuleType:
 
 
 def _switch_to_wal(connection: Any) -> None:
-    """Switch to write-ahead logging; SQLite does not always wait for the lock that needs."""
+    """Switch to write-ahead logging; SQLite does not always wait for the needed lock."""
     deadline = time.monotonic() + BUSY_SECONDS
     for attempt in count():
         try:
@@ -461,7 +461,7 @@ def _switch_to_wal(connection: Any) -> None:
             return
         except sqlite3.OperationalError as error:
             if "readonly" in str(error):
-                return  # reading works in the mode the file has
+                return  # reading works in any mode
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             _pause(attempt)

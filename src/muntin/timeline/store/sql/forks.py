@@ -1,4 +1,4 @@
-"""Forks: what a process does before it becomes two.
+"""Forks: what a process does before it forks.
 
 SQLite's locks do not survive a fork, so no connection may be open while one happens, and no
 transaction under way: https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
@@ -24,18 +24,18 @@ SECONDS = 10.0
 
 _databases: WeakSet[Database] = WeakSet()
 _gate = Condition()
-# The threads with a transaction of SQLite under way, and the one that forks.
+# The threads with an open SQLite transaction, and the thread that forks.
 _busy: Counter[int] = Counter()
 _forking: int | None = None
 
 
 def watch(database: Database) -> None:
-    """Take care of a database at every fork."""
+    """Close the connections of a database before every fork."""
     _databases.add(database)
 
 
 def held_off(work: Callable[[], T]) -> T:
-    """Do something while forks are held off."""
+    """Do something while forks wait."""
     me = get_ident()
     with _gate:
         while _forking not in (None, me) and not _busy[me]:

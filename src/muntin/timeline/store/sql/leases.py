@@ -1,7 +1,7 @@
-"""Who works on which turn, in SQL: taking, renewing, settling, handing back.
+"""Which owner works on which turn, in SQL: taking, renewing, settling, handing back.
 
-Every change of a turn names its owner and attempt in the statement that makes it, so that who
-lost the turn changes nothing.
+Every change of a turn names its owner and attempt in the same statement, so that an owner that lost
+the turn changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _checked(session: str) -> str:
 
 
 def check(session: str) -> str:
-    """Return a session id that is fit; one that was checked lately is not checked again."""
+    """Return a valid session id; an id that was checked lately is not checked again."""
     return _checked(session) if session.__class__ is str else check_session_id(session)
 
 
@@ -49,7 +49,7 @@ class SqlLeases(ABC):
 
     @abstractmethod
     def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
-        """Put something beside a session in a transaction that is under way."""
+        """Put data beside a session in an open transaction."""
 
     def settle(
         self,
@@ -117,7 +117,7 @@ class SqlLeases(ABC):
                 return choice.turn
             return _take(tx, sid, choice.turn, owner, lease, resumable)
 
-        # Most who look find nothing: only a turn that can be taken is worth a transaction.
+        # Mostly there is no turn to take: a transaction is begun only if one can be taken.
         choice = chosen(*_unsettled(self.ask(sql.UNSETTLED, session)))
         mends = choice.abandoned or choice.gave_up
         if not mends and (choice.turn is None or choice.taken):
@@ -175,7 +175,7 @@ class SqlLeases(ABC):
         self._change_held(session, name, write)
 
     def _change_held(self, session: str, name: str, write: Callable[..., bool]) -> bool:
-        """Call `write` with the session locked, and with who holds something of it."""
+        """Call `write` with the session locked, and with the owner that holds the name."""
         line = f"held:{name}"
         check(session)
 
@@ -205,7 +205,7 @@ class SqlLeases(ABC):
 
 
 def _unsettled(rows: Sequence[Sequence[Any]]) -> tuple[list[Turn], datetime]:
-    """Return the turns of rows, and the time that stands behind each of them."""
+    """Return the turns of rows, and the time that stands in each row."""
     now = from_microseconds(rows[0][-1] if rows else 0)
     return [to_turn(row[:-1]) for row in rows], now
 

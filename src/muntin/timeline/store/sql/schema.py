@@ -1,6 +1,6 @@
 """The tables of the SQL stores, and how older ones are brought up to date.
 
-A version is never changed once released: a new one is added with what it takes to get there.
+A released version is never changed: a new version is added, with the steps that lead to it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from muntin.timeline.store.sql.database import Database
     from muntin.timeline.store.sql.transaction import Transaction
 
-# What a database calls it: a text compared by code point, an id that counts up, a table that is
-# its own index, and how many bytes a text has.
+# The words of each database: a text compared by code point, an id that counts up, a table that is
+# its own index, and the byte length of a text.
 _WORDS: Mapping[Kind, Mapping[str, str]] = {
     "sqlite": {
         "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -37,13 +37,13 @@ _WORDS: Mapping[Kind, Mapping[str, str]] = {
 
 _META = "CREATE TABLE IF NOT EXISTS muntin_meta (key {name} PRIMARY KEY, value {name} NOT NULL)"
 VERSION = "SELECT value FROM muntin_meta WHERE key = 'version'"
-# What all processes of a machine add to its monotonic clock since it was booted: a file's time.
+# What all processes of a machine add to its monotonic clock since the boot: the time of a file.
 _CLOCK = "SELECT anchor FROM muntin_clock WHERE boot = :boot"
 _PUT_CLOCK = "INSERT INTO muntin_clock (boot, anchor) VALUES (:boot, :anchor)"
 
 
 def anchor_of(database: Database, *, write: bool) -> int | None:
-    """Return the anchor of a file's clock; written by the first process after a boot."""
+    """Return the anchor of a file's clock; the first process after a boot writes it."""
 
     boot = boot_id()
 
@@ -69,10 +69,10 @@ def make_meta(tx: Transaction, kind: Kind) -> None:
 
 
 # No foreign keys: only the store writes these tables, and checking each row costs.
-# Of a session, `head` is the newest position, `turn` the newest turn, `total` the weight of all
-# items; of an item, `total` is the running sum up to and with it. `data` and `tokens` are JSON as
-# text: what was written is read, byte for byte. Of an entry there is a row for each version;
-# `ended` is where it was replaced or removed.
+# In a session, `head` is the newest position, `turn` the newest turn, `total` the weight of all
+# items; in an item, `total` is the running sum up to and with it. `data` and `tokens` are JSON as
+# text, read back byte for byte. An entry has a row for each version; `ended` is the position where
+# it was replaced or removed.
 _FIRST = (
     """CREATE TABLE muntin_sessions (
         id {id}, name {name} NOT NULL, head BIGINT NOT NULL, turn BIGINT NOT NULL,
@@ -91,7 +91,7 @@ _FIRST = (
     """CREATE TABLE muntin_entries (
         session BIGINT NOT NULL, entry {name} NOT NULL, position BIGINT NOT NULL, ended BIGINT,
         CONSTRAINT muntin_entries_key PRIMARY KEY (session, entry, position)) {is_index}""",
-    # With all columns, or SQLite would rather read the whole table in its order.
+    # With all columns; otherwise SQLite reads the whole table in order.
     """CREATE INDEX muntin_turns_status
         ON muntin_turns (session, status, number, first, owner, until)""",
     "CREATE INDEX muntin_items_turn ON muntin_items (session, turn, position)",
@@ -99,8 +99,8 @@ _FIRST = (
     "CREATE INDEX muntin_entries_live ON muntin_entries (session, ended, position)",
 )
 
-# What was composed, and the plan to compose it again; contents are kept once, by hash. States are
-# what one turn leaves to the next. What stood in strings here stands in columns in the third.
+# Reports of windows, and the plans that make them again; contents are kept once, by hash. States
+# are what one turn leaves to the next. The third version turns strings used here into columns.
 _SECOND = (
     """CREATE TABLE muntin_reports (
         session BIGINT NOT NULL, turn BIGINT NOT NULL, step BIGINT NOT NULL,
@@ -117,12 +117,12 @@ _SECOND = (
         WHERE status IN ('open', 'pending')""",
 )
 
-# The strings of a plan, among them the names of contents, which need no escapes.
+# The strings of a plan; among them are the names of contents, which need no escapes.
 _STRINGS = re.compile(r'"([^"\\]*)"')
 
 
 def _name_contents(tx: Transaction) -> None:
-    """Note which contents each report needs: those that its plan names in any string."""
+    """Note which contents each report needs: the contents that its plan names in any string."""
     kept = "SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report'"
     steps = "SELECT turn, step FROM muntin_reports WHERE session = :sid"
     plan = """
@@ -135,8 +135,8 @@ def _name_contents(tx: Transaction) -> None:
             tx.many("INSERT INTO muntin_report_contents VALUES (?, ?, ?, ?)", rows)
 
 
-# A wake's turn was one whose owner said so, an original was a content with a colon in its name,
-# a frontier a state of that name.
+# Before, the owner's text said that a turn was a wake's, a colon in its name that a content was
+# an original, and the name of a state that it was a frontier.
 _THIRD = (
     "ALTER TABLE muntin_turns ADD COLUMN resumable BOOLEAN NOT NULL DEFAULT FALSE",
     "UPDATE muntin_turns SET resumable = TRUE WHERE owner LIKE '%:wake-%'",
@@ -173,7 +173,7 @@ _THIRD = (
 )
 
 # How often a turn was taken and handed back, when it may be taken again, and why it failed. The
-# indexes no longer hold what each append of an owner changes: its lease.
+# indexes no longer hold the lease, which each append of an owner changes.
 _FOURTH = (
     "CREATE TABLE muntin_clock (boot {name} PRIMARY KEY, anchor BIGINT NOT NULL)",
     "ALTER TABLE muntin_turns ADD COLUMN attempt BIGINT NOT NULL DEFAULT 0",
@@ -190,7 +190,7 @@ _FOURTH = (
         WHERE reason = 'gave_up'""",
 )
 
-# What is due when; a timer that comes again and again says how often.
+# Timers with their due times; a repeated timer says how often it comes.
 _FIFTH = (
     """CREATE TABLE muntin_timers (
         session {name} NOT NULL, id {name} NOT NULL, kind {name} NOT NULL, due BIGINT NOT NULL,
@@ -199,8 +199,7 @@ _FIFTH = (
     "CREATE INDEX muntin_timers_due ON muntin_timers (due)",
 )
 
-# Reports are bounded over the whole store: by their age, and by how many bytes they have with
-# their contents.
+# Reports are bounded over the whole store: by age, and by bytes with their contents.
 _SIXTH = (
     "ALTER TABLE muntin_reports ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE muntin_contents ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
@@ -212,12 +211,12 @@ _SIXTH = (
 
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
-# How to get from each version to the next; the first is from nothing.
+# The steps from each version to the next; the first begins with no tables.
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:
-    """Change tables of a version, 0 for none, to the newest, and record that."""
+    """Bring tables of a version, 0 for none, to the newest version, and record it."""
     for migration in MIGRATIONS[version:]:
         for step in migration:
             if isinstance(step, str):

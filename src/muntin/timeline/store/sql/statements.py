@@ -1,7 +1,7 @@
 """The statements of the SQL stores, written once for both databases.
 
-Values are named `:name`, those of whole rows are `?`, and the time by which leases are is
-`muntin_now()`; a transaction spells them as its driver wants them.
+Values are named `:name`, values of whole rows are `?`, and the clock of leases is `muntin_now()`; a
+transaction translates them for its driver.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ON CONFLICT (name) DO UPDATE SET
     head = muntin_sessions.head + excluded.head, turn = muntin_sessions.turn + excluded.turn,
     total = muntin_sessions.total + excluded.total, updated = excluded.updated
 RETURNING id, head, turn, total"""
-# Nothing where the new name is taken.
+# Returns no row if the new name is taken.
 RENAME = """
 UPDATE muntin_sessions SET name = :new WHERE name = :session
     AND NOT EXISTS (SELECT 1 FROM muntin_sessions WHERE name = :new) RETURNING id"""
@@ -81,8 +81,8 @@ VERSIONS = f"{_VERSIONS} entry = :name ORDER BY e.position"
 
 @cache
 def read(view: View, given: frozenset[str]) -> str:
-    """Return the statement that reads the items which a combination of limits leaves."""
-    # With a bound on positions, that on turns must not lure the database to the other index.
+    """Return the statement that reads the items within a combination of limits."""
+    # With a bound on positions, `+ 0` keeps the database from the index on turns.
     turn = "i.turn + 0" if "after" in given else "i.turn"
     limits = {
         "after": "position > :after",
@@ -95,7 +95,7 @@ def read(view: View, given: frozenset[str]) -> str:
     wanted = [f"i.session = {_SID}"]
     wanted += [clause for name, clause in limits.items() if name in given]
     if view != "all":
-        wanted.append(view)  # a column of its own
+        wanted.append(view)  # the view is a column
     joined = order = ""
     if "settled" in given:
         joined = " JOIN muntin_turns t ON t.session = i.session AND t.number = i.turn"
@@ -113,15 +113,15 @@ INSERT INTO muntin_turns (session, number, status, first, owner, attempt, until)
 VALUES (?, ?, ?, ?, ?, ?, muntin_now() + ?)"""
 ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
 TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
-# With the time, by which their leases are. By their numbers, or SQLite would rather read all turns
-# of the session in their order.
+# With the time of the leases' clock. Chosen by number; otherwise SQLite reads all turns of the
+# session in order.
 UNSETTLED = f"""
 SELECT {_COLUMNS}, muntin_now() FROM muntin_turns WHERE session = {_SID} AND number IN (
     SELECT number FROM muntin_turns WHERE session = {_SID} AND {_UNSETTLED})
 ORDER BY number"""
 ANY_UNSETTLED = f"SELECT number FROM muntin_turns WHERE session = :sid AND {_UNSETTLED} LIMIT 1"
 NOW = "SELECT muntin_now()"
-# With a column of the table, or SQLite would rather read the index of all turns.
+# With a column of the table; otherwise SQLite reads the index of all turns.
 WAITING = f"""
 SELECT name FROM muntin_sessions
 WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED} AND first > 0) AND name > :last
@@ -144,7 +144,7 @@ UPDATE muntin_turns
 SET status = 'open', owner = :holder, until = muntin_now() + :lease, resumable = :resumable,
     attempt = attempt + 1, after = muntin_now() + :pause
 WHERE session = :sid AND number = :turn RETURNING until, attempt, after"""
-# Only who took the turn last may write into it, and nobody into one that is settled.
+# Only the last owner and attempt may write into a turn, and only until it is settled.
 _MINE = f"""
 number = :turn AND {_UNSETTLED} AND owner = :holder AND attempt = COALESCE(:attempt, attempt)"""
 HOLD = f"""
@@ -165,11 +165,11 @@ SET owner = NULL, until = NULL, returned = returned + 1, after = muntin_now() + 
 WHERE session = {_SID} AND {_MINE} AND status = 'open' AND resumable RETURNING number"""
 _ENDED = "SET status = :state, owner = NULL, until = NULL, after = NULL"
 END_OWN = f"UPDATE muntin_turns {_ENDED} WHERE session = :sid AND {_MINE} RETURNING number"
-# Not for others to end where someone works on it.
+# A turn that its owner works on is not ended by others.
 END_FREE_TURN = f"""
 UPDATE muntin_turns {_ENDED}
 WHERE session = :sid AND number = :turn AND (owner IS NULL OR status != 'open')"""
-# And what is settled is not opened again.
+# A settled turn is not opened again.
 OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 
 
@@ -178,7 +178,7 @@ def turns(*, state: bool, newest: bool) -> str:
     """Return the statement that reads the turns of a session, the newest first."""
     most = " LIMIT :newest" if newest else ""
     chosen = f"session = {_SID}"
-    if state:  # found in an index; else SQLite would look at all turns of the session
+    if state:  # by an index; else SQLite reads all turns of the session
         found = f"SELECT number FROM muntin_turns WHERE {chosen} AND status = :state"
         chosen += f" AND number IN ({found} ORDER BY number DESC{most})"
     return f"{_TURN} WHERE {chosen} ORDER BY number DESC{most}"
@@ -194,7 +194,7 @@ ON CONFLICT (session, turn, step) DO UPDATE SET
 REPORTS = f"""
 SELECT turn, step, time, report, plan FROM muntin_reports
 WHERE session = {_SID} AND turn >= :first AND turn <= :last ORDER BY turn, step"""
-# The newest, and the newest but n.
+# The newest report, and the newest but n.
 _NTH = """
 SELECT turn, step, time FROM muntin_reports WHERE session = :sid
 ORDER BY turn DESC, step DESC LIMIT 1 OFFSET"""
@@ -204,11 +204,11 @@ UNION ALL SELECT 1, turn, step, time FROM ({_NTH} :n) AS older"""
 # Compared as one value, which an index finds; with OR, all names of the session are read.
 _UP_TO = "WHERE session = :sid AND (turn, step) <= (:turn, :step)"
 DROP_REPORTS = f"DELETE FROM muntin_reports {_UP_TO}"
-# All in one statement: a window has hundreds.
+# All names in one statement: a window has hundreds.
 INSERT_NAMES = """
 INSERT INTO muntin_report_contents (session, turn, step, hash)
 SELECT :sid, :turn, :step, value FROM json_each(:names)"""
-# Of the report of a step, which is put again.
+# The names of one report, which is put again.
 DROP_OWN_NAMES = """
 DELETE FROM muntin_report_contents WHERE session = :sid AND turn = :turn AND step = :step"""
 DROP_NAMES = f"DELETE FROM muntin_report_contents {_UP_TO}"
@@ -216,13 +216,13 @@ INSERT_CONTENTS = f"""
 {_insert("contents", "session, kind, hash, turn, data, size")} ON CONFLICT DO NOTHING"""
 CONTENT = f"""
 SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :key"""
-# What only reports named that are gone. EXCEPT, because of the other ways to say it each is
-# quadratic on one of the databases.
+# Contents that only deleted reports named. With EXCEPT, because every other form is quadratic on
+# one of the databases.
 DROP_CONTENTS = """
 DELETE FROM muntin_contents WHERE session = :sid AND kind = 'report' AND hash IN (
     SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report' AND turn <= :turn
     EXCEPT SELECT hash FROM muntin_report_contents WHERE session = :sid)"""
-# Over the whole store: what reports take with their contents, and the oldest reports. A sum of
+# Over the whole store: the bytes of reports with their contents, and the oldest reports. A sum of
 # whole numbers is a decimal on PostgreSQL.
 REPORTS_SIZE = """
 SELECT CAST(COALESCE((SELECT SUM(size) FROM muntin_reports), 0)
@@ -236,6 +236,6 @@ DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < 
 PUT_FRONTIER = """
 INSERT INTO muntin_frontiers (session, line, data) VALUES (:sid, :line, :data)
 ON CONFLICT (session, line) DO UPDATE SET data = excluded.data"""
-# What is held of a session stands among the frontiers: a session has few of either.
+# Held names stand among the frontiers: a session has few of either.
 DROP_FRONTIER = "DELETE FROM muntin_frontiers WHERE session = :sid AND line = :line"
 FRONTIER = f"SELECT data FROM muntin_frontiers WHERE session = {_SID} AND line = :line"

@@ -43,7 +43,7 @@ from muntin.timeline.store.sql.schema import MIGRATIONS
 from muntin.timeline.store.sql.timers import SqlTimers
 from muntin.timeline.store.sql.transaction import Transaction
 
-# Of so many sessions it is remembered which contents are kept.
+# For this many sessions the store remembers which contents it has.
 _REMEMBERED = 100
 # The largest number both databases take.
 _MOST = 2**62
@@ -59,7 +59,7 @@ class SqlStore(SqlLeases):
         # The address as errors show it, without a password.
         self.name = self.database.name
         self.timers = SqlTimers(self.database, _append_one)
-        # The newest report put here of each session, and the contents that it needs.
+        # The newest report put here for each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
     # Timelines.
@@ -202,7 +202,7 @@ class SqlStore(SqlLeases):
         except StoreError as error:
             if getattr(error.__cause__, "sqlstate", None) != UNIQUE_VIOLATION:
                 raise
-            raise taken(self.name, current) from error  # by another, at the same time
+            raise taken(self.name, current) from error  # by another process, at the same time
 
     def delete(self, session: str) -> None:
         check(session)
@@ -228,9 +228,9 @@ class SqlStore(SqlLeases):
         self.database.transact(write)
 
     def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
-        """Put something beside a session in a transaction that is under way."""
+        """Put data beside a session in an open transaction."""
         if beside.seen:
-            tx.all(sql.LOCK_SESSION, sid=sid)  # who writes next reads what is written here
+            tx.all(sql.LOCK_SESSION, sid=sid)  # the next writer reads what is written here
         for line, data in beside.seen.items():
             if tx.scalar(sql.FRONTIER, session=session, line=line) != data:
                 raise Overtaken(session)
@@ -247,7 +247,7 @@ class SqlStore(SqlLeases):
     ) -> None:
         last, named = self._named.pop(session, (None, frozenset()))
         newest, oldest = _kept_reports(tx, sid, beside.keep)
-        # Most of a window was in the one before: what its report names is kept as long as it.
+        # Most contents of a window were in the window before: they are stored with its report.
         known = named if newest is not None and last == (sid, *newest) else ()
         new = {key: data for key, data in beside.contents.items() if key not in known}
         _put_contents(tx, sid, "report", record.turn, new)
@@ -255,7 +255,7 @@ class SqlStore(SqlLeases):
         time = to_microseconds(record.time)
         texts = {"report": record.report, "plan": record.plan}
         tx.run(sql.PUT_REPORT, **at, time=time, **texts, size=sum(map(byte_size, texts.values())))
-        if newest is not None and newest[:2] >= (record.turn, record.step):  # it may be there
+        if newest is not None and newest[:2] >= (record.turn, record.step):  # the report may exist
             tx.run(sql.DROP_OWN_NAMES, **at)
             _, oldest = _kept_reports(tx, sid, beside.keep + 1)
         elif not beside.keep:
@@ -263,7 +263,7 @@ class SqlStore(SqlLeases):
         tx.run(sql.INSERT_NAMES, **at, names=to_ascii_json(sorted(set(beside.names))))
         if oldest is not None:
             _forget_reports(tx, sid, beside.keep, *oldest[:2])
-        # If this is undone, no report of that time is there, and nothing is taken for known.
+        # If this is rolled back, no report has that time, and nothing is taken for stored.
         self._named[session] = ((*at.values(), time), frozenset(beside.names))
         if len(self._named) > _REMEMBERED:
             self._named.pop(next(iter(self._named)), None)
@@ -315,22 +315,22 @@ def _put_contents(
         tx.many(sql.INSERT_CONTENTS, rows)
 
 
-# When a report was made: its turn, its step, the time.
+# A report: its turn, its step, its time.
 _Made: TypeAlias = tuple[int, int, int]
 
 
 def _kept_reports(tx: Transaction, sid: int, keep: int) -> tuple[_Made | None, _Made | None]:
-    """Return the newest report, and the newest that goes when another is put."""
+    """Return the newest report, and the newest report that goes when another is put."""
     rows = tx.all(sql.TWO_REPORTS, sid=sid, n=max(0, keep - 1))
     found = {n: (turn, step, time) for n, turn, step, time in rows}
     return found.get(0), found.get(1)
 
 
 def _forget_reports(tx: Transaction, sid: int, keep: int, turn: int, step: int) -> None:
-    """Forget the reports up to one, with what only they named."""
+    """Delete the reports up to one, with contents that only they named."""
     for statement in (sql.DROP_REPORTS, sql.DROP_NAMES):
         tx.run(statement, sid=sid, turn=turn, step=step)
-    # Now and then, because finding out what is no longer named reads all names. A turn may have
+    # Now and then, because finding contents that no report names reads all names. A turn may have
     # thousands of steps.
     if (turn + step) % max(1, keep // 10) == 0:
         tx.run(sql.DROP_CONTENTS, sid=sid, turn=turn)

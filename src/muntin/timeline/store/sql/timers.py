@@ -1,6 +1,6 @@
-"""Timers as rows of an SQL store: a due one becomes an item in the transaction that removes it.
+"""Timers as rows of an SQL store: a due timer becomes an item in the transaction that removes it.
 
-Appending is the store's: it is given the function that writes one item.
+The store appends: it passes the function that writes one item.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 from muntin.timeline.timers import Release, Timer
 
-# Writes one item in a transaction that is under way.
+# Writes one item in an open transaction.
 Write: TypeAlias = Callable[[Transaction, str, Draft, "Begun | None"], None]
 
 _TIMER = "SELECT session, id, due, every, data FROM muntin_timers"
@@ -34,10 +34,10 @@ MOVE = "UPDATE muntin_timers SET due = :due WHERE session = :entity AND id = :id
 _SERVER_NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 _SERVER_TIME = f"SELECT {_SERVER_NOW}"
 _KINDS = "kind IN (SELECT value FROM json_each(:kinds))"
-# The first by the index on `due`: a minimum would be taken of all that wait.
+# The first by the index on `due`: a minimum would read all waiting timers.
 NEXT = f"SELECT due - :now FROM muntin_timers WHERE {_KINDS} ORDER BY due LIMIT 1"
 NEXT_THERE = NEXT.replace(":now", _SERVER_NOW)
-# What another process is releasing is left to it.
+# Timers that another process is releasing are skipped.
 DUE = f"{_TIMER} WHERE due <= :now AND {_KINDS} ORDER BY due LIMIT :most FOR UPDATE SKIP LOCKED"
 
 
@@ -57,7 +57,7 @@ class SqlTimers:
     def put_in(
         self, tx: Transaction, timer: Timer, *, after: timedelta | None = None, new: bool = False
     ) -> Timer:
-        """Keep a timer in a transaction that is under way."""
+        """Store a timer in an open transaction."""
         due = timer.due if after is None else self._now(tx) + after
         data = to_ascii_json({"payload": timer.payload, "meta": dict(timer.meta)})
         tx.run(
@@ -86,7 +86,7 @@ class SqlTimers:
         return rows[0][0] / 1e6 if rows else None
 
     def _now(self, tx: Transaction) -> datetime:
-        """Return the server's time; that of the machine where there is no server."""
+        """Return the server's time; the machine's if there is no server."""
         if self._database.kind == "sqlite":
             return datetime.now(UTC)
         return from_microseconds(tx.scalar(_SERVER_TIME))
@@ -99,7 +99,7 @@ class SqlTimers:
         def write(tx: Transaction) -> list[Timer]:
             now = self._now(tx)
             rows = tx.all(DUE, now=to_microseconds(now), kinds=known, most=most)
-            # Sessions are locked in one order, so that two who release do not wait for each other.
+            # Sessions are locked in one order, so that two releasing processes do not deadlock.
             due = sorted(map(_timer, rows), key=lambda timer: (timer.entity, timer.due))
             for timer in due:
                 found = release(timer, now)

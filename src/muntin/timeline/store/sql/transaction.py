@@ -13,7 +13,7 @@ _VALUE = re.compile(r":(\w+)")
 @cache
 def for_sqlite(statement: str) -> str:
     """Spell a statement for sqlite3."""
-    # Nothing to lock: there is one writer at a time anyway.
+    # No row locks: SQLite has one writer at a time anyway.
     return statement.removesuffix(" SKIP LOCKED").removesuffix(" FOR UPDATE")
 
 
@@ -28,14 +28,14 @@ def for_psycopg(statement: str) -> str:
 class Transaction:
     """Runs statements on one connection, spelled as the driver wants them.
 
-    PostgreSQL answers them together: a statement that is run for its effect waits for no answer,
-    and fails with a later one, or with the commit.
+    PostgreSQL answers several statements together: a statement that returns no rows waits for no
+    answer, and its error comes with a later statement or with the commit.
     """
 
     __slots__ = ("_spell", "answered", "connection")
 
     def __init__(self, connection: Any, spell: Callable[[str], str]) -> None:
-        # The driver's connection, for what else is to be done in this transaction.
+        # The driver's connection, for other writes in this transaction.
         self.connection = connection
         self._spell = spell
         # Whether the server has answered: then the connection was alive.
@@ -61,5 +61,5 @@ class Transaction:
         return rows[0][0] if rows else None
 
     def text(self, statement: str) -> None:
-        """Run a statement that has no values, as it is written."""
+        """Run a statement without values, exactly as written."""
         self.connection.execute(statement)

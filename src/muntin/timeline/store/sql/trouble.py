@@ -1,4 +1,4 @@
-"""What the errors of the drivers mean: whether they pass, and what to do about them."""
+"""The meaning of the drivers' errors: whether they pass, and what to do about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 
 
 def no_such_table(error: BaseException | None) -> bool:
-    """Say whether a statement named a table that is not there."""
+    """Say whether a statement named a table that does not exist."""
     return "no such table" in str(error) or getattr(error, "sqlstate", None) == "42P01"
 
 
@@ -25,7 +25,7 @@ _SQLITE_ADVICE = {
     sqlite3.SQLITE_CORRUPT: DAMAGED,
     sqlite3.SQLITE_NOTADB: DAMAGED,
 }
-# By the longest beginning of the code that is known; no code at all means no connection.
+# By the longest known prefix of the code; no code at all means no connection.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _POSTGRES_ADVICE = {
     "": (
@@ -49,7 +49,7 @@ def is_busy(error: BaseException) -> bool:
     return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
-# Of a connection that was being made the driver has no more than a text.
+# For a connection that was being made the driver has only a text.
 _DROPS = ("administrator command", "closed the connection", "reset by peer", "Broken pipe")
 _WRONG = ("authentication failed", "does not exist", "no password", "pg_hba.conf", "host name")
 
@@ -65,12 +65,12 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_drop(error: BaseException) -> bool:
-    """Say whether somebody ended the connection, also one that was being made."""
+    """Say whether the server or the network ended the connection, even while it was being made."""
     state = getattr(error, "sqlstate", None)
     return state == "57P01" or (is_away(error) and any(text in str(error) for text in _DROPS))
 
 
-# What will not work later either: the file is damaged, or we are wrong.
+# Errors that do not pass: the file is damaged, or Muntin has a bug.
 _LASTING_SQLITE = (
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -83,7 +83,7 @@ _LASTING_POSTGRES = ("22", "23", "42", "XX")
 
 
 def passes(error: BaseException) -> bool:
-    """Say whether a failure may be over when the same is tried later."""
+    """Say whether the same call may work later."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF not in _LASTING_SQLITE
@@ -99,7 +99,7 @@ def advice(error: BaseException) -> str:
     if code is not None:
         return _SQLITE_ADVICE.get(code & 0xFF, "look at the file")
     if isinstance(error, sqlite3.Error):
-        return DAMAGED  # text that is no text
+        return DAMAGED  # invalid bytes in a text
     state = getattr(error, "sqlstate", None) or ""
     known = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
     if state and max(known, key=len) == "" and not state.startswith(("08", "57P")):

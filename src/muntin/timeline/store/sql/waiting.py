@@ -1,7 +1,7 @@
-"""Waiting to write: an SQLite file has one writer at a time, and each that waits gets its turn.
+"""Waiting to write: an SQLite file has one writer at a time, and each waiting writer gets its turn.
 
-SQLite itself is not fair: who waits for long looks seldom, and those who come later are first.
-Here threads of a process queue. Processes look equally often, and more often the longer they wait.
+SQLite itself is not fair: a writer that waits long looks seldom, and later writers come first. Here
+the threads of a process queue. Processes look more and more often the longer they wait.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
 
-# How long a process that waits sleeps before it looks again: at first, and when it waited long.
+# Seconds that a waiting process sleeps before it looks again: at first, and after a long wait.
 _LOOK_SECONDS = (0.006, 0.001)
 _LONG_SECONDS = 3.0
 
 
 class TooLong(Exception):
-    """Others were inside for too long."""
+    """Other threads were inside for too long."""
 
 
 class Queue:
-    """Lets one thread in at a time, in the order in which they came."""
+    """Lets one thread in at a time, in order of arrival."""
 
     def __init__(self) -> None:
         self._mutex = Lock()
@@ -32,7 +32,8 @@ class Queue:
 
     @contextmanager
     def turn(self, seconds: float) -> Iterator[None]:
-        """Be the one; `TooLong` if others are, all the time. Who is inside may come again."""
+        """Be the thread inside; `TooLong` if others are inside all the time. A thread inside may
+        enter again."""
         if self._inside == get_ident():
             yield
             return
@@ -61,7 +62,7 @@ class Queue:
         self._inside = get_ident()
 
     def _gives_up(self, called: Lock) -> bool:
-        """Wait no longer; False if it was called just now."""
+        """Stop waiting; False if this thread was called in just now."""
         with self._mutex:
             if called not in self._waiting:
                 return False
