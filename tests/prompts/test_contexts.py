@@ -166,6 +166,6 @@ def test_conditions_do_not_count_as_nested_contexts_but_have_a_limit_of_their_ow
         lambda use: when(lambda: True, use),
         lambda use: match(on=lambda: 1, cases={1: use}),
     ):
-        assert kept(look(prompt(use=[nested(31, wrap)]))) == ["context:x"]
+        assert kept(look(prompt(use=[nested(32, wrap)]))) == ["context:x"]
         with pytest.raises(InvalidInput, match="nested deeper than 32"):
-            nested(32, wrap)
+            nested(33, wrap)

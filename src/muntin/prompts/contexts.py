@@ -207,9 +207,9 @@ def check_depth(uses: Sequence[Use], what: str, most: int = MOST_NESTED) -> int:
 
 
 def _wrap(uses: Sequence[Use], what: str) -> int:
-    """Return how deep conditions are nested; refuse 32 or more."""
+    """Return how deep conditions are nested; refuse more than 32."""
     wraps = 1 + max((use.wraps for use in uses if use is not None), default=0)
-    if wraps >= MOST_NESTED:
+    if wraps > MOST_NESTED:
         raise InvalidInput(f"{what}: conditions are nested deeper than {MOST_NESTED}")
     return wraps
 

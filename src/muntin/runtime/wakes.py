@@ -97,13 +97,27 @@ class Wakes:
 
     async def _answer(self, entity: str, turn: int) -> Reply | None:
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        self._asked.setdefault((entity, turn), []).append(future)
+        asked = self._asked.setdefault((entity, turn), [])
+        asked.append(future)
+        try:
+            return await self._heard(future, entity, turn)
+        finally:
+            asked.remove(future)
+            if not asked and self._asked.get((entity, turn)) is asked:
+                del self._asked[entity, turn]
+
+    async def _heard(
+        self, future: asyncio.Future[Reply | None], entity: str, turn: int
+    ) -> Reply | None:
+        """Wait for an answer that is told here, or that the store has from another process."""
         pause = ASK_SECONDS[0]
         while True:
-            heard = asyncio.ensure_future(self._settled(entity, turn, pause))
-            both: list[asyncio.Future[Any]] = [future, heard]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            heard.cancel()
+            settled = asyncio.ensure_future(self._settled(entity, turn, pause))
+            both: list[asyncio.Future[Any]] = [future, settled]
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                settled.cancel()
             if future.done():
                 return future.result()
             session = self._session(entity)

@@ -10,7 +10,7 @@ import pytest
 
 from muntin import App
 from muntin.runtime.ctx import Ctx
-from tests.runtime.conftest import run
+from tests.runtime.conftest import Elsewhere, run
 from tests.runtime.engine.conftest import Make, working
 
 # Longer than the longest pause between two looks.
@@ -65,3 +65,36 @@ def test_nobody_looks_for_a_turn_that_waits_here_for_its_place(tmp_path, monkeyp
         return looks.count, seen
 
     assert run(work()) == (0, [0, 0])
+
+
+def test_an_ask_that_another_app_answers_or_that_is_cancelled_leaves_nothing_in_memory(
+    tmp_path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+
+    def with_handler(app: App) -> App:
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            await asyncio.sleep(0.05)
+
+        return app
+
+    async def work() -> tuple[int, int]:
+        asking = with_handler(App(url, engine=Elsewhere()))
+        async with with_handler(App(url)):
+            for number in range(5):
+                await asking.ask("e/1", f"question {number}")
+            answered = held(asking)
+            cancelled = asyncio.create_task(asking.ask("e/2", "never mind"))
+            await asyncio.sleep(0.02)
+            tasks = len(asyncio.all_tasks())
+            cancelled.cancel()
+            await asyncio.gather(cancelled, return_exceptions=True)
+            await asyncio.sleep(0)
+            assert len(asyncio.all_tasks()) < tasks
+            return answered, held(asking)
+
+    def held(app: App) -> int:
+        return len(app._wakes._asked)
+
+    assert run(work()) == (0, 0)
