@@ -30,6 +30,7 @@ from muntin.core.planning.slot import (
     Stepped,
     Tier,
     Trimming,
+    changed,
 )
 from muntin.core.planning.slots import Slots
 from muntin.core.planning.window import Window
@@ -309,7 +310,7 @@ class Composer:
             if len(kept) < len(messages) - near:
                 messages = [*messages[:near], *kept]
             versions.append(version)
-            left.append(slot if messages is slot.messages else replace(slot, messages=messages))
+            left.append(slot if messages is slot.messages else changed(slot, messages=messages))
         return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
@@ -477,7 +478,7 @@ class Asked:
         shown = _words(self.messages)
         if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):
             return slot
-        return replace(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
+        return changed(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
 
 
 def _role(message: MessageLike) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from muntin.core.checks import check_size, shown
 from muntin.core.counting.images import image_formula_for_model
@@ -153,18 +154,7 @@ class Profile:
         """
         if not isinstance(model, str):
             raise InvalidType(f"a model must be a str like 'openai/gpt-4o', not {shown(model)}")
-        named = ModelName.parse(model)
-        if named.provider is None:
-            named = ModelName(_provider_of(model), model)
-        name = str(named)
-        return cls(
-            name,
-            user_first=named.provider in _USER_FIRST,
-            image_formula=image_formula_for_model(name),
-            tokenizer=name,
-            system_first=named.provider in _SYSTEM_FIRST,
-            caching=_caching(named),
-        )
+        return _profile(model)
 
     @classmethod
     def of(cls, model: str | None) -> Profile | None:
@@ -173,6 +163,22 @@ class Profile:
             return None
         named = ModelName.parse(model)
         return cls.for_model(model) if named.provider or named.maker else None
+
+
+@lru_cache(maxsize=256)  # the same few models, for every window
+def _profile(model: str) -> Profile:
+    named = ModelName.parse(model)
+    if named.provider is None:
+        named = ModelName(_provider_of(model), model)
+    name = str(named)
+    return Profile(
+        name,
+        user_first=named.provider in _USER_FIRST,
+        image_formula=image_formula_for_model(name),
+        tokenizer=name,
+        system_first=named.provider in _SYSTEM_FIRST,
+        caching=_caching(named),
+    )
 
 
 def _caching(named: ModelName) -> Caching | None:

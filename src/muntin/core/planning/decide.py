@@ -77,7 +77,7 @@ from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.read import Reading
 from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.run import go_down
-from muntin.core.planning.slot import TIERS, Slot, Stepped, in_full
+from muntin.core.planning.slot import TIERS, Slot, Stepped, changed, in_full
 from muntin.core.planning.step import Ground, SteppedSlot, find_again
 from muntin.core.planning.takers import in_order
 from muntin.core.planning.trim import least_of, shrink
@@ -168,7 +168,7 @@ def _asking(slots: list[Slot]) -> list[Slot]:
         slot = slots[place]
         if isinstance(slot.trimming, Stepped) and slot.messages:
             if not slot.run and role_of(slot.messages[-1]) in ("user", "tool"):
-                slots[place] = replace(slot, asks=True)
+                slots[place] = changed(slot, asks=True)
             break
     return slots
 

@@ -6,8 +6,8 @@ A wrong rule is an error naming slot and option, so an invalid slot cannot exist
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias, get_args
 
 from muntin.core.checks import check_size, check_text, shown
 from muntin.core.forms import messages_from
@@ -173,6 +173,17 @@ class Slot:
         _check_options(self)
 
 
+def changed(slot: Slot, **values: Any) -> Slot:
+    """Return a slot with other values that need no check; a tenth of the time of `replace`."""
+    copy = object.__new__(Slot)
+    for name, set_field in _SETTERS:
+        set_field(copy, values[name] if name in values else getattr(slot, name))
+    return copy
+
+
+_SETTERS = [(each.name, getattr(Slot, each.name).__set__) for each in fields(Slot)]
+
+
 def in_full(slot: Slot) -> Slot:
     """Return a slot whose messages are all Messages; other makers' forms are taken apart."""
     own = isinstance(slot.messages, list | tuple)
@@ -181,7 +192,7 @@ def in_full(slot: Slot) -> Slot:
     if all(item.__class__ is Message for item in items):
         return slot
     try:
-        return replace(slot, messages=tuple(messages_from(slot.messages)))
+        return changed(slot, messages=tuple(messages_from(slot.messages)))
     except InvalidInput as error:
         raise type(error)(f"slot {slot.name!r}, {error}") from error
 

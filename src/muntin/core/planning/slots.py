@@ -35,6 +35,7 @@ from muntin.core.planning.slot import (
     Tier,
     TrimBehavior,
     Trimming,
+    changed,
     may_step,
 )
 from muntin.core.planning.window import Window
@@ -190,7 +191,7 @@ class Slots:
         if trimming is None and isinstance(self.trimming, Stepped):
             inherits = listed and tier in (None, VOLATILE) and name != "system"
             if inherits and may_step(slot):
-                slot = replace(slot, trimming=self.trimming)
+                slot = changed(slot, trimming=self.trimming)
         self._has_input = self._has_input or slot.is_input
         self._slots.append(slot)
 
@@ -198,7 +199,7 @@ class Slots:
         """Add a slot that was made elsewhere."""
         self._has_input = self._has_input or slot.is_input
         place = len(self._slots)
-        self._slots.append(slot if slot.index == place else replace(slot, index=place))
+        self._slots.append(slot if slot.index == place else changed(slot, index=place))
 
     @property
     def declared(self) -> tuple[Slot, ...]:
@@ -230,7 +231,7 @@ class Slots:
         slots = list(self._slots)
         for place in reversed(range(len(slots) if self.recap is not None else 0)):
             if isinstance(slots[place].trimming, Stepped) and not slots[place].run:
-                slots[place] = replace(slots[place], recap=self.recap)
+                slots[place] = changed(slots[place], recap=self.recap)
                 break
         return tuple(slots)
 

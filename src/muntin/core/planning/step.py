@@ -71,7 +71,7 @@ class Ground:
 
     def under(self, stable: int) -> Ground:
         """Return the ground with `stable` more tokens before the histories."""
-        return replace(self, stable=self.stable + stable)
+        return Ground(self.stable + stable, self.caching)
 
     def cost(self, kept: int, high: int, growth: float) -> float:
         """Return what a request costs on average after a step that leaves `kept`."""
@@ -129,11 +129,11 @@ class SteppedSlot:
 
     def below(self, high: int) -> SteppedSlot:
         """Return the history with its high level."""
-        return replace(self, high=high)
+        return self if high == self.high else replace(self, high=high)
 
     def like(self, head: SteppedSlot) -> SteppedSlot:
         """Return the history with the levels of the head of its past."""
-        return replace(head, offset=self.offset)
+        return head if head.offset == self.offset else replace(head, offset=self.offset)
 
     def start(self, members: Sequence[Slot], tokens: int) -> Start:
         """Return where the past begins now, with `tokens` tokens in the window."""
@@ -209,7 +209,7 @@ def find_again(
         step = replace(step, members=members_of, told=told, newer=newer)
         for slot, offset in zip(members, past.offsets, strict=False):
             if isinstance(slot.trimming, Stepped):
-                steps[slot.index] = replace(step, offset=offset)
+                steps[slot.index] = replace(step, offset=offset) if offset else step
     return steps
 
 
