@@ -114,28 +114,30 @@ class Database:
         """Do the work in one transaction that may write."""
         if self.kind == "sqlite":
             return self._until_done(partial(self._in_turn, partial(self._write, work)))
-
-        def send() -> T:
-            with self._cursor(None, {}) as cursor, ExitStack() as ending:
-                connection = cursor.connection
-                with connection.pipeline():
-                    connection.execute("BEGIN")
-                    tx = Transaction(connection, self._spell)
-                    done = work(tx)
-                    if not tx.answered:  # a connection that was dead before is no doubt
-                        tx.all("SELECT 1")
-                    ending.enter_context(self._committing(connection))
-                    connection.execute("COMMIT")
-                return done
-
-        return self._until_done(send)
+        if self._driver.Pipeline.is_supported():  # libpq 14 and newer
+            return self._until_done(partial(self._send, work))
+        return self.run_script(work)
 
     def run_script(self, work: Callable[[Transaction], T]) -> T:
-        """Do work that runs several statements at once, in one transaction; PostgreSQL takes them
-        only where each waits for its answer."""
+        """Do work that may run several statements at once, in one transaction; PostgreSQL accepts
+        them only where each waits for its answer."""
         if self.kind == "sqlite":
             return self.transact(work)
         return self._until_done(partial(self._write, work))
+
+    def _send(self, work: Callable[[Transaction], T]) -> T:
+        """Do the work in one transaction whose statements are answered together."""
+        with self._cursor(None, {}) as cursor, ExitStack() as ending:
+            connection = cursor.connection
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                tx = Transaction(connection, self._spell)
+                done = work(tx)
+                if not tx.answered:  # a connection that was dead before is no doubt
+                    tx.all("SELECT 1")
+                ending.enter_context(self._committing(connection))
+                connection.execute("COMMIT")
+            return done
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         with self._cursor(_BEGIN[self.kind], {}) as cursor:
