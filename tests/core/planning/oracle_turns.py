@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import floor, inf
 
 from muntin import Message
-from tests.core.planning.oracle import priorities_in_vain, texts, within
+from tests.core.planning.oracle import Found, priorities_in_vain, texts, within
 from tests.core.planning.oracle_slots import (
     Given,
     Place,
@@ -141,18 +141,33 @@ class Turn:
             self.state = (None,)
 
 
-def judge_in_turn(
+def judge_in_turn(slots: Sequence[Given], budget: int, *, overhead: int = 0) -> Verdict:
+    """Return what the rules demand when slots take room in turn.
+
+    If a slot that stood while another was left out is dropped in the end, all is judged without
+    that slot first, unless one of those that stayed would go then.
+    """
+    found = _attempt(slots, slots, budget, overhead, frozenset())
+    while vain := found.stood - found.standing - found.left_out:
+        slots = [replace(s, content=None) if n in vain else s for n, s in enumerate(slots)]
+        other = _attempt(slots, slots, budget, overhead, frozenset())
+        if not found.standing <= other.standing:
+            break
+        found = other
+    return found.verdict
+
+
+def _attempt(
+    whole: Sequence[Given],
     slots: Sequence[Given],
     budget: int,
-    *,
-    overhead: int = 0,
-    whole: Sequence[Given] | None = None,
-) -> Verdict:
-    """Return what the rules demand when slots take room in turn.
+    overhead: int,
+    stood: frozenset[int],
+) -> Found:
+    """Judge slots, and again without what was dropped in vain.
 
     `slots` are those of `whole` that are not known to be dropped in vain.
     """
-    whole = slots if whole is None else whole
     window = places(slots, overhead)
     set_priorities(window)
     set_limits(window, budget, fallback=False)
@@ -167,21 +182,29 @@ def judge_in_turn(
     if sum(turn.size for turn in turns) > budget:
         _take(turns, budget)
     gone = [turn for turn in turns if turn.gone]
+    standing = frozenset(
+        n for n, s in enumerate(slots) for t in turns if t.place.given is s and t not in gone
+    )
     shared = [t for t in _order(turns) if t in gone and t not in capped_away]
     costly = next((turn for turn in shared if turn.place.given.group is not None), None)
     kept = [turn.place for turn in turns if turn not in gone]
-    left: Sequence[Given] | None = None
+    empty = budget == 0 and any(place.messages for place in window)
     if costly is not None:  # it had a share
         left = [replace(s, content=None) if s is costly.place.given else s for s in slots]
-    elif priorities_in_vain(places(whole, overhead), kept):
-        left = whole = [replace(s, content=None) if s.priority else s for s in whole]
-    if left is not None:
-        verdict = judge_in_turn(left, budget, overhead=overhead, whole=whole)
-        return replace(verdict, over_budget=verdict.over_budget or budget == 0)
-    found = tuple(message for turn in turns for message in turn.messages())
-    empty = budget == 0 and any(place.messages for place in window)
+        found = _attempt(whole, left, budget, overhead, stood | standing)
+        return replace(found, verdict=_over(found.verdict, budget == 0))
+    if priorities_in_vain(places(whole, overhead), kept):
+        left = [replace(s, content=None) if s.priority else s for s in whole]
+        found = _attempt(left, left, budget, overhead, frozenset())
+        return replace(found, verdict=_over(found.verdict, budget == 0))
+    told = tuple(message for turn in turns for message in turn.messages())
     size = sum(turn.size for turn in turns)
-    return Verdict(found, size > budget or empty, fallback)
+    left_out = frozenset(n for n, s in enumerate(slots) if s.content is None)
+    return Found(Verdict(told, size > budget or empty, fallback), size, standing, stood, left_out)
+
+
+def _over(verdict: Verdict, over: bool) -> Verdict:
+    return replace(verdict, over_budget=verdict.over_budget or over)
 
 
 def _order(turns: list[Turn]) -> list[Turn]:

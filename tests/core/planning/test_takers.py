@@ -91,3 +91,16 @@ def test_joined_texts_are_really_counted_and_as_few_as_possible_are_dropped(
     several = [text for text in counts if len(set(text) - set(separator)) > 1]
     near = sum(abs(alone[n] - space) <= 20 for n in droppable) if pinned else 0
     assert len(several) <= 3 + ceil(log2(max(1, len(parts)))) + near
+
+
+def test_a_slot_that_is_dropped_in_the_end_costs_those_that_share_nothing() -> None:
+    group = Group("shared", share=True)
+    slots = Slots(3, tokenizer=len)
+    for name, text, together in (
+        ("first", "a", group),
+        ("long", "cd", None),  # stood when the first shares were made, and has no room in the end
+        ("third", "f", None),
+        ("fourth", "h", group),
+    ):
+        slots.add(name, text, priority=1, group=together)
+    assert [message.text for message in slots.render().messages] == ["a", "f", "h"]

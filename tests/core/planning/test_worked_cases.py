@@ -461,3 +461,12 @@ def test_an_excluded_slot_is_in_the_report_only() -> None:
         "excluded",
         "condition_false",
     )
+
+
+def test_what_was_not_read_never_needs_fewer_than_no_tokens_more() -> None:
+    slots = Slots(3, tokenizer=len, profile="anthropic/claude-sonnet-4-6")
+    slots.add("rules", "a a", required=True)
+    talk = [user(""), user(""), user("a"), system("a")]
+    slots.add("talk", talk, priority=1, min_tokens=1, position=0)
+    unread = slots.render().report["talk"].decisions[0]
+    assert (unread.reason, unread.tokens_asked, unread.fits_with) == ("beyond_fit", 2, 2)

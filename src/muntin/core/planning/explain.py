@@ -264,7 +264,8 @@ def _beyond(plan: SlotPlan, rank: int | None, before: Before) -> Telling:
     taken = {index for unit in reading.units for index in unit.indices}
     taken.update(index for index, _, _ in reading.left_out)
     verdicts = [plan.verdicts.get(unit.indices[0]) for unit in read]
-    nearest = max((0 if each is None else each.fits_with for each in verdicts), default=0)
+    # A verdict may be below 0: it was found while more room was kept than is needed in the end.
+    nearest = max([0, *[each.fits_with for each in verdicts if each is not None]])
     stepped = reading.start is not None  # more tokens would not bring these messages back
     return Telling(
         first=next(index for index in reading.unread if index not in taken),
