@@ -182,12 +182,12 @@ def _attempt(
     if sum(turn.size for turn in turns) > budget:
         _take(turns, budget)
     gone = [turn for turn in turns if turn.gone]
+    kept = [turn.place for turn in turns if turn not in gone]
     standing = frozenset(
-        n for n, s in enumerate(slots) for t in turns if t.place.given is s and t not in gone
+        n for n, s in enumerate(slots) for each in kept if each.given is s and each.messages
     )
     shared = [t for t in _order(turns) if t in gone and t not in capped_away]
     costly = next((turn for turn in shared if turn.place.given.group is not None), None)
-    kept = [turn.place for turn in turns if turn not in gone]
     empty = budget == 0 and any(place.messages for place in window)
     if costly is not None:  # it had a share
         left = [replace(s, content=None) if s is costly.place.given else s for s in slots]
