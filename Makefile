@@ -36,7 +36,7 @@ demo: $(SMALL) ## Compose a real conversation into a small window and show it
 	@$(BIN)/muntin demo
 
 test: $(READY) browser ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 -r aR
+	$(BIN)/python -m pytest -n 4 --dist worksteal --reruns 1 -r aR
 
 pythons: ## Run all tests on every Python found, or on those in PYTHONS
 	@for python in $(PYTHONS); do \

@@ -46,6 +46,7 @@ def test_how_many_turns_there_are_is_told_without_any_window(long_turn):
 
 def test_shares_of_a_long_turn_come_in_pieces_that_make_the_whole(long_turn, monkeypatch):
     plans = Plans(long_turn)
+    monkeypatch.setattr("muntin.inspector.changes.SECONDS", 600.0)
     whole = shares(plans, "s", first=1)
     assert (len(whole["windows"]), whole["next"]) == (40, None)
     monkeypatch.setattr("muntin.inspector.changes.SECONDS", -1.0)
@@ -58,7 +59,8 @@ def test_shares_of_a_long_turn_come_in_pieces_that_make_the_whole(long_turn, mon
     assert found == whole["windows"]
 
 
-def test_the_share_of_one_window_is_asked_for_alone(long_turn):
+def test_the_share_of_one_window_is_asked_for_alone(long_turn, monkeypatch):
+    monkeypatch.setattr("muntin.inspector.changes.SECONDS", 600.0)
     told = shares(Plans(long_turn), "s", first=1, step=17, count=1, most=1)["windows"]
     assert told == shares(Plans(long_turn), "s", first=1)["windows"][16:17]
 

@@ -52,7 +52,7 @@ def as_store(store: Store | str) -> Store:
     """Return a store as it is, or the one at an address, which is opened when it is first used."""
     if isinstance(store, str):
         return open_store(store, lazy=True)
-    if not hasattr(store, "append"):
+    if not hasattr(store, "sessions"):
         raise InvalidType(
             f"store must be a store or its address, not {shown(store)}; "
             f"an address is a str like {_file(str(store))!r}"
