@@ -108,8 +108,9 @@ class Recalling:
             window = composer.with_recalled(slots, self._recalled, most).render()
             before, first = first, self._first_shown(window)
             scope = replace(scope, shown=self._asked_before(window))
+            stays = first <= before or _begins(window) == before
             positions = self._recalled.positions
-            if first <= before and all(at < first and at not in scope.shown for at in positions):
+            if stays and all(at < first and at not in scope.shown for at in positions):
                 return window
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
