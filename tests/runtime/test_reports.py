@@ -86,6 +86,28 @@ def test_an_entitys_windows_leave_reports_too():
     assert "docs" in names
 
 
+@pytest.mark.parametrize("door", DURABLE)
+def test_a_report_that_cannot_be_made_is_left_out_and_the_answer_is_not(door, monkeypatch, caplog):
+    def broken(*_: object) -> None:
+        raise ArithmeticError("no report today")
+
+    monkeypatch.setattr("muntin.timeline.receipts.write_plan", broken)
+    model = ScriptedModel(lambda window: "It is done.")
+    app = App(MemoryStore(), model=model)
+
+    async def work() -> None:
+        async with app:
+            await DURABLE[door](app, model, "Do it.", [])
+
+    run(work())
+    (session,) = app.store.sessions()
+    assert [turn.status for turn in app.store.turns(session.id)] == ["completed"]
+    said = [item.message.text for item in app.store.read(session.id) if item.message]
+    assert said[-1] == "It is done."
+    assert app.store.reports(session.id) == []
+    assert "no report today" in caplog.text
+
+
 def test_the_report_of_a_window_that_could_not_be_sent_is_kept():
     app = memory(model=ScriptedModel([]), budget=50)
     with pytest.raises(BudgetExceeded):

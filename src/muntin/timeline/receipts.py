@@ -28,10 +28,17 @@ def plan_of(window: Window) -> Plan:
 
 
 def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
-    """Return the report of a window and its plan, to be stored as one of `keep` reports."""
-    contents: dict[str, str] = {}
-    planned = compact_json(write_plan(plan_of(window), contents))
-    report = compact_json(window.kept_report.to_dict())
+    """Return the report of a window and its plan, to be stored as one of `keep` reports.
+
+    A report that cannot be made is left out, with a warning: no answer is lost for it.
+    """
+    plan, contents = plan_of(window), dict[str, str]()
+    try:
+        planned = compact_json(write_plan(plan, contents))
+        report = compact_json(window.kept_report.to_dict())
+    except Exception:
+        _log.exception("the report of turn %d, step %d could not be made", turn, step)
+        return Beside()
     record = Record(turn, step, datetime.now(UTC), report, planned)
     return Beside(record, contents, contents.keys(), keep)
 
