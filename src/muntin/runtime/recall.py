@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -102,9 +102,11 @@ class Recalling:
     ) -> Window:
         """Compose the window with excerpts from before `first`, the expected begin of the past;
         compose it again if the past begins later, or shows one of the excerpts."""
-        find = await self._finder(query, most, composer)
+        assert self._settings is not None  # else nothing is recalled
+        asked = await self._turn.app.embeddings.ask(query, self._settings)
         for _ in range(_ROUNDS):
-            self._recalled = await find(_before(scope, first))
+            within = _before(scope, first)
+            self._recalled = await self._find(query, most, within, composer, asked)
             window = composer.with_recalled(slots, self._recalled, most).render()
             before, first = first, self._first_shown(window)
             scope = replace(scope, shown=self._asked_before(window))
@@ -158,37 +160,33 @@ class Recalling:
             and each.role != "system"
         ]
 
-    async def _finder(
-        self, query: str, most: int, composer: Composer
-    ) -> Callable[[Scope], Awaitable[Recalled]]:
-        """Return a function that finds excerpts; an embedder is asked for the question once."""
-        settings, embeddings = self._settings, self._turn.app.embeddings
+    async def _find(
+        self, query: str, most: int, scope: Scope, composer: Composer, asked: Asked | str | None
+    ) -> Recalled:
+        """Find excerpts; `asked` is the embedder's answer, or its trouble."""
+        settings = self._settings
         assert settings is not None  # else nothing is recalled
-        asked = await embeddings.ask(query, settings)
-        look = partial(
+        find = partial(
             recall,
             self._session,
             query,
             most,
             limit=settings.limit,
+            scope=scope,
             counter=composer.counter,
             seconds=settings.timeout,
         )
-
-        async def find(scope: Scope) -> Recalled:
-            trouble = asked if isinstance(asked, str) else None
-            if isinstance(asked, Asked):
-                try:
-                    found = await in_store(self._session, partial(look, scope=scope, asked=asked))
-                    embeddings.follow(self._session, settings)
-                    return found
-                except InvalidInput as error:  # of another dimension: the words alone
-                    trouble = str(error)
-            found = await in_store(self._session, partial(look, scope=scope))
-            found.trouble = found.trouble or trouble
-            return found
-
-        return find
+        trouble = asked if isinstance(asked, str) else None
+        if isinstance(asked, Asked):
+            try:
+                found = await in_store(self._session, partial(find, asked=asked))
+                self._turn.app.embeddings.follow(self._session, settings)
+                return found
+            except InvalidInput as error:  # of another dimension: the words alone
+                trouble = str(error)
+        found = await in_store(self._session, find)
+        found.trouble = found.trouble or trouble
+        return found
 
 
 def _before(scope: Scope, first: float) -> Scope:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from muntin.core.checks import check_size, check_text, shown
@@ -174,14 +175,18 @@ class Slot:
 
 
 def changed(slot: Slot, **values: Any) -> Slot:
-    """Return a slot with other values that need no check; a tenth of the time of `replace`."""
+    """Return a slot with other values; `replace` without checking the slot again."""
     copy = object.__new__(Slot)
-    for name, set_field in _SETTERS:
-        set_field(copy, values[name] if name in values else getattr(slot, name))
+    for set_field, value in zip(_SETTERS, _all_of(slot), strict=True):
+        set_field(copy, value)
+    for name, value in values.items():
+        object.__setattr__(copy, name, value)  # refuses names that a slot does not have
     return copy
 
 
-_SETTERS = [(each.name, getattr(Slot, each.name).__set__) for each in fields(Slot)]
+_NAMES = [each.name for each in fields(Slot)]
+_all_of = attrgetter(*_NAMES)
+_SETTERS = [getattr(Slot, name).__set__ for name in _NAMES]
 
 
 def in_full(slot: Slot) -> Slot:

@@ -135,6 +135,7 @@ class Database:
                 done = work(tx)
                 if not tx.answered:  # a connection that was dead before is no doubt
                     tx.all("SELECT 1")
+                # The pipeline hears of the commit when it ends.
                 ending.enter_context(self._committing(connection))
                 connection.execute("COMMIT")
             return done
