@@ -142,7 +142,7 @@ def rules(budget: int, turns: int, rounds: int) -> Iterator[Figure]:
         unit="windows",
         at_least=1,
     )
-    for name, trimming in (("Stepped()", Stepped()), ("Stepped(low=0.5)", Stepped(low=0.5))):
+    for name, trimming in (("Stepped()", Stepped()), ("Stepped(low=0.7)", Stepped(low=0.7))):
         moved = frontiers.moves(session, trimming)
         note = "" if trimming.low is None else VARIANT
         yield Figure(
@@ -156,9 +156,9 @@ def rules(budget: int, turns: int, rounds: int) -> Iterator[Figure]:
         )
         yield Figure(
             work=f"{work}: least growth between two steps, {name}",
-            peer="high level less low level",
+            peer="what the step before left free",
             ours=moved.grown,
-            theirs=moved.step,
+            theirs=moved.free,
             unit="tokens",
             at_least=1,
             note=note,

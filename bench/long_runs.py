@@ -130,6 +130,7 @@ def asked(place: str, own: Row) -> Iterator[Figure]:
     for what, share, least in (
         ("kept of a request by the next, inside runs", own.prefix, 0.95),
         ("calls just made that the model sees", own.newest_seen, 1.0),
+        ("just-returned results shown", own.newest_shown, 0.99),
         ("needles of the last 20 turns, in view or named", own.named_recent, 1.0),
     ):
         yield Figure(

@@ -93,7 +93,8 @@ The columns:
   tokens of plain input.
 - **turns**: how many turns are in view, counted in parts; in full, or named in some form.
 - **last 50 calls**: how many of them the model can still see. **newest call**: how often the model
-  sees the call that it made just before.
+  sees the call that it made just before. **just-returned results shown**: how many of the results
+  of these calls have at least half of the room that they can use, a quarter of the window at most.
 - **needles**: identifiers that are in the window when the user repeats them; of the last 20 turns,
   and of all. "or named" adds those in a call that is visible and can be loaded.
 - **time**: processor time between two requests divided by that of the first row, where all policies

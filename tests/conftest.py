@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from muntin.core.planning import Plan, Slots
+from muntin.core.planning.plan import Plan
+from muntin.core.planning.slots import Slots
 from tests.stability import unexplained_move
 
 # No deadlines: how long an example takes says more about the machine than about us.

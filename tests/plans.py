@@ -5,20 +5,20 @@ from contextlib import contextmanager
 
 import pytest
 
-from muntin.core.planning import decide as deciding
+from muntin.core.planning import slots
 from muntin.core.planning.plan import Declaration, Plan
+from muntin.core.planning.planner import plan_window
 
 
 @contextmanager
 def counted_plans() -> Iterator[list[Plan]]:
     """Yield a list that grows with every plan made in the block."""
-    decide = deciding.decide
     made: list[Plan] = []
 
     def counted(declared: Declaration) -> Plan:
-        made.append(decide(declared))
+        made.append(plan_window(declared))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "decide", counted)
+        patch.setattr(slots, "plan_window", counted)
         yield made

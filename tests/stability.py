@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TypeVar
 
+from muntin.core.caching.frontier import Frontier, LazyFrontier
+from muntin.core.caching.wire_order import as_sent
+from muntin.core.digests import digest
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier, LazyFrontier, digest
-from muntin.core.planning.window import Window
-from muntin.core.planning.wire import as_sent
 from muntin.core.profile import Profile
+from muntin.core.window import Window
 
 T = TypeVar("T")
 
@@ -40,7 +41,8 @@ def unexplained_move(
         tools = window.tools == previous.tools
     same = same if tools else 0
     moved = prefix.moved
-    if (same < lasting or not tools) and moved is None:
+    is_expected = lasting or previous.tools  # else a change of tools costs nothing
+    if is_expected and (same < lasting or not tools) and moved is None:
         return f"the prefix moved at message {same} of {lasting}, and the report does not say so"
     if moved is not None and (not moved.slot or not moved.reason or moved.message != same):
         return f"the prefix moved at message {same}, but the report says {moved}"

@@ -136,7 +136,7 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_EXAMPLES=examples,
         ),
         "planner": suite(
-            f"the planner beside a slow oracle, {examples:,} random windows a property",
+            f"properties of the planner, {examples:,} random windows a property",
             "tests/core",
             2,
             MUNTIN_EXAMPLES=examples,

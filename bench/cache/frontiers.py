@@ -13,11 +13,10 @@ from time import process_time
 
 from bench.cache.sessions import MODELS, TOKENIZER, Session
 from muntin import App
-from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.limits import ratio_of
+from muntin.core.caching.frontier import Frontier
 from muntin.core.planning.slot import Stepped
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.sql import SqlStore
 
@@ -55,33 +54,31 @@ def same_after_restarts(session: Session) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Moves:
     """How a frontier moved: how often at all, how often backward, and in which move the history
-    had grown least since the one before, in tokens, beside high level minus low level."""
+    had grown least since the one before, in tokens, beside what that move had left free."""
 
     moves: int
     backward: int
     grown: int
-    step: int
+    free: int
 
 
 def moves(session: Session, trimming: Stepped) -> Moves:
-    """Follow the frontier through a session.
-
-    The low level is the one that was given, or what the step before left.
-    """
+    """Follow the frontier through a session."""
     replay = session.replay(MODELS[0])
-    high = replay.history_budget
+    room = replay.history_budget  # as if every turn brought the largest text
     said = [point.history for point in replay.points()]
     found: list[tuple[int, int]] = []
-    first = backward = moved_at = base = 0
+    first = backward = moved_at = left = 0
     for window, now in zip(windows(session, trimming), said, strict=True):
-        start = window.frontier.starts[0]
-        backward += start.first < first
-        if start.first != first:
-            low = base if trimming.low is None else ratio_of(high, trimming.low)
-            found.append((now - moved_at, high - low))
-            first, moved_at, base = start.first, now, start.base
-    grown, step = min(found, key=lambda move: move[0] / move[1])
-    return Moves(len(found), backward, grown, step)
+        starts = window.frontier.starts  # none before the assistant has spoken
+        begins = starts[0].first if starts else 0
+        backward += begins < first
+        if begins != first:
+            found.append((now - moved_at, room - left))
+            first, moved_at = begins, now
+            left = window.report["history"].tokens_kept
+    grown, free = min(found, key=lambda move: move[0] / move[1])
+    return Moves(len(found), backward, grown, free)
 
 
 def plain_windows(session: Session) -> Iterator[Window]:

@@ -15,8 +15,7 @@ from muntin import Message, Profile, assistant, system, tool, user
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.exact import openai_tokenizer
 from muntin.core.parts import ToolCall
-from muntin.core.planning.room import VOLATILE_RATIO
-from muntin.simulator.replay import trace_of
+from muntin.simulator.replay import RETRIEVAL_RATIO, trace_of
 from muntin.simulator.run import Pause, Replay
 
 TRACES = Path(__file__).parents[2] / "tests" / "data" / "airline-traces.jsonl"
@@ -102,7 +101,7 @@ def retrieved(turns: int, room: int) -> tuple[str, ...]:
     chance = random.Random(11)
     texts = []
     for turn in range(turns):
-        start, left = chance.randrange(len(words)), chance.uniform(0, VOLATILE_RATIO * room) - 30
+        start, left = chance.randrange(len(words)), chance.uniform(0, RETRIEVAL_RATIO * room) - 30
         taken = [f"({turn})"]
         while left > 0:
             taken.append(words[start % len(words)])

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from bench.runs.rules import faults
-from bench.runs.script import MARK, NEEDLE, Script, Turn
+from bench.runs.script import MARK, NEEDLE, Call, Script, Turn
 from bench.runs.wire import Line, count, lines, shared
 from muntin.providers.names import caching_for
 from muntin.simulator.cache import Block, Cache, Request
@@ -23,6 +23,8 @@ LAST_CALLS = 50
 LAST_TURNS = 20
 # The first quarter of a run, while windows fill, says nothing of what a policy keeps.
 SETTLED = 0.25
+# No result needs more than this share of a window; half of what it needs is a good view of it.
+RESULT_SHARE, GOOD_VIEW = 0.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Row:
     """Requests that do not show what the user asks."""
     newest_seen: float
     """How often the calls just made are seen by the model that made them."""
+    newest_shown: float
+    """How many of the results just returned are shown: at least half of their size, or of a quarter
+    of the window if they are larger."""
     needles: float
     needles_recent: float
     named: float
@@ -118,6 +123,7 @@ class Score:
         self._cost = 0.0
         self._views: list[tuple[float, float, float]] = []
         self._newest: list[bool] = []
+        self._returned: list[bool] = []
         self._lost = 0
         self._needles: list[tuple[bool, bool, bool]] = []
         self.seconds: list[float] = []
@@ -176,6 +182,7 @@ class Score:
         self._lost += f"t{turn.number:04}" not in seen
         if step:
             self._newest.append(all(call.mark in seen for call in turn.steps[step - 1]))
+            self._returned += [self._is_shown(call, found) for call in turn.steps[step - 1]]
         if step == 0:
             self._ask(turn, found, facts, seen)
 
@@ -188,6 +195,12 @@ class Score:
             named = visible or (loads and needle.mark in seen)
             recent = turn.number - needle.turn <= LAST_TURNS
             self._needles.append((recent, visible, named))
+
+    def _is_shown(self, call: Call, found: Sequence[Line]) -> bool:
+        """Say whether a request gives a good view of the result that a call has just returned."""
+        needed = min(count(call.result), RESULT_SHARE * self.window)
+        shown = sum(count(line.said) for line in found if line.result == call.id)
+        return shown >= GOOD_VIEW * needed
 
     def _whole(self, found: Sequence[Line]) -> set[str]:
         """Return the marks of what is shown in full: results as they came, texts as they were."""
@@ -224,6 +237,7 @@ class Score:
             calls_seen=_mean([each[2] for each in views]),
             question_lost=self._lost,
             newest_seen=_mean(self._newest),
+            newest_shown=_mean(self._returned),
             needles=_mean([each[1] for each in self._needles]),
             needles_recent=_mean([each[1] for each in recent]),
             named=_mean([each[2] for each in self._needles]),

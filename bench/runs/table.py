@@ -19,6 +19,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "turns_seen": ("turns, named", "{:.1f}"),
     "calls_seen": ("last 50 calls", "{:.1%}"),
     "newest_seen": ("newest call", "{:.1%}"),
+    "newest_shown": ("just-returned results shown", "{:.1%}"),
     "needles_recent": ("needles, 20 turns", "{:.1%}"),
     "named_recent": ("or named", "{:.1%}"),
     "needles": ("needles, all", "{:.1%}"),

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from muntin.core import system as system
     from muntin.core import tool as tool
     from muntin.core import user as user
+    from muntin.core.caching import Frontier as Frontier
+    from muntin.core.composed import Breakpoint as Breakpoint
     from muntin.core.counting import Tokenizer as Tokenizer
     from muntin.core.forms import messages_from as messages_from
-    from muntin.core.planning import Breakpoint as Breakpoint
     from muntin.core.planning import Cut as Cut
     from muntin.core.planning import Exact as Exact
-    from muntin.core.planning import Frontier as Frontier
     from muntin.core.planning import Group as Group
     from muntin.core.planning import Ladder as Ladder
+    from muntin.core.planning import Pool as Pool
     from muntin.core.planning import Results as Results
-    from muntin.core.planning import Slots as Slots
     from muntin.core.planning import Stepped as Stepped
-    from muntin.core.planning import Window as Window
+    from muntin.core.planning.slots import Slots as Slots
     from muntin.core.tags import RESERVED_TAG_NAMES as RESERVED_TAG_NAMES
     from muntin.core.tags import aggregate as aggregate
     from muntin.core.tags import contribute as contribute
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from muntin.core.tags import render_tagged_context as render_tagged_context
     from muntin.core.tags import validate_tag_name as validate_tag_name
     from muntin.core.tags import xml_tag as xml_tag
+    from muntin.core.window import Window as Window
     from muntin.errors import BudgetExceeded as BudgetExceeded
     from muntin.errors import InvalidInput as InvalidInput
     from muntin.errors import MissingExtra as MissingExtra
@@ -94,7 +95,9 @@ _HOMES = {
     ),
     "muntin.core.counting": "Tokenizer",
     "muntin.core.forms": "messages_from",
-    "muntin.core.planning": "Cut Exact Group Ladder Results Slots Stepped Window",
+    "muntin.core.planning": "Cut Exact Group Ladder Results Stepped",
+    "muntin.core.planning.slots": "Slots",
+    "muntin.core.window": "Window",
     "muntin.agent": "Tool",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
     "muntin.fitting": "fit fit_client",
@@ -107,7 +110,9 @@ _HOMES = {
 # Public too, but seldom needed: importable from here, not listed.
 _MORE = {
     "muntin.core": "Decision SlotReport",
-    "muntin.core.planning": "Breakpoint Frontier",
+    "muntin.core.caching": "Frontier",
+    "muntin.core.composed": "Breakpoint",
+    "muntin.core.planning": "Pool",
     "muntin.core.tags": (
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "
         "validate_tag_name xml_tag"

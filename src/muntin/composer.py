@@ -14,32 +14,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message, role_of
 from muntin.core.parts import Attachment, Text
-from muntin.core.planning.frontier import Frontier, LazyFrontier
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import (
-    EXACT,
     HISTORY,
     Exact,
     Marker,
     MessageLike,
+    Pool,
     Recap,
     Slot,
     Stepped,
     Tier,
     Trimming,
-    changed,
 )
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
-from muntin.timeline.past import TimelineMessages
+from muntin.timeline.past import NewestMessages, TimelineMessages
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
 
@@ -122,12 +121,8 @@ class Composer:
 
     @property
     def history_trimming(self) -> Trimming:
-        """How a history that the library loads is trimmed: as the user said; else in steps where
-        the provider prices caching or the history is summarised; else exactly."""
-        if self.trimming is not None:
-            return self.trimming
-        caching = self.profile is not None and self.profile.caching is not None
-        return Stepped() if caching or self.summary is not None else EXACT
+        """How a conversation is trimmed: as the user said, else in steps, for every model."""
+        return Stepped() if self.trimming is None else self.trimming
 
     def after(self, previous: Window | Frontier | None) -> Composer:
         """Return the Composer of the window that follows `previous`."""
@@ -189,7 +184,7 @@ class Composer:
             "counter": self.counter,
             "tools": self.tools,
             "profile": self.profile,
-            "trimming": self.trimming or EXACT,
+            "trimming": self.history_trimming,
             "previous": self.previous,
             "results": self.results,
             "ladder": self.ladder,
@@ -207,18 +202,14 @@ class Composer:
         asked: Asked | None = None,
         run: Sequence[Message] = (),
         *,
-        priority: int = 0,
         tier: Tier | None = None,
-        most: int | None = None,
-        required: bool = False,
+        pool: Pool | None = None,
         marker: Marker | None = None,
-        asks: int | None = None,
     ) -> Slots:
-        """Return the slots of one window: what a door declared, the input once, then the run.
+        """Return the slots of one window: what an interface declared, the input once, then the run.
 
-        `priority` is that of the run, at least (the input has none: it goes last), `tier` that of
-        the input and of the run, `most` the ceiling of the run. With `required` the run cannot be
-        trimmed. `marker` says what is missing of an input that is cut, `asks` is its ceiling.
+        `tier` is that of the input and of the run, `pool` that of the input. `marker` says what is
+        missing of an input that is cut.
         """
         slots = self.slots()
         stands = asked is None
@@ -235,19 +226,9 @@ class Composer:
                 slot, stands = asked.told_in(slot), True
             slots.take(slot)
         if asked is not None and not stands:
-            slots.add("input", list(asked.messages), tier=tier, marker=marker, max_tokens=asks)
+            slots.add("input", list(asked.messages), tier=tier, marker=marker, pool=pool)
         if run:
-            slots.add(
-                "run",
-                list(run),
-                # As well protected as every slot but the system's; otherwise the run goes first.
-                priority=max([priority, *(_rank(slot) for slot in slots.declared)]),
-                tier=tier,
-                max_tokens=most,
-                required=required,
-                trimming=None if required else self.history_trimming,
-                run=True,
-            )
+            slots.add("run", list(run), tier=tier, trimming=self.history_trimming, run=True)
         return slots
 
     def with_recalled(self, slots: Slots, recalled: str, most: int) -> Slots:
@@ -257,7 +238,7 @@ class Composer:
         """
         made, placed = self.slots(), False
         for slot in slots.declared:
-            if not placed and (slot.is_input or slot.run):
+            if not placed and slot.kind in ("input", "run"):
                 self._recall(made, recalled, most)
                 placed = True
             made.take(slot)
@@ -308,9 +289,10 @@ class Composer:
             near = max(0, len(messages) - _NEAR - len(asked.messages))
             kept, version = asked.split(messages[near:])
             if len(kept) < len(messages) - near:
-                messages = [*messages[:near], *kept]
+                earlier = getattr(messages, "earlier", (0, 0))
+                messages = NewestMessages([*messages[:near], *kept], earlier)  # type: ignore[list-item]
             versions.append(version)
-            left.append(slot if messages is slot.messages else changed(slot, messages=messages))
+            left.append(slot if messages is slot.messages else replace(slot, messages=messages))
         return left, asked.shown_as(versions)
 
     def size_of(self, messages: Iterable[Message]) -> int:
@@ -344,7 +326,7 @@ class TurnSlots(Slots):
     """
 
     def __init__(self, composer: Composer, asked: Asked) -> None:
-        super().__init__(**{**composer.options(), "trimming": composer.history_trimming})
+        super().__init__(**composer.options())
         self._composer = composer
         self._asked = asked
         # The window that was rendered last.
@@ -363,12 +345,6 @@ def _is_sent(message: Message) -> bool:
     parts = message.content if isinstance(message.content, tuple) else ()
     other = any(not isinstance(part, Text) for part in parts)
     return bool(message.text or other or message.tool_calls or message.attachments)
-
-
-def _rank(slot: Slot) -> int:
-    """Return the priority of a slot; the system's does not count."""
-    speaks = slot.messages and _role(slot.messages[0]) != "system"
-    return slot.priority if speaks else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,7 +454,8 @@ class Asked:
         shown = _words(self.messages)
         if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):
             return slot
-        return changed(slot, messages=self.messages, made=slot.made and len(self.messages) == 1)
+        kind = slot.kind if slot.kind != "text" or len(self.messages) == 1 else "list"
+        return replace(slot, messages=self.messages, kind=kind)
 
 
 def _role(message: MessageLike) -> str | None:

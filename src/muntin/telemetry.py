@@ -20,9 +20,9 @@ from weakref import WeakSet
 
 from muntin.core.message import Message
 from muntin.core.model_name import ModelName
-from muntin.core.planning.window import Window
 from muntin.core.report import Report, SlotReport
 from muntin.core.usage import Usage
+from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Reply
 from muntin.providers.names import cost_of

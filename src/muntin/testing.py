@@ -14,7 +14,7 @@ from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, assistant
 from muntin.core.parts import File, Reasoning, Text, ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.definition import Prompt
 from muntin.providers.model import (

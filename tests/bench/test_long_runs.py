@@ -189,9 +189,22 @@ def test_who_shows_everything_is_told_so(rules):
     row = full(rules).row("all")
     assert (row.requests, row.invalid, row.over, row.refused) == (24, 0, 0, 0)
     assert row.prefix == row.prefix_all == row.calls_seen == row.newest_seen == 1
+    assert row.newest_shown == 1
     assert row.needles == row.needles_recent == row.named == 1
     assert row.turns_full == row.turns_seen > 3
     assert 0.1 < row.relative < 0.5
+
+
+@pytest.mark.parametrize(
+    ("window", "share", "shown"), [(160, 0.3, 1), (160, 0.1, 0), (10**6, 0.3, 0)]
+)
+def test_a_result_is_shown_if_half_of_what_it_can_use_is_in_view(window, share, shown):
+    (call,) = SMALL.turns[0].steps[0]
+    text = call.result[: int(share * len(call.result))]
+    made = {**result(call.id), "content": text}
+    score = Score(SMALL, "openai", window)
+    score.take(SMALL.turns[0], 1, {"messages": [HI, called(call.id), made]}, 0.0)
+    assert score.row("one").newest_shown == shown
 
 
 def test_a_needle_that_a_visible_call_loads_is_named_and_not_seen():

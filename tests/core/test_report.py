@@ -28,7 +28,7 @@ def test_the_report_is_a_table_with_a_line_a_slot():
         "input",
         "(tools)",
     ]
-    assert "over_budget, needs +" in str(sample().report)
+    assert "over_budget" in lines[5]
 
 
 def test_the_report_as_json_is_stable():
@@ -47,6 +47,7 @@ def test_the_report_as_json_is_stable():
         "tokenizer",
         "not_carried",
         "prefix",
+        "warnings",
     ]
     assert list(data["slots"][0]) == [
         "name",
@@ -73,7 +74,7 @@ def test_the_report_as_json_is_stable():
         "tokens_asked": 25,
         "tokens_kept": 0,
         "rank": 1,
-        "fits_with": 2,
+        "fits_with": None,
     }
 
 

@@ -76,10 +76,11 @@ def test_a_turn_writes_each_schema_once_at_most(monkeypatch):
         async with App("memory:", model=ScriptedModel(lambda window: "Hi.")) as app:
             chat = app.conversation("c", tools=[look, *asked])
             await chat.send("Hello.")
-            for module in ("agent.tools", "core.schemas", "core.counting.counter"):
+            for module in (
+                *("agent.tools", "core.schemas", "core.counting.counter", "core.digests"),
+                "timeline.stored_plans",
+            ):
                 monkeypatch.setattr(f"muntin.{module}.compact_json", noted)
-            for module in ("frontier", "stored"):
-                monkeypatch.setattr(f"muntin.core.planning.{module}.compact_json", noted)
             await chat.send("Again.")
 
     asyncio.run(talk())

@@ -17,7 +17,7 @@ import pytest
 from muntin import Ladder, Recall, Results, Summary, resolver_cache
 from muntin.agent import loop
 from muntin.core.budget import DEFAULT_BUDGET
-from muntin.core.planning import cut, decide, past, read, shapes, slot, takers
+from muntin.core.planning import compact, memory, slot, units
 from muntin.prompts import liquid
 from muntin.providers import assets
 from muntin.runtime import app, recovery, sources, summaries, wakes
@@ -49,30 +49,20 @@ def word(number: int) -> str:
     return WORDS[number]
 
 
-def kinds_of_takers() -> int:
-    """Count the classes that take room; the protocol itself takes none."""
-    made = inspect.getmembers(takers, inspect.isclass)
-    return len([name for name, kind in made if kind.__module__ == takers.__name__]) - 1
-
-
 VIEWS = [name for name in ("history", "all", "client") if hasattr(views.Items, name)]
 # By page: phrases, each with the number that the code has.
 PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
-    ("architecture.md", "{Word} rules then run", lambda: len(decide.RULES)),
-    ("architecture.md", "take room in {word} ways", kinds_of_takers),
     ("contributing.md", "the {word} views of a session's items", lambda: len(VIEWS)),
     ("agents.md", "`max_steps` ({n})", lambda: loop.MAX_STEPS),
     ("agents.md", "`parallel` ({n})", lambda: loop.PARALLEL),
     ("agents.md", "up to {comma} bytes", lambda: assets.INLINE_BYTES),
     ("slots.md", "Up to {n} tokens it is never cut", lambda: slot.INPUT_LEAST),
-    ("slots.md", "at least {n} tokens are kept", lambda: shapes.LEAST),
+    ("slots.md", "at least {n} tokens are kept", lambda: compact.LEAST),
     ("slots.md", "*short* ({n} tokens", lambda: Ladder().short_tokens),
     ("slots.md", "({word}, `keep_groups`)", lambda: Ladder().keep_groups),
     ("slots.md", "(max_ratio=.{n},", lambda: round(Results().max_ratio * 100)),
-    ("slots.md", "up to {n} messages beyond", lambda: read.LOOK_BACK),
-    ("slots.md", "up to {n} characters longer", lambda: cut.LOOK_AHEAD),
-    ("slots.md", "more than {comma} characters", lambda: cut.LOOK_AHEAD_MOST),
-    ("caching.md", "up to {comma} messages around it", lambda: past.SEARCH),
+    ("slots.md", "up to {n} messages beyond", lambda: units.LOOK_BACK),
+    ("caching.md", "up to {comma} messages around it", lambda: memory.SEARCH),
     ("conversations.md", "take {word} switches", lambda: len(fields(RunRules)) + 1),  # the summary
     ("conversations.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),

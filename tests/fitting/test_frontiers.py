@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from muntin import InvalidInput, Message, user
-from muntin.core.planning.frontier import Start, digest
+from muntin.core.digests import digest
+from muntin.core.planning.memory import Start
 from muntin.fitting import fit
 from muntin.fitting.frontiers import Left, Table, first_new
-from tests.fitting.talks import growing, words
+from tests.fitting.talks import chat_call, chat_result, growing, words
 
 
 class Talk:
@@ -39,6 +40,51 @@ def test_it_is_plain_json_and_small() -> None:
         assert json.loads(json.dumps(told)) == told
         assert len(json.dumps(told)) < 400
         assert Left.from_dict(told).to_dict() == told
+
+
+def told_0_2() -> dict[str, Any]:
+    """What 0.2.0 left after the 22nd turn of the talk below, in a window of 250 tokens. The history
+    began with turn 17; its results were stubs but for the newest."""
+    start = {"slot": "history", "number": 0, "first": 68, "digest": "d42ff4502bd8bffa", "base": 130}
+    start |= {"requests": 1, "surplus": -81, "stubs": 83, "shorts": 83, "asked": 0, "asks": 0}
+    return {
+        "version": 1,
+        "start": start,
+        "opening": "4d45a46c90f54318",
+        "behind": "53335e8c9e040df4",
+        "count": 89,
+        "last": "ddc1e01c22e7d518",
+    }
+
+
+def looked(turns: int) -> list[dict[str, Any]]:
+    talk: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]
+    for turn in range(turns):
+        talk.append({"role": "user", "content": f"question {turn} ".ljust(40, "q")})
+        talk.append(chat_call(f"c{turn}", f'{{"n":{turn}}}'))
+        talk.append(chat_result(f"c{turn}", f"row {turn} ".ljust(200, "r")))
+        talk.append({"role": "assistant", "content": f"answer {turn} ".ljust(40, "a")})
+    return [*talk, {"role": "user", "content": f"question {turns} ".ljust(40, "q")}]
+
+
+def test_a_list_of_0_2_goes_on_where_it_began_at_its_levels() -> None:
+    fitted = fit(looked(22), 250, tokenizer="chars/4", previous=told_0_2())
+    assert fitted.fresh is None
+    asked = [each["content"].split()[1] for each in fitted.kept if each["role"] == "user"]
+    assert asked == ["17", "18", "19", "20", "21", "22"]
+    results = [each["content"] for each in fitted.kept if each["role"] == "tool"]
+    assert results == ["[look: 50 tokens, left out]"] * 4 + ["row 21 ".ljust(200, "r")]
+
+
+def test_a_list_of_0_2_moves_on_from_there() -> None:
+    told, first = told_0_2(), 68
+    for turns in range(23, 40):
+        fitted = fit(looked(turns), 250, tokenizer="chars/4", previous=told)
+        assert fitted.fresh is None
+        told = fitted.frontier
+        assert told["start"]["first"] >= first
+        first = told["start"]["first"]
+    assert first > 68
 
 
 WRITTEN: dict[str, Any] = {

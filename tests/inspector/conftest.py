@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from muntin import Message, Slots, assistant, user
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.inspector.plans import Kept, Plans
 from muntin.inspector.server import address_of, listen, make_server, new_token
 from muntin.timeline.receipts import report_of

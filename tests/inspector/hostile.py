@@ -8,7 +8,7 @@ from typing import Any
 from muntin import Attachment, Message, Slots, ToolCall
 from muntin.core.parts import File, Image, Other, Reasoning, Text
 from muntin.core.planning.slot import Group
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.timeline.store import Store
 from tests.inspector.conftest import keep
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from muntin import Message, Slots, Stepped, ToolCall, assistant, system, tool, user
-from muntin.core.planning.prefix import REASONS
+from muntin.core.caching.prefix import REASONS
 from muntin.core.planning.slot import Exact, Group
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.inspector.changes import difference, shares, survival, what_if
 from muntin.inspector.data import messages, window
 from muntin.inspector.plans import Plans
@@ -223,7 +223,7 @@ def marked(history: list[Message], place: int) -> list[Message]:
         # This provider is sent system text first, wherever it stands.
         ([*past(3), system("note")], [user("new"), *past(3)[1:], system("note")], {}, "changed"),
         (past(60), past(61), {"trimming": Exact(), "budget": 500}, "trimmed"),
-        (past(21), past(22), {"budget": 500}, "stepped"),
+        (past(21), past(22), {"budget": 500}, "moved"),
     ],
 )
 def test_the_inspector_and_the_report_agree_where_two_windows_part(history, after, changes, reason):

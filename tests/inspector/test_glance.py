@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import combinations, pairwise
 from math import dist
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 
 from muntin import Slots, user
 from muntin.core.parts import ToolCall
+from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
 from muntin.inspector.searching import FOUND
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
+from muntin.timeline.items import Beside, Record
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import (
@@ -32,9 +35,9 @@ from tests.inspector.conftest import (
     until,
 )
 from tests.inspector.sample import LONG
-from tests.inspector.test_browser import kept_report, look, planned, what_if
+from tests.inspector.test_browser import kept_report, look, what_if
 from tests.inspector.test_steps import call, live
-from tests.paths import ROOT
+from tests.paths import DATA, ROOT
 
 STATIC = ROOT / "src" / "muntin" / "inspector" / "static"
 NARROW = {"width": 420, "height": 900}
@@ -131,38 +134,46 @@ def test_what_was_left_out_is_told_in_plain_words(page, inspector):
     page.click("[data-tab=out]")
     for slot in report["slots"]:
         for each in slot["decisions"]:
-            if slot["status"] == "kept" or each["fits_with"] is None or not each["rank"]:
+            if slot["status"] == "kept" or not each["rank"]:
                 continue
             told = page.text_content(
                 f"[data-out='{slot['index']}'] [data-decision='{each['first']}']"
             )
-            assert re.search(rf"was (dropped|cut) {each['rank']:,}(st|nd|rd|th); ", told)
-            if each["reason"] != "over_cap":
-                assert f"kept from {report['budget'] + each['fits_with']:,} tokens on" in told
-            else:
-                assert "kept whole with a cap of" in told
+            assert re.search(rf"was (dropped|cut) {each['rank']:,}(st|nd|rd|th)$", told)
     what_if(page, 2_500)
     page.wait_for_selector("[data-planned='2500']")
     page.click("[data-tab=out]")
-    assert re.search(r"would be (dropped|cut) 1st; kept", page.text_content(".body"))
+    assert re.search(r"would be (dropped|cut) 1st", page.text_content(".body"))
     for code in ("over_budget", "fits_with", "whole with +", "cut as number"):
         assert code not in page.text_content("#main")
 
 
-def test_a_budget_that_is_promised_keeps_what_it_says(page, inspector):
-    """The number after "kept from" holds: planned with it, the group is whole."""
-    report = kept_report(inspector)
-    found = [
-        (slot, each)
-        for slot in report["slots"]
-        for each in slot["decisions"]
-        if each["fits_with"] and each["reason"] != "over_cap"
-    ]
-    assert found
-    for slot, each in found[:3]:
-        now = planned(inspector, report["budget"] + each["fits_with"]).report.slots[slot["index"]]
-        there = [d for d in now.decisions if d.first <= each["first"] < d.first + d.count]
-        assert [d.status for d in there] == ["kept"]
+@pytest.mark.parametrize("name", ["conversation", "slots"])
+def test_a_window_of_0_2_is_shown_as_its_report_says(page, name):
+    written = json.loads((DATA / "plans-0.2.0.json").read_text("utf-8"))[name]
+    report = written["report"]
+    store = MemoryStore()
+    (item,) = Session("s", store=store).append(user("asked"))
+    contents = {key: json.dumps(value) for key, value in written["contents"].items()}
+    record = Record(
+        item.turn, 1, datetime(2026, 1, 2, tzinfo=UTC), *map(json.dumps, (report, written["plan"]))
+    )
+    store.put("s", Beside(record, contents, contents.keys(), 1_000_000))
+    (row,) = turns(Plans(store), "s")["windows"]
+    assert row["title"] == {"conversation": "Where is row 5?", "slots": "What now?"}[name]
+    with inspecting(store) as running:
+        look(page, running, "s", "")
+        assert page.locator(".figures .big").text_content() == f"{report['tokens']:,}"
+        page.click("[data-tab=out]")
+        told = page.text_content(".body")
+        if name == "conversation":
+            assert "made shorter ahead of need, for several turns" in told
+        for slot in report["slots"]:
+            for each in slot["decisions"]:
+                if each["fits_with"] and each["rank"] and each["reason"] != "over_cap":
+                    assert f"kept from {report['budget'] + each['fits_with']:,} tokens on" in told
+        what_if(page, 5_000)
+        page.wait_for_selector("[data-planned='5000']")
 
 
 def test_the_slider_is_logarithmic_and_says_its_value(page, inspector):

@@ -48,7 +48,7 @@ def test_a_slot_that_is_dropped_is_kept_from_a_larger_budget_on(store):
     plans = Plans(store)
     for slot in dropped(store):
         edge = survival(plans, "s", 1, None, slot["index"])["some_from"]
-        assert 3_000 < edge <= 3_000 + slot["decisions"][0]["fits_with"]
+        assert edge > 3_000
         assert kept_at(store, slot["index"], edge)
         assert not kept_at(store, slot["index"], edge - 1)
 
@@ -86,9 +86,8 @@ def test_many_slots_of_one_name_that_are_left_out_are_folded(page, store):
         line = page.locator(f"[data-out='{docs[0]['index']}']")
         assert line.is_visible()
         assert line.locator("li").count() == 0
-        said = r"doc \d+ dropped .* 0 of [\d,]+ tokens kept was dropped \d+\w\w; kept from [\d,]+"
-        assert re.match(said, line.text_content())
-        assert line.text_content().endswith("tokens on, if not sooner")
+        said = r"doc \d+ dropped .* 0 of [\d,]+ tokens kept was dropped \d+(st|nd|rd|th)"
+        assert re.fullmatch(said, line.text_content())
         assert "message 0" not in page.text_content(".body")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from muntin import Tool, user
 from muntin.core.parts import ToolCall
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import ProviderError
 from muntin.fitting import Fitter
 from muntin.fitting.reading import pieces_of

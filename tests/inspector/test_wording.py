@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muntin import assistant, user
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.inspector.data import turns, window
 from muntin.inspector.plans import Plans
 from muntin.providers.model import Reply, Usage

@@ -194,9 +194,31 @@ async def _try_door(door: Any, override: Any) -> None:
     assert said(model) < 600
 
     model = ScriptedModel(["ok"])
-    async with App("memory:", budget=1_000_000) as app:
+    async with App("memory:", budget=1_000_000, assets=Files()) as app:
         await door(app, model)
     assert said(model) > 8 * PAGE_TOKENS
+
+
+class Files:
+    """Assets that hold every file; a scripted model sends none of them."""
+
+    def read(self, id: str, /) -> bytes:
+        return b"%PDF"
+
+    def put(self, data: bytes, name: str, mime_type: str | None = None) -> Any:
+        raise AssertionError("nothing is stored here")
+
+
+@pytest.mark.parametrize("name", ["scripted", "anthropic/claude-sonnet-4-6", "ollama/llama3"])
+def test_without_assets_a_file_counts_as_its_name_which_is_all_that_is_sent(name: str) -> None:
+    model = ScriptedModel(["ok"], name=name)
+
+    async def work() -> None:
+        async with App("memory:", model=model, budget=2_000) as app:
+            await app.conversation("c").send("hi", attachments=[FILE])
+
+    asyncio.run(work())
+    assert said(model) < 100
 
 
 @pytest.mark.parametrize("override", OVERRIDES, ids=["by kind", "by function"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, Message, Session, Slots, ToolCall, Window, assistant, tool, user
-from muntin.core.planning.wire import arrange
+from muntin.core.caching.wire_order import arrange
 from muntin.runtime.recovery import recovery_tools
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore

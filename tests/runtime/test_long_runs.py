@@ -19,6 +19,7 @@ from muntin import App, InvalidInput, ToolCall, Window
 from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
+from muntin.timeline.receipts import plan_of
 from tests.paths import ROOT
 
 BUDGET = 6_000
@@ -69,9 +70,7 @@ def _plain(value: Any) -> Any:
 
 
 def moved(window: Window) -> bool:
-    return any(start.first or start.shorts for start in window.frontier.starts) and any(
-        not start.requests for start in window.frontier.starts
-    )
+    return any(plan.has_moved for plan in plan_of(window).slots)
 
 
 def levels(window: Window) -> dict[str, int]:

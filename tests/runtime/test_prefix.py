@@ -92,8 +92,8 @@ def texts(window: Window) -> list[str]:
     return [message.text for message in window.messages]
 
 
-def ask(made: Any, turns: int = 3) -> list[Window]:
-    asked = ScriptedModel(lambda _: "It is so. " * 20, name=CLAUDE, budget=20_000)
+def ask(made: Any, turns: int = 3, *, name: str = CLAUDE) -> list[Window]:
+    asked = ScriptedModel(lambda _: "It is so. " * 20, name=name, budget=20_000)
 
     async def run() -> None:
         async with App("memory:", model=asked) as app:
@@ -145,8 +145,13 @@ def test_retrieved_text_stands_behind_the_mark_among_sources() -> None:
         assert marked(window) == [RULES]
 
 
-@pytest.mark.parametrize("place", ["front", "behind"])
-def test_changing_tags_of_a_generator_stand_in_a_later_block(place: Any) -> None:
+MOVE_IT = (
+    "slot 'context' changes from request to request and stands before content that could be "
+    "cached; move it behind the history if you can"
+)
+
+
+def changing(place: Any, name: str) -> list[Window]:
     made = generator(
         prompt="Be brief.",
         context=[
@@ -162,31 +167,46 @@ def test_changing_tags_of_a_generator_stand_in_a_later_block(place: Any) -> None
     async def send(app: App, text: str) -> None:
         await made.run(text, app=app, session="s")
 
-    windows = ask(send)
+    return ask(send, name=name)
+
+
+@pytest.mark.parametrize("name", [CLAUDE, "openai/gpt-5", "some/unknown", "scripted"])
+def test_the_context_of_a_generator_stands_in_the_authors_order_on_every_model(name: str) -> None:
+    for turn, window in enumerate(changing("front", name)):
+        text = f"{turn}: what is said of it?"
+        found, rules = (f"<{tag}>\n{{}}\n</{tag}>" for tag in ("found", "rules"))
+        block = f"Be brief.\n\n{found.format(FOUND.format(text))}\n{rules.format(RULES)}"
+        assert texts(window)[:3] == [block, f"Now: {text}", "This stays."]
+        is_cached = name in (CLAUDE, "openai/gpt-5")
+        assert window.report.warnings == ((MOVE_IT,) if is_cached else ())
+        if name == CLAUDE:
+            assert marked(window) == []  # nothing stands before what changes
+
+
+@pytest.mark.parametrize("name", [CLAUDE, "openai/gpt-5", "some/unknown"])
+def test_a_generator_may_put_what_changes_behind_the_history(name: str) -> None:
+    windows = changing("behind", name)
     for turn, window in enumerate(windows):
         said = texts(window)
         assert said[0].startswith("Be brief.\n\n<rules>")
         assert said[1] == "This stays."
-        changing = next(n for n, text in enumerate(said) if text.startswith("<found>"))
-        assert said[changing + 1].startswith("Now:")
-        assert changing == (2 if place == "front" else 2 + 2 * turn)
-        assert "This stays." in marked(window) or (place == "behind" and turn)
-        assert not any(text.startswith(("<found>", "Now:")) for text in marked(window))
-    assert len(marked(windows[-1])) == (1 if place == "front" else 2)
+        place = next(n for n, text in enumerate(said) if text.startswith("<found>"))
+        assert said[place + 1].startswith("Now:")
+        assert place == 2 + 2 * turn
+        assert window.report.warnings == ()
+        if name == CLAUDE:
+            assert "This stays." in marked(window)
+            assert not any(text.startswith(("<found>", "Now:")) for text in marked(window))
+    assert name != CLAUDE or len(marked(windows[-1])) == 2
 
 
-def test_where_nothing_is_cached_the_tags_of_a_generator_stay_together() -> None:
-    asked = ScriptedModel(["Yes."])
-    tags = {"found": lambda: "now", "rules": "always"}
-    made = generator(model=asked, prompt="Be brief.", context=tags, user=lambda given: given)
-    made_window = asyncio.run(made.window("hello"))
-    found = "<found>\nnow\n</found>"
-    assert texts(made_window)[0].startswith(f"Be brief.\n\n{found}")
+def test_the_place_of_what_changes_is_front_or_behind() -> None:
     with pytest.raises(Exception, match="place must be 'front' or 'behind', not 'top'"):
         generator(prompt="x", place="top")  # type: ignore[arg-type]
 
 
-def test_cached_contexts_of_a_prompt_are_a_block_with_what_changes_behind_it() -> None:
+def test_cached_contexts_of_a_prompt_are_a_block_with_the_others_behind_it() -> None:
+    """What changes stands last; the mark stands at the end of what is to be cached."""
     made = prompt(
         system="Be brief.",
         use=[
@@ -197,13 +217,15 @@ def test_cached_contexts_of_a_prompt_are_a_block_with_what_changes_behind_it() -
         prompt="What is said of it?",
     )
     both = made.resolve_sync(provider="anthropic", model_id="claude-sonnet-4-5")
-    stays = f"Be brief.\n\n{RULES}\n\nBe kind."
-    assert texts(both.window)[:2] == [stays, FOUND.format("it")]
-    assert marked(both.window) == [stays]
-    assert both.system == f"{stays}\n\n{FOUND.format('it')}"
+    cached, others = f"Be brief.\n\n{RULES}", f"Be kind.\n\n{FOUND.format('it')}"
+    assert texts(both.window) == [cached, others, "What is said of it?"]
+    assert marked(both.window) == [cached]
+    assert both.system == f"{cached}\n\n{others}"
     assert not both.window.over_budget
     # One message where no mark can be set, in the same order.
-    assert made.resolve_sync(provider="openai", model_id="gpt-5").system == both.system
+    openai = made.resolve_sync(provider="openai", model_id="gpt-5")
+    assert openai.system == both.system
+    assert texts(openai.window) == [both.system, "What is said of it?"]
 
 
 def test_what_the_provider_read_stands_beside_the_claim_and_is_kept() -> None:

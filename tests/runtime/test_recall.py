@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from operator import eq
 from typing import Any
 
@@ -44,6 +44,7 @@ from muntin.timeline.items import draft_of
 from muntin.timeline.recall import Recalled
 from muntin.timeline.recall.settings import LEAST_TOKENS, MOST_TOKENS
 from muntin.timeline.recall.shelf import add_vectors, without_vector
+from muntin.timeline.recall.stored import recall
 from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
 from muntin.timeline.store import open_store
 from tests.doors import DURABLE
@@ -202,24 +203,71 @@ async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door, of
         assert made.windows[-1].report["recalled"].cap == 300
 
 
+def without_excerpts(window: Window) -> list[Message]:
+    return [each for each in window.messages if not each.text.startswith("<recalled ")]
+
+
 @pytest.mark.parametrize("door", DOORS)
 @awaited
-async def test_the_window_before_the_excerpts_is_the_same_with_and_without_them(door, monkeypatch):
+async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
     async with App("memory:", recall=True) as app:
         made = model()
-        await chat(DOORS[door], app, made)
-    nothing = Recalled()
-    monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: nothing)
-    async with App("memory:", recall=True) as app:
-        other = model()
-        await chat(DOORS[door], app, other)
-    assert any(map(excerpts, made.windows))
-    for one, two in zip(made.windows, other.windows, strict=True):
-        assert [m for m in one.messages if not m.text.startswith("<recalled ")] == list(
-            two.messages
+        await chat(DOORS[door], app, made, turns=60)
+    assert sum(map(bool, map(excerpts, made.windows))) > 30
+    moves = 0
+    for one, two in pairwise(made.windows):
+        before, now = (
+            [(each.role, each.text) for each in without_excerpts(window)] for window in (one, two)
         )
-        if excerpts(one):
-            assert all(mark.after <= len(two.messages) - 1 for mark in one.breakpoints)
+        prefix = two.report.prefix
+        assert prefix is not None
+        if prefix.moved is None:
+            assert now[: len(before)] == before
+        else:
+            assert prefix.moved.reason == "moved"
+            moves += 1
+        if excerpts(two):
+            assert two.messages[-2].text.startswith("<recalled ")
+            assert all(mark.after <= len(two.messages) - 2 for mark in two.breakpoints)
+    assert 2 <= moves <= 6
+
+
+@pytest.mark.parametrize("name", [NAME, "openai/gpt-4o", "some/unknown"])
+@pytest.mark.parametrize("door", DOORS)
+@awaited
+async def test_excerpts_of_one_turn_cost_the_next_turn_nothing(door, name, monkeypatch):
+    """They are above the history: now and then they take room of it, for their turn only."""
+
+    async def talk() -> list[Window]:
+        made = model(name=name)
+        async with App("memory:", recall=True) as app:
+            await DOORS[door](app, made, NEEDLE)
+            for number in range(60):
+                await DOORS[door](app, made, CHAT.format(number))
+                if number % 9 == 8:
+                    await DOORS[door](app, made, often)
+        return made.windows
+
+    find: Any = recall
+    often = "In which town may it rain, or snow, or shine?"  # finds as much as may be shown
+
+    def seldom(session: Any, query: str, *given: Any, **options: Any) -> Recalled:
+        return find(session, query, *given, **options) if query == often else Recalled()
+
+    monkeypatch.setattr("muntin.runtime.recall.recall", seldom)
+    some = await talk()
+    monkeypatch.setattr("muntin.runtime.recall.recall", lambda *given, **options: Recalled())
+    none = await talk()
+    smaller = 0
+    for one, two in zip(some, none, strict=True):
+        if not excerpts(one):
+            assert one.messages == two.messages
+            continue
+        shown, whole = without_excerpts(one), list(two.messages)
+        assert shown == whole[len(whole) - len(shown) :]
+        smaller += len(shown) < len(whole)
+    assert sum(map(bool, map(excerpts, some))) >= 3
+    assert smaller >= 1
 
 
 def shared(one: str, other: str) -> int:
@@ -672,18 +720,21 @@ def talks(draw: Any) -> list[Message]:
     st.sampled_from([Stepped(), Exact()]),
     st.integers(0, 400),
 )
-def test_excerpts_of_any_size_leave_windows_valid_and_the_history_before_them_as_it_is(
+def test_excerpts_of_any_size_leave_windows_valid_and_take_only_the_room_they_need(
     messages, name, budget, trimming, words
 ):
     composer = Composer.of(name, budget=budget, tokenizer="estimate", trimming=trimming)
-    slots, most = composer.slots(), budget // 5
-    slots.add("history", messages, trimming=trimming)
-    slots.add("input", "What now?")
+    most = budget // 5
+
+    def compose(text: str, composer: Composer) -> Window:
+        slots = composer.slots()
+        slots.add("history", messages, trimming=trimming)
+        slots.add("input", "What now?")
+        return composer.with_recalled(slots, text, most).render()
+
+    first = compose("", composer)
     texts = ["", composer.filler(most), "<recalled>" + "word " * words + "</recalled>"]
-    windows = [composer.with_recalled(slots, text, most).render() for text in texts]
-    pasts = [
-        [m for m, origin in zip(w.messages, w.origins, strict=True) if origin == 0] for w in windows
-    ]
+    windows = [first, *(compose(text, composer.after(first)) for text in texts)]
     for window in windows:
         assert window.tokens <= budget
         assert window.report["recalled"].tokens_kept <= most
@@ -691,8 +742,14 @@ def test_excerpts_of_any_size_leave_windows_valid_and_the_history_before_them_as
         for request in (window.openai, window.anthropic, window.google):
             assert request()
         assert window.openai(api="responses")
-    if isinstance(trimming, Stepped):
-        assert pasts[0] == pasts[1] == pasts[2]
+        if isinstance(trimming, Stepped):
+            past = [
+                [m for m, origin in zip(w.messages, w.origins, strict=True) if origin == 0]
+                for w in (first, window)
+            ]
+            if first.tokens + window.report["recalled"].tokens_kept <= budget:
+                assert past[0] == past[1]
+            assert window.report["history"].tokens_kept <= first.report["history"].tokens_kept
 
 
 @awaited

@@ -569,7 +569,7 @@ def test_closing_waits_for_a_summary_or_gives_it_up(tmp_path: Any, monkeypatch: 
             model=model(),
             summary=Summary(ScriptedModel(slow)),
         )
-        for day in range(17):
+        for day in range(20):
             await by_conversation(app, day)
         await app.close()
         assert not [task for task in asyncio.all_tasks() if "_make" in repr(task)]
@@ -635,7 +635,7 @@ def test_the_prompt_replaces_the_instruction() -> None:
         summariser = writer()
         summary = Summary(summariser, prompt="Only the dates.", max_tokens=50)
         async with App("memory:", model=model(), summary=summary) as app:
-            await talk(app, 18)
+            await talk(app, 20)
         assert summariser.windows[0].messages[0].text == "Only the dates."
 
     asyncio.run(main())
@@ -664,7 +664,7 @@ def test_a_summariser_without_room_is_a_failure_that_says_what_to_do() -> None:
         asked = model()
         tiny = ScriptedModel(lambda window: "no", budget=200)
         async with App("memory:", model=asked, summary=Summary(tiny)) as app:
-            await talk(app, 18)
+            await talk(app, 21)
         details = [r.detail for w in asked.windows for r in w.report.slots if r.name == "summary"]
         assert any("has no room for a summary of 800 tokens" in (each or "") for each in details)
         assert tiny.windows == []

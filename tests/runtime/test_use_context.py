@@ -516,13 +516,16 @@ def test_inside_a_source_the_newest_stay_without_holes():
 
 
 def test_the_past_has_its_max_beside_a_large_waking_message():
-    """The waking message is outside of every max."""
-    app = memory()
-    fill(app, *(f"{n:03}" + "x" * 95 for n in range(20)))
-    window = shown(app, "w" * 2_000, budget=4_000, chat=timeline(max=1_000))
-    past = [text for text in texts(window)[:-1] if not text.startswith("[")]
-    assert sum(map(len, past)) > 600
-    assert texts(window)[-1] == "w" * 2_000
+    """The waking message is outside of every max: the past moves to half of its own."""
+    pasts = []
+    for payload in ("w", "w" * 2_000):
+        app = memory()
+        fill(app, *(f"{n:03}" + "x" * 95 for n in range(20)))
+        window = shown(app, payload, budget=4_000, chat=timeline(max=1_000))
+        pasts.append([text for text in texts(window)[:-1] if not text.startswith("[")])
+        assert texts(window)[-1] == payload
+    assert pasts[0] == pasts[1]
+    assert 500 <= sum(map(len, pasts[0])) <= 1_000
 
 
 def test_the_past_has_its_max_although_much_was_sent_meanwhile():
@@ -544,7 +547,7 @@ def test_the_past_has_its_max_although_much_was_sent_meanwhile():
 
     run(work())
     past = [text for text in texts(model.windows[0])[:-1] if not text.startswith("[")]
-    assert sum(map(len, past)) > 600
+    assert 500 <= sum(map(len, past)) <= 1_000
     assert not any("mmm" in text for text in texts(model.windows[0]))
 
 
@@ -613,6 +616,41 @@ def test_a_wake_of_many_large_messages_still_fits(count):
     assert statuses(app, "e/1") == ["completed"]
     assert messages_tokens(model.windows[0]) <= 1_000
     assert texts(model.windows[0])[-1].startswith(f"{count - 1:02}mmm")
+
+
+@pytest.mark.parametrize("sizes", [[900, 1_200], [40_000, 50_000], [20, 9_000, 30], [400] * 30])
+def test_a_wake_of_several_messages_is_cut_alike_in_every_step(sizes):
+    """The longest is cut, if that is enough; else the middle leaves, and the newest stays best."""
+    app = memory()
+    model = ScriptedModel([call("look"), call("look"), "ok"], name="openai/gpt-4o", budget=8_000)
+
+    def look() -> str:
+        """Look."""
+        return "seen " * 50
+
+    @app.entity("e")
+    async def handler(ctx: Ctx, wake: Any) -> None:
+        ctx.use_context(source_budget=1_500, sources={"found": Source("F" * 100)})
+        ctx.use_agent(model=model, tools=[look])
+        await ctx.agent.run()
+
+    async def work() -> None:
+        for n, size in enumerate(sizes):
+            await app.send("e/1", f"{n:02}" + "m" * size + f"{n:02}")
+        await app.close()
+
+    run(work())
+    assert statuses(app, "e/1") == ["completed"]
+    assert len(model.windows) == 3
+    inputs = [[m.text for m in w.messages if m.role == "user"] for w in model.windows]
+    assert inputs[0] == inputs[1] == inputs[2]
+    assert model.windows[0].input_cut
+    assert sum(map(len, inputs[0])) <= 1_500
+    if sizes[0] < 40_000:  # else there is room for a line only
+        assert inputs[0][0].startswith("00")
+    assert inputs[0][-1].endswith(f"{len(sizes) - 1:02}")
+    missing = [text for text in inputs[0] if "left out here" in text]
+    assert len(missing) == (2 if sizes[0] == 40_000 else 1)
 
 
 # Always within source_budget.
@@ -1170,5 +1208,5 @@ def test_a_wake_reads_no_more_of_a_long_timeline_than_its_window_could_show():
 
     store.read, store.turns = counted(plain_read), counted(plain_turns)  # type: ignore[method-assign]
     window = shown(app, budget=700, chat=timeline(max=600))
-    assert 60 < len(window.messages) < 120
+    assert 40 < len(window.messages) < 60  # half of what it may have
     assert read < 400

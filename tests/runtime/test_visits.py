@@ -43,18 +43,19 @@ VISITS = {
 }
 
 
-# Statements of a turn with one model call, BEGIN and COMMIT left out, at most.
+# Statements of a turn with one model call, BEGIN and COMMIT left out, at most: one of them keeps
+# what the conversation must remember for its next window.
 STATEMENTS = {
-    "conversation": 19,
-    "instructed": 20,
-    "strategy": 25,
-    "timeline": 25,
-    "generator": 25,
-    "generator_prompt": 20,
-    "flow": 31,
-    "entity": 31,
-    "returned": 29,
-    "sources": 37,
+    "conversation": 20,
+    "instructed": 21,
+    "strategy": 26,
+    "timeline": 26,
+    "generator": 26,
+    "generator_prompt": 21,
+    "flow": 32,
+    "entity": 32,
+    "returned": 30,
+    "sources": 38,
 }
 # Round trips of such a turn to PostgreSQL, at most: statements whose answers nobody waits for go
 # together, with the begin and the end of their transaction.

@@ -30,9 +30,9 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
-from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
 from muntin.core.report import Reported
+from muntin.core.window import Window
 from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
 from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
 from muntin.providers.names import as_model

@@ -30,8 +30,8 @@ from muntin.core.checks import (
 )
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.memo import FormMemo
+from muntin.core.cutting import longest
 from muntin.core.parts import ToolCall
-from muntin.core.planning.cut import longest
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 

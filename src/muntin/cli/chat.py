@@ -34,8 +34,8 @@ from muntin.cli.terminal import (
 )
 from muntin.cli.words import in_flags
 from muntin.core.counting.counter import as_tokenizer
-from muntin.core.planning.window import Window
 from muntin.core.report import level_words, prefix_words
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Finished, Reply, TextDelta
 from muntin.providers.names import as_model

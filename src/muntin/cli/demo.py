@@ -27,8 +27,8 @@ from muntin.cli.terminal import (
     width,
 )
 from muntin.core.message import Message, as_message
-from muntin.core.planning.window import Window
 from muntin.core.report import Report
+from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
@@ -180,7 +180,7 @@ class Agent:
 
     def on_context_build(self, ctx: Any) -> None:
         """Declare the slots of a turn."""
-        ctx.slots.add("system", self.policy, priority=100)
+        ctx.slots.add("system", self.policy, priority=100, required=True)
         ctx.slots.add("style guide", GUIDE, role="system", priority=-1)
         ctx.slots.add("history", ctx.timeline_messages(), max_ratio=0.6)
         ctx.slots.add("input", ctx.message)

@@ -15,8 +15,8 @@ from muntin.core.budget import Budget
 from muntin.core.checks import shown
 from muntin.core.message import Input
 from muntin.core.model_name import ModelName
-from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, PromptFileError
 from muntin.prompts.files import PromptFile, Rendered, prompt_file
 from muntin.view.bar import bar

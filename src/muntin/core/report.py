@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from muntin.errors import InvalidInput
 
@@ -23,50 +23,22 @@ NOTHING = "-"
 _NEAR, _FEW = 0.05, 128
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What became of one group of messages of a slot.
 
     `first` is the index of its first message in the slot, `count` how many messages it has.
-    `rank` says when it was cut: 1 was cut first. With `fits_with` more tokens (of the budget, or of
-    the ceiling if that was the reason) it would have been kept whole.
+    `rank` says when it was cut: 1 was cut first. `fits_with` stands in reports of 0.2; now
+    `Window.fits_with` answers how many more tokens would keep a message.
     """
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
     status: Status
     reason: str | None = None
     tokens_asked: int = 0
     tokens_kept: int = 0
     rank: int | None = None
     fits_with: int | None = None
-
-
-@dataclass(slots=True)
-class Telling:
-    """A decision as a plain object, made in a fifth of the time of a `Decision`."""
-
-    first: int
-    count: int
-    status: Status
-    reason: str | None = None
-    tokens_asked: int = 0
-    tokens_kept: int = 0
-    rank: int | None = None
-    fits_with: int | None = None
-
-    def told(self) -> Decision:
-        """Return it as a `Decision`."""
-        return Decision(
-            self.first,
-            self.count,
-            self.status,
-            self.reason,
-            self.tokens_asked,
-            self.tokens_kept,
-            self.rank,
-            self.fits_with,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +81,7 @@ class Moved:
 
     `message` is the first message that differs, in the order of sending; `slot` the slot that
     caused it (`(tools)` for tool schemas); `tokens` were expected to be shared, and are not. The
-    `reason` is `stepped`, `trimmed`, `lost` (the message at the frontier is gone), `added`,
+    `reason` is `moved`, `trimmed`, `lost` (the message at the frontier is gone), `added`,
     `absent`, `tools` or `changed`.
     """
 
@@ -159,7 +131,8 @@ class Report:
     (the user message that some providers want first) and `answer_tokens` (the frame of the answer).
     `not_carried` lists what the requests of this window so far could not carry. `input_cut` says
     that the current input was too long and lost its middle. `prefix` is None if the profile does
-    not price caching and no window before is known.
+    not price caching and no window before is known. `warnings` are what the author may want to
+    change.
     """
 
     slots: tuple[SlotReport, ...]
@@ -175,6 +148,7 @@ class Report:
     tokenizer: str = ""
     not_carried: tuple[NotCarried, ...] = ()
     prefix: Prefix | None = None
+    warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> SlotReport:
         """Return the report of the slot with this name; of several, the first."""
@@ -188,7 +162,7 @@ class Report:
         """Return the report as plain JSON values; the keys are stable."""
         data = _values(self)
         data["slots"] = tuple(
-            {**_values(slot), "decisions": tuple(map(_values, slot.decisions))}
+            {**_values(slot), "decisions": tuple(each._asdict() for each in slot.decisions)}
             for slot in self.slots
         )
         data["not_carried"] = tuple(map(_values, self.not_carried))
@@ -207,6 +181,8 @@ class Report:
         if self.prefix is not None:
             told = list(_prefix_lines(self.prefix))
             lines += ["", *told] if told else []
+        if self.warnings:
+            lines += ["", *map(_escape, self.warnings)]
         return "\n".join(lines)
 
     @property
@@ -245,7 +221,7 @@ def in_ranges(report: Report) -> Report:
     return replace(report, slots=tuple(slots))
 
 
-def ranges(decisions: Sequence[Decision] | Sequence[Telling]) -> Iterator[Decision]:
+def ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """Yield decisions; neighbours with one fate become one.
 
     Their tokens are added up; the rank is the first, and `fits_with` is the smallest of them.
@@ -259,7 +235,7 @@ def ranges(decisions: Sequence[Decision] | Sequence[Telling]) -> Iterator[Decisi
         yield _joined(decisions[start:])
 
 
-def _go_together(one: Decision | Telling, other: Decision | Telling, joined: int) -> bool:
+def _go_together(one: Decision, other: Decision, joined: int) -> bool:
     """Say whether a decision joins the one before it, which stands for `joined` already."""
     return (
         one.first + one.count == other.first
@@ -270,10 +246,10 @@ def _go_together(one: Decision | Telling, other: Decision | Telling, joined: int
     )
 
 
-def _joined(alike: Sequence[Decision] | Sequence[Telling]) -> Decision:
+def _joined(alike: Sequence[Decision]) -> Decision:
     one, last = alike[0], alike[-1]
     if one is last:
-        return one if isinstance(one, Decision) else one.told()
+        return one
     return Decision(
         one.first,
         last.first + last.count - one.first,
@@ -294,7 +270,7 @@ def _values(value: Any) -> dict[str, Any]:
 
 _GETTERS = {
     kind: (names, attrgetter(*names))
-    for kind in (Decision, SlotReport, NotCarried, Moved, Reported, Prefix, Report)
+    for kind in (SlotReport, NotCarried, Moved, Reported, Prefix, Report)
     for names in [tuple(each.name for each in fields(kind))]
 }
 

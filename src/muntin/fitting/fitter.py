@@ -17,14 +17,14 @@ from muntin import telemetry
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, as_shapes
+from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import Stepped, Trimming
-from muntin.core.planning.window import Window
 from muntin.core.schemas import Schemas
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import Left, Table, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places

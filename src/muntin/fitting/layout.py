@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from operator import is_
 
 from muntin.composer import Composer
+from muntin.core.caching.frontier import LazyFrontier
+from muntin.core.caching.wire_order import as_sent
+from muntin.core.composed import Breakpoint
 from muntin.core.message import Message
-from muntin.core.planning.composed import Breakpoint
-from muntin.core.planning.frontier import LazyFrontier
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
-from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED
+from muntin.core.window import Window
 from muntin.errors import BudgetExceeded
 from muntin.fitting.pieces import Piece, Placed
 from muntin.fitting.talk import Talk
@@ -71,12 +71,10 @@ def shown_places(window: Window, talk: Talk) -> list[int | None]:
     """Return for each message of the window the place of its piece, None if it has none."""
     begins = {"system": 0, "history": talk.opening, "input": talk.asked, "run": talk.run}
     places: list[int | None] = []
-    for each in plan_of(window).slots:
-        begin = begins.get(each.slot.name)
-        shown = each.places()
-        places += [None] * (len(each.front) if begin is not None else len(each.front) + len(shown))
-        if begin is not None:
-            places += [begin + place for place in shown]
+    for plan in plan_of(window).slots:
+        begin = begins.get(plan.slot.name)
+        for index, _ in plan.entries():
+            places.append(None if begin is None or index is None else begin + index)
     return places
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from muntin.agent.tools import ToolLike
 from muntin.core.budget import Budget
+from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import shown
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message
-from muntin.core.planning.frontier import Frontier
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results
+from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import Trimming
-from muntin.core.planning.window import Window
 from muntin.core.report import Report
+from muntin.core.window import Window
 from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.pieces import Fitted, Placed

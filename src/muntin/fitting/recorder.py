@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from muntin.core.checks import check_count, compact_json
 from muntin.core.message import Message
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import Overtaken
 from muntin.fitting.frontiers import Talking, first_new
 from muntin.timeline.items import Beside, Item

@@ -10,9 +10,10 @@ from typing import Any
 
 from muntin.core.checks import compact_json
 from muntin.core.counting.counter import Counter
+from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
-from muntin.core.planning.frontier import Start, digest
+from muntin.core.planning.memory import Start
 from muntin.fitting.frontiers import Left
 from muntin.fitting.pieces import Piece, Pieces
 

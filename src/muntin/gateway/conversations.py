@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from muntin.core.checks import digest, replace_surrogates
-from muntin.core.planning.frontier import digest as message_digest
+from muntin.core.digests import digest as message_digest
 from muntin.errors import InvalidInput
 from muntin.fitting import Recorder
 from muntin.fitting.frontiers import Left

@@ -1,6 +1,6 @@
 """Comparing windows: with another budget, with another turn.
 
-Owns how the differences and the parting of two windows are told. `core.planning.prefix` has the
+Owns how the differences and the parting of two windows are told. `core.caching.prefix` has the
 rule where and why they part; reports use it too.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from muntin.core.caching.frontier import LazyFrontier
+from muntin.core.caching.prefix import REASONS, Parted, Pieces, parted, pieces, shared_tokens
+from muntin.core.caching.wire_order import Piece, as_sent
 from muntin.core.message import Message
-from muntin.core.planning.frontier import LazyFrontier
-from muntin.core.planning.prefix import REASONS, Parted, Pieces, parted, pieces, shared_tokens
-from muntin.core.planning.window import Window
-from muntin.core.planning.wire import Piece, as_sent
 from muntin.core.report import SlotReport
+from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, key_of

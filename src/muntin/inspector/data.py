@@ -14,14 +14,14 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from muntin.core.planning.stored import count_messages
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector import steps
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.inspector.searching import SCANNED, scan, session_info
 from muntin.providers.names import prices_of
 from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
+from muntin.timeline.stored_plans import count_messages
 from muntin.view.lines import LONGEST, Shown, clip, show
 
 # How many entries one answer holds.
@@ -154,7 +154,12 @@ def price_of(model: str | None) -> dict[str, float] | None:
 
 def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
     """Return the beginning of the user's message."""
-    asked = [each for each in plan["slots"] if each.get("is_input") and each["messages"]]
+    asked = [
+        each
+        for each in plan["slots"]
+        # 0.2 wrote a flag.
+        if (each.get("kind") == "input" or each.get("is_input")) and each["messages"]
+    ]
     if not asked:
         return ""
     name = asked[-1]["messages"][-1]

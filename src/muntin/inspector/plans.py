@@ -15,10 +15,10 @@ from threading import RLock
 from typing import Any, Protocol, TypeVar
 
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.stored import read_plan
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.timeline.items import Item, Record, SessionInfo, Turn
+from muntin.timeline.stored_plans import read_plan
 from muntin.view.lines import Line, lines
 
 T = TypeVar("T")

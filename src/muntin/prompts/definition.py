@@ -19,8 +19,8 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
-from muntin.core.planning.window import Window
 from muntin.core.report import Report, SlotReport
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
     Reached,
@@ -40,11 +40,11 @@ from muntin.prompts.texts import (
     Gathered,
     SystemPart,
     activate,
+    cached_first,
     declare,
     is_divided,
     prompt_twin,
     resolve_texts,
-    staying_first,
 )
 from muntin.settings import check_settings, defaults, merge_settings
 
@@ -290,7 +290,7 @@ class Prompt:
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
         made = Gathered(parts, said, messages, chosen, merge_settings(*layers), tuple(excluded))
         made = adaptation.apply(f"adaptation:{key}", made)
-        return replace(made, parts=staying_first(made.parts))
+        return replace(made, parts=cached_first(made.parts))
 
 
 def prompt(
@@ -400,7 +400,7 @@ def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> W
     slots = composer.slots()
     declare(slots, gathered)
     if run:
-        slots = composer.declared(slots.declared, run=run, required=True)
+        slots = composer.declared(slots.declared, run=run)
     return slots.render()
 
 

@@ -55,11 +55,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The parts of a system text become one message. Where a provider is asked to cache them, changing
-# parts stand in a message of their own behind it.
+# The parts of a system text become one message; of its contexts, none stays when a better protected
+# one is dropped. Where a provider is asked to cache contexts, they end a message of their own, and
+# the other parts stand in a second one behind it: then a mark can stand at their end.
 SEPARATOR = "\n\n"
-SYSTEM_TEXT = Group("system", join=SEPARATOR)
-CHANGING_TEXT = Group("system, changing", join=SEPARATOR)
+SYSTEM_TEXT = Group("system", join=SEPARATOR, chain=True)
+UNCACHED_TEXT = Group("system, not cached", join=SEPARATOR, chain=True)
 
 # How deep prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
@@ -376,25 +377,31 @@ def declare(slots: Slots, gathered: Gathered) -> None:
     slots.add("messages", gathered.messages, required=True, priority=RUN)
 
 
-def staying_first(parts: Sequence[SystemPart]) -> tuple[SystemPart, ...]:
-    """Return the parts in the order they are sent: if a part asks to be cached, changing parts
-    stand behind all parts that stay."""
-    asked = any(part.breakpoint for part in parts)
-    return tuple(sorted(parts, key=lambda part: part.changes)) if asked else tuple(parts)
+def cached_first(parts: Sequence[SystemPart]) -> tuple[SystemPart, ...]:
+    """Return the parts in the order they are sent: if contexts ask to be cached, they follow the
+    prompt's own text, and parts that change stand last. A plain text may be built per request, so
+    it does not stand before a cached one."""
+    if not any(part.breakpoint for part in parts):
+        return tuple(parts)
+    return tuple(sorted(parts, key=lambda part: (part.changes, _is_uncached(part))))
+
+
+def _is_uncached(part: SystemPart) -> bool:
+    return not part.breakpoint and (part.source != "prompt" or part.changes)
 
 
 def is_divided(parts: Sequence[SystemPart], caching: Caching | None) -> bool:
-    """Say whether changing parts stand in a message of their own: a mark can stand before it."""
+    """Say whether the parts that are not cached stand in a message of their own."""
     asked = any(part.breakpoint and part.text for part in parts)
-    changing = any(part.changes and part.text for part in parts)
-    return asked and changing and caching is not None and caching.breakpoints > 0
+    others = any(_is_uncached(part) and part.text for part in parts)
+    return asked and others and caching is not None and caching.breakpoints > 0
 
 
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:
     """Declare the parts of a system text: joined, each kept whole or dropped."""
     divided = is_divided(parts, slots.profile.caching if slots.profile else None)
     for part in parts:
-        apart = divided and part.changes
+        apart = divided and _is_uncached(part)
         slots.add(
             part.source,
             part.text,
@@ -402,9 +409,9 @@ def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:
             priority=part.priority,
             required=part.required,
             trim_behavior="slot",
-            group=CHANGING_TEXT if apart else SYSTEM_TEXT,
+            group=UNCACHED_TEXT if apart else SYSTEM_TEXT,
             breakpoint=part.breakpoint,
-            changes=apart,
+            changes=apart and part.changes,
         )
 
 

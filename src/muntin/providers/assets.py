@@ -28,7 +28,7 @@ from muntin.calls import settle
 from muntin.core.checks import check_optional_text, check_text, shown
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Modality
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType, ProviderError, UnknownAsset
 from muntin.providers.model import Event, Reply
 from muntin.threads import in_thread

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from muntin.calls import sync_stream, sync_twin
 from muntin.core.checks import check_optional_text, check_size, check_text, digest, shown
 from muntin.core.parts import File
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import (
     AuthenticationFailed,
     InvalidInput,

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
-from muntin.core.planning.window import Window
 from muntin.core.usage import Usage as Usage
+from muntin.core.window import Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The runtime: App, ctx, conversations, entities, generators, flows."""
 
-from muntin.core.planning.stored import read_plan
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
 from muntin.runtime.ctx import Ctx, Wake
@@ -9,6 +8,7 @@ from muntin.runtime.generators import capability, generator
 from muntin.runtime.sources import Source
 from muntin.runtime.summaries import Summary
 from muntin.timeline.recall import Recall
+from muntin.timeline.stored_plans import read_plan
 
 __all__ = [
     "Action",

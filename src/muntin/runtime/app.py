@@ -31,6 +31,7 @@ from muntin.core.counting.counter import (
     check_attachment_tokens,
 )
 from muntin.core.message import user
+from muntin.core.parts import MODALITIES
 from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput
 from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAssets
@@ -65,6 +66,10 @@ from muntin.timeline.timers import Timer
 
 # How long `close` waits for wakes that run.
 CLOSE_SECONDS = 30.0
+
+
+# Attachments of which only the names are sent.
+_NAMES_ALONE: dict[str, int] = dict.fromkeys(MODALITIES, 0)
 
 
 class App:
@@ -208,7 +213,7 @@ class App:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
         set_here = defaults()
         tokenizer = set_here.tokenizer if self.tokenizer is None else self.tokenizer
-        files = self.attachment_tokens or set_here.attachment_tokens
+        files = self._attachment_tokens
         given = (tokenizer, files, self.model, self.budget, self.trimming)
         if self._composer is None or self._composer[0] != given:
             results, ladder = self.rules.shapes
@@ -216,7 +221,7 @@ class App:
                 self.model,
                 budget=self.budget,
                 tokenizer=self.tokenizer,
-                attachment_tokens=self.attachment_tokens,
+                attachment_tokens=files,
                 trimming=self.trimming,
                 results=results,
                 ladder=ladder,
@@ -224,6 +229,12 @@ class App:
             )
             self._composer = (given, made)
         return self._composer[1]
+
+    @property
+    def _attachment_tokens(self) -> AttachmentTokens | None:
+        """How attachments count: without assets only their names are sent."""
+        given = self.attachment_tokens or defaults().attachment_tokens
+        return _NAMES_ALONE if given is None and self.assets is None else given
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant; the app's own for None."""
@@ -258,7 +269,7 @@ class App:
             model,
             budget=self.budget if budget is None else budget,
             tokenizer=self.tokenizer,
-            attachment_tokens=self.attachment_tokens,
+            attachment_tokens=self._attachment_tokens,
             trimming=self.trimming if trimming is None else trimming,
             tools=tools,
             caching=caching,

@@ -32,7 +32,7 @@ from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import Slot, Trimming
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, StrategyError, TimedOut
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.active_turn import ActiveTurn

@@ -15,12 +15,12 @@ from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
 from muntin.composer import HIDDEN
 from muntin.core.budget import Budget
+from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import check_count, check_optional_text
 from muntin.core.message import Input, Message
-from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.runtime.run_rules import INHERIT, LadderLike, RecoveryLike, ResultsLike, RunRules
 from muntin.runtime.sources import Sources, check_sources

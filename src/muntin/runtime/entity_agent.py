@@ -11,8 +11,7 @@ from muntin.agent.tools import ToolLike, as_tools
 from muntin.composer import Asked, Composer
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
-from muntin.core.planning.markers import InputRest
-from muntin.core.planning.slot import HISTORY, INPUT_LEAST, RUN, SYSTEM
+from muntin.core.planning.slot import HISTORY, INPUT_LEAST, SYSTEM, Pool
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
@@ -24,6 +23,8 @@ from muntin.runtime.sources import Loaded, Sources, load_sources
 from muntin.runtime.summaries import SummaryLike, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.entries import ContextEntry
+from muntin.timeline.markers import InputRest
+from muntin.timeline.past import without
 
 if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
@@ -176,8 +177,7 @@ class Agent:
         room = self._composer.budget.remaining_input_tokens
         whole = ctx.timeline_messages().newest(room, items)
         ours = {item.position for item in items}
-        past = [message for message in whole if message.at not in ours]
-        return _Read(past, done(ctx.session.live(items)), ())
+        return _Read(without(whole, ours), done(ctx.session.live(items)), ())
 
     def _know(self, read: _Read, loaded: list[Loaded], resuming: Collection[int]) -> _Known:
         """Return what all steps show. Messages of other runs stand behind the turn's input."""
@@ -227,7 +227,7 @@ class Agent:
         """The default: the whole timeline, of which the newest part stays."""
         slots = self._base(composer)
         slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
-        return composer.declared(slots.declared, asked, since, priority=RUN)
+        return composer.declared(slots.declared, asked, since)
 
     def _chosen(
         self,
@@ -244,33 +244,25 @@ class Agent:
         fixed = counter.beside(composer.tools)
         fixed += counter.message(self._system) if self._system is not None else 0
         whole = composer.budget.remaining_input_tokens
-        room = whole - sources.budget - fixed
-        if room < 0:
+        if sources.budget + fixed > whole:
             raise InvalidInput(
                 f"source_budget {sources.budget:,} and {fixed:,} tokens of system prompt and tools "
                 f"do not fit the model's {whole:,}"
             )
-        run = min(room, sum([counter.message(message) for message in since]))
-        asks = sum([counter.message(message) for message in asked.messages])
-        self._check_wake(composer, sources, asked, asks)
-        composer = composer.within(sources.budget + fixed + run)
+        self._check_wake(composer, sources, asked)
         slots = self._base(composer)
+        pool = Pool("source_budget", sources.budget)
         trimming = sources.trimming or composer.history_trimming
-        declare_sources(slots, loaded, entries, trimming=trimming, recovers=self._recovers)
+        declare_sources(
+            slots, loaded, entries, pool=pool, trimming=trimming, recovers=self._recovers
+        )
         return composer.declared(
-            slots.declared,
-            asked,
-            since,
-            priority=RUN,
-            tier="volatile",
-            most=run,
-            marker=rest,
-            # Cut alike in every step, even if a later step has more room; else it needs no ceiling.
-            asks=sources.budget if asks > sources.budget else None,
+            slots.declared, asked, since, tier="volatile", pool=pool, marker=rest
         )
 
-    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked, size: int) -> None:
+    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:
         """Refuse a source_budget smaller than the part of the waking message that is never cut."""
+        size = sum([composer.counter.message(message) for message in asked.messages])
         needed = min(INPUT_LEAST, size)
         if needed > sources.budget:
             report = composer.within(sources.budget).declared((), asked).render().report

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muntin.composer import Composer
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.message import Message, MessageLike, as_message
-from muntin.core.planning.frontier import Frontier, LazyFrontier
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.timeline.project import Projection
@@ -104,6 +104,7 @@ class Recalling:
         compose it again if the past begins later, or shows one of the excerpts."""
         assert self._settings is not None  # else nothing is recalled
         asked = await self._turn.app.embeddings.ask(query, self._settings)
+        composed: tuple[Recalled, Window] | None = None
         for _ in range(_ROUNDS):
             within = _before(scope, first)
             self._recalled = await self._find(query, most, within, composer, asked)
@@ -112,8 +113,15 @@ class Recalling:
             scope = replace(scope, shown=self._asked_before(window))
             stays = first <= before or _begins(window) == before
             positions = self._recalled.positions
-            if stays and all(at < first and at not in scope.shown for at in positions):
-                return window
+            if all(at < first and at not in scope.shown for at in positions):
+                if stays:
+                    return window
+                composed = self._recalled, window
+            elif composed is not None:
+                break  # with other excerpts the past has more room, and shows them
+        if composed is not None:
+            self._recalled, window = composed
+            return window
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
 
@@ -137,7 +145,7 @@ class Recalling:
 
     def _first_read(self, slots: Slots) -> int:
         """Return the first position that was read for the slots; 0 if it is not known."""
-        lists = [each.messages for each in slots.declared if not each.is_input and not each.run]
+        lists = [each.messages for each in slots.declared if each.kind not in ("input", "run")]
         if any(not isinstance(each, list | tuple) for each in lists):
             return 0
         return min((at for each in lists for at in self._positions(each)), default=0)

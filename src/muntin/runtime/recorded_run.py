@@ -15,8 +15,8 @@ from muntin.composer import Composer
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
 from muntin.core.usage import Usage
+from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.active_turn import ActiveTurn, RunItem

@@ -13,15 +13,15 @@ from muntin.agent.tools import ToolLike, Tools, as_tools, tool_name
 from muntin.composer import Asked, Composer
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter
+from muntin.core.cutting import longest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import Text
-from muntin.core.planning.cut import longest
-from muntin.core.planning.markers import InputRest
 from muntin.core.tags.xml import block
 from muntin.runtime.in_store import in_store
 from muntin.runtime.sources import MOST_KEPT
 from muntin.threads import in_thread
 from muntin.timeline.items import Item
+from muntin.timeline.markers import InputRest
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import Scope, in_window, recall

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import compact_json
-from muntin.core.planning.frontier import Frontier
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State

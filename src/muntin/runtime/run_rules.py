@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from muntin.core.checks import shown
-from muntin.core.planning.shapes import LADDER, RESULTS, Ladder, Results, as_shapes
+from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.errors import InvalidType
 from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
 

@@ -14,12 +14,13 @@ from typing import Any, cast
 from muntin.composer import Asked
 from muntin.core.message import Message
 from muntin.core.parts import Text
-from muntin.core.planning.markers import Earlier, EntryRest, Rest
-from muntin.core.planning.slot import Group, Tier, Trimming
+from muntin.core.planning.slot import EXACT, Group, Pool, Tier, Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.tags.xml import block, escape_text
 from muntin.runtime.sources import Loaded
 from muntin.timeline.entries import ContextEntry
+from muntin.timeline.markers import Earlier, EntryRest, Rest
+from muntin.timeline.past import NewestMessages
 
 # The slot with the lowest priority gives first when room is short.
 PRIORITIES: dict[Tier, int] = {"volatile": 10, "slow-changing": 30, "stable": 40, "pinned": 50}
@@ -60,24 +61,26 @@ def declare_sources(
     loaded: Sequence[Loaded],
     entries: Sequence[ContextEntry],
     *,
+    pool: Pool,
     trimming: Trimming,
     recovers: bool = True,
 ) -> None:
-    """Declare the slots of the sources and of the entries; `trimming` applies to timelines.
+    """Declare the slots of the sources and of the entries, all in one pool; `trimming` applies to
+    timelines.
 
     With `recovers` the agent has the tools that read cut parts, and markers name the tools.
     """
     for each in loaded:
         if each.source.cache != "volatile":
-            _declare(slots, each, trimming, recovers)
+            _declare(slots, each, pool, trimming, recovers)
     for entry in entries:
-        _declare_entry(slots, entry, recovers)
+        _declare_entry(slots, entry, pool, recovers)
     for each in loaded:
         if each.source.cache == "volatile":
-            _declare(slots, each, trimming, recovers)
+            _declare(slots, each, pool, trimming, recovers)
 
 
-def _declare_entry(slots: Slots, entry: ContextEntry, recovers: bool) -> None:
+def _declare_entry(slots: Slots, entry: ContextEntry, pool: Pool, recovers: bool) -> None:
     """Declare one entry, a part of the message of all entries: the oldest is cut first."""
     opening, closing = entry.frame()
     slots.add(
@@ -87,6 +90,7 @@ def _declare_entry(slots: Slots, entry: ContextEntry, recovers: bool) -> None:
         tier="slow-changing",
         priority=ENTRIES,
         group=_ENTRIES,
+        pool=pool,
         trim_behavior="char",
         keep="head",
         frame=(opening, closing),
@@ -94,7 +98,7 @@ def _declare_entry(slots: Slots, entry: ContextEntry, recovers: bool) -> None:
     )
 
 
-def _declare(slots: Slots, each: Loaded, trimming: Trimming, recovers: bool) -> None:
+def _declare(slots: Slots, each: Loaded, pool: Pool, trimming: Trimming, recovers: bool) -> None:
     source = each.source
     snapshot = each.snapshot if recovers else ""
     volatile = source.cache == "volatile"
@@ -102,6 +106,7 @@ def _declare(slots: Slots, each: Loaded, trimming: Trimming, recovers: bool) -> 
         "tier": source.cache,
         "priority": PRIORITIES[source.cache],
         "max_tokens": source.max,
+        "pool": pool,
         "group": _VOLATILE if volatile else None,
     }
     before = volatile and source.place == "before"
@@ -145,11 +150,10 @@ def _declare_list(
         options["changes"] = True  # not a conversation: made for this turn
     if each.source.tag is not None:
         messages = [_tagged(message, each.source.tag) for message in messages]
-    if each.first is not None and at is not None:
-        options["trimming"] = trimming
+    options["trimming"] = trimming if each.first is not None and at is not None else EXACT
     snapshot = each.snapshot if recovers else ""
     marker = Earlier(each.name, each.size, snapshot, first if recovers else None, each.beyond)
-    slots.add(each.name, messages, marker=marker, **options)
+    slots.add(each.name, NewestMessages(messages, each.earlier), marker=marker, **options)
 
 
 def _tagged(message: Message, tag: str) -> Message:

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity
 from muntin.core.checks import check_text, compact_json, digest, shown
+from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
-from muntin.core.planning.cut import Keep
 from muntin.core.planning.slot import TIERS, Tier, Trimming
 from muntin.core.tags import validate_tag_name
 from muntin.core.tags.xml import escape_text
@@ -163,7 +163,8 @@ class Loaded:
 
     `size` is how many characters the whole content has, `snapshot` names it if it can be kept.
     `first` is where a timeline begins, `plain` says that it has no projection, `beyond` is how many
-    older messages were not read.
+    older messages were not read; `earlier` is about how many messages and tokens a timeline has
+    before those that were read.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Loaded:
     first: int | None = None
     plain: bool = False
     beyond: int = 0
+    earlier: tuple[int, int] = (0, 0)
 
 
 async def load_sources(sources: Sources, input: object, ctx: Any) -> list[Loaded]:
@@ -199,7 +201,8 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
         own = 0 < len(given) <= MOST_MESSAGES
         loaded = Loaded(name, source, messages=tuple(given)) if own else None
         loaded = loaded or _loaded(name, source, given, most)
-        return replace(loaded, first=timeline.first, plain=timeline.plain)
+        earlier = getattr(given, "earlier", (0, 0))
+        return replace(loaded, first=timeline.first, plain=timeline.plain, earlier=earlier)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):

@@ -1,7 +1,7 @@
 """Summaries: short texts of the messages that have left a history; made in the background.
 
 Owns when a summary is made, of which messages, by which model, what is stored of it, and what
-happens when it fails. The core places it: in front of the history, from its next step on.
+happens when it fails. The core places it: in front of the history, from its next move on.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from muntin.core.checks import (
     shown,
 )
 from muntin.core.message import Message
-from muntin.core.planning.coming import Coming, coming_step
+from muntin.core.planning.compact import Forms
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.shapes import Forms
 from muntin.core.planning.slot import SYSTEM, Recap
-from muntin.core.planning.window import Window
 from muntin.core.tags.xml import element
 from muntin.core.usage import SessionUsage, Usage
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError, TimedOut, error_text
 from muntin.providers.model import Model
 from muntin.runtime.in_store import in_store
+from muntin.runtime.next_move import NextMove, next_move
 from muntin.runtime.run_rules import INHERIT
 from muntin.timeline.items import VAIN, Beside, Draft, Visibility
 from muntin.timeline.owner import done, new_owner
@@ -157,17 +157,17 @@ class State:
         """The text of the report about a summary that failed."""
         return f"try {self.tries} of {TRIES}: {self.failed}" if self.failed else None
 
-    def is_due(self, coming: Coming, turn: int) -> bool:
+    def is_due(self, coming: NextMove, turn: int) -> bool:
         """Say whether a summary is wanted: not if a summary that waits for the step tells at least
         half of what will leave, nor after too many tries."""
-        told = self.until - coming.told
+        told = self.until - coming.summarized
         if told > 0 and (coming.until or 0) - self.until <= told:
             return False
         if not self.failed or self.since != coming.since:
             return True
         return self.turn < turn and self.tries < TRIES
 
-    def after_failure(self, coming: Coming, turn: int, error: str) -> State:
+    def after_failure(self, coming: NextMove, turn: int, error: str) -> State:
         """Return the state after one more failed try."""
         tries = self.tries if self.since == coming.since else 0
         return replace(self, since=coming.since, tries=tries + 1, turn=turn, failed=error)
@@ -183,7 +183,7 @@ class Job(NamedTuple):
     session: Session
     line: str
     turn: int
-    coming: Coming
+    coming: NextMove
     summary: Summary
     model: Model
     projection: Projection | None
@@ -227,8 +227,8 @@ class Summaries:
         summary, plan = composer.summary, window.explained
         if summary is None or not isinstance(plan, Plan):
             return
-        coming = coming_step(plan, composer.counter.message(answer), summary.max_tokens)
-        if coming is None or coming.reached < NEAR or (coming.until or 0) <= coming.told:
+        coming = next_move(plan, composer.counter.message(answer), summary.max_tokens)
+        if coming is None or coming.reached < NEAR or (coming.until or 0) <= coming.summarized:
             return
         key = turn.session.id, line
         if key in self._tasks and not self._tasks[key].done():

@@ -14,15 +14,16 @@ from muntin.core.budget import Budget
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, opens_turn
-from muntin.core.planning.room import VOLATILE_RATIO
-from muntin.core.planning.shapes import Ladder
+from muntin.core.planning.compact import Ladder
 from muntin.core.planning.slot import MessageLike, Trimming
-from muntin.core.planning.window import Window
 from muntin.core.profile import Profile
 from muntin.core.schemas import Schemas
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
 SLOTS = ("system", "history", "retrieval")
+# The largest share of the budget that text of one turn may have.
+RETRIEVAL_RATIO = 0.25
 
 UserPolicy: TypeAlias = Callable[[Sequence[Message], int], Sequence[MessageLike]]
 
@@ -118,7 +119,7 @@ def slots_policy(
         slots.add("system", moment.system, tier="pinned")
         slots.add("history", moment.said)
         if moment.volatile is not None:
-            slots.add("retrieval", moment.volatile.text, max_ratio=VOLATILE_RATIO)
+            slots.add("retrieval", moment.volatile.text, max_ratio=RETRIEVAL_RATIO)
         window = slots.render()
         composer = composer.after(window)
         return Sent(window.messages, [SLOTS[origin or 0] for origin in window.origins], window)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from muntin.core.caching.breakpoints import user_breakpoints
+from muntin.core.caching.wire_order import as_sent
 from muntin.core.checks import compact_json
 from muntin.core.counting.counter import Counter, TokenizerLike
+from muntin.core.digests import digest
 from muntin.core.message import Message
-from muntin.core.planning.breakpoints import user_breakpoints
-from muntin.core.planning.frontier import digest
-from muntin.core.planning.window import Window
-from muntin.core.planning.wire import as_sent
 from muntin.core.profile import OMITTED, Caching, Profile
+from muntin.core.window import Window
 from muntin.simulator.cache import Block
 
 # For a request without marks, OpenAI searches at up to 20 earlier message endings:

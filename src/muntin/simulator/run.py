@@ -9,20 +9,20 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.prefix import Pieces, parted
 from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
-from muntin.core.planning.prefix import Pieces, parted
-from muntin.core.planning.room import VOLATILE_RATIO
-from muntin.core.planning.shapes import LADDER, Ladder, as_shapes
+from muntin.core.planning.compact import LADDER, Ladder, as_shapes
 from muntin.core.planning.slot import Exact, MessageLike, Stepped, Trimming
-from muntin.core.planning.window import Window
 from muntin.core.profile import Caching, Profile, as_profile
 from muntin.core.schemas import Schemas
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.names import caching_for, prices_of
 from muntin.simulator.cache import Block, Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
+    RETRIEVAL_RATIO,
     Policy,
     Sent,
     Trace,
@@ -156,7 +156,7 @@ class Replay:
         self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
         self._ends = [0, *accumulate(map(self.blocks.tokens, trace.messages))]
         # Ceilings are shares of the room that the tools leave.
-        ceiling = int((budget - tools_tokens) * VOLATILE_RATIO) if any(trace.volatile) else 0
+        ceiling = int((budget - tools_tokens) * RETRIEVAL_RATIO) if any(trace.volatile) else 0
         self.history_budget = max(1, budget - self.head - ceiling)
         for number, text in enumerate(trace.volatile):
             if text is not None and self.blocks.tokens(text) > ceiling:
@@ -210,9 +210,9 @@ class Replay:
 
     def with_best(self, run: PolicyRun) -> PolicyRun:
         """Compare a run with the offline optimum at its retention, if that is possible."""
-        best = self.optimum(run.retained)
+        best = self.optimum(run.retained, lend=True)
         # Whole turns cannot always keep as much as single messages, and a user's own policy may
-        # keep more than the history's budget.
+        # keep more than the budget.
         equal = best.retained >= _NEAR * run.retained
         # The optimum writes every request; a policy that expects no read does not.
         cost = min(best.cost, run.cost)

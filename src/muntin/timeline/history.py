@@ -15,9 +15,8 @@ from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLik
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, Role, opens_turn
 from muntin.core.parts import File
-from muntin.core.planning.groups import link
-from muntin.core.planning.read import read
 from muntin.core.planning.slot import MessageLike, Slot
+from muntin.core.planning.units import link, read_slot
 from muntin.errors import InvalidInput, InvalidType
 from muntin.settings import counter_for
 from muntin.timeline.recall.excerpts import Recalled
@@ -134,8 +133,8 @@ class History:
         self._read_until(lambda: self._weigh() > max_tokens)
         size = len(self._messages)
         past = Slot("history", 0, messages=self._messages)
-        found = read(past, max_tokens, self._counter, leading=False)
-        (found,) = link([found], self._counter)
+        found = read_slot(past, max_tokens, self._counter, max_tokens, opening=False)
+        link([found], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
         members = {
             index: (tokens, -1 if reason == "beyond_fit" else index)

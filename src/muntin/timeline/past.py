@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
-from muntin.core.planning.shapes import LEAST
+from muntin.core.planning.compact import LEAST
 from muntin.errors import InvalidInput
 from muntin.threads import aside, in_thread
 from muntin.timeline.history import History
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 # How many turns of a history are read at first; then four times as many.
 PAGE = 50
+
+# So many tokens are read for the last messages of a list; if that is too little, so many more.
+_FEW = (4_000, 64_000)
 
 # A run of more items is not read whole to find its beginning.
 _LONG_RUN = 2_000
@@ -74,6 +77,21 @@ class Read:
             if item.kind == "context_inserted" and item.payload["id"] == id
         }
         return replace(self, live=set(self.live) - gone)
+
+
+class NewestMessages(list[Message]):
+    """The newest messages of a timeline; `earlier` is about how many messages, and how many tokens,
+    lie before them."""
+
+    def __init__(self, messages: Iterable[Message], earlier: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(messages)
+        self.earlier = earlier
+
+
+def without(messages: Sequence[Message], positions: Collection[float | None]) -> NewestMessages:
+    """Return messages without the ones at these positions."""
+    rest = [message for message in messages if message.at not in positions]
+    return NewestMessages(rest, getattr(messages, "earlier", (0, 0)))
 
 
 class TimelineMessages(Sequence[Message]):
@@ -123,6 +141,8 @@ class TimelineMessages(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice) and index.stop is index.step is None and (index.start or 0) < 0:
+            return list(self._last(-index.start))[index]
         return self._all()[index]
 
     def __eq__(self, other: object) -> bool:
@@ -144,6 +164,14 @@ class TimelineMessages(Sequence[Message]):
             self._whole = self._shown(read)
         return self._whole
 
+    def _last(self, count: int) -> Sequence[Message]:
+        """Return at least the last `count` messages, or all; few more are read."""
+        for tokens in _FEW:
+            messages = self.newest(tokens)
+            if len(messages) >= count:
+                return messages
+        return self._all()
+
     def newest(self, tokens: int, since: Sequence[Item] | None = None) -> Sequence[Message]:
         """Return at least the newest messages of `tokens` tokens, or all.
 
@@ -152,8 +180,22 @@ class TimelineMessages(Sequence[Message]):
         if self._whole is not None:
             return self._whole
         if self._near[0] < tokens:
-            self._near = tokens, self._newest(tokens, since)
+            messages = self._newest(tokens, since)
+            self._near = tokens, NewestMessages(messages, self._earlier(messages))
         return self._near[1]
+
+    def _earlier(self, messages: Sequence[Message]) -> tuple[int, int]:
+        """Return about how many messages and tokens lie before the newest: as many for each
+        position of the timeline as there are among the newest."""
+        end = len(messages)
+        while end and messages[end - 1].role == "user":  # the input of this turn
+            end -= 1
+        items = [message.item[1] for message in messages[:end] if message.item is not None]
+        if len(items) < 2 or items[0] <= self._since + 1:
+            return 0, 0
+        earlier = round((items[0] - self._since - 1) * len(items) / (items[-1] - items[0] + 1))
+        tokens = sum(map(self._session.counter.message, messages[:end]))
+        return earlier, round(earlier * tokens / end)
 
     def _newest(self, tokens: int, since: Sequence[Item] | None) -> Sequence[Message]:
         if self._ahead is not None:

@@ -9,11 +9,11 @@ from zlib import crc32
 
 from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.stored import write_plan
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Beside, Record
 from muntin.timeline.session import Session
+from muntin.timeline.stored_plans import write_plan
 
 # By default a store keeps this many bytes of reports, and keeps them this long.
 BYTES, AGE = 1_000_000_000, timedelta(days=30)

@@ -5,7 +5,7 @@ Reads only the window's report. The colours are the same in every picture of a w
 
 from __future__ import annotations
 
-from muntin.core.planning.composed import Composed
+from muntin.core.composed import Composed
 
 # One colour a slot, readable on light and dark: (terminal 256-colour number, CSS colour).
 COLOURS = (

@@ -10,7 +10,7 @@ from html import escape
 from json import dumps
 from typing import Any
 
-from muntin.core.planning.composed import Composed
+from muntin.core.composed import Composed
 from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
 from muntin.view.bar import COLOURS, panes
 from muntin.view.lines import Piece, Shown, clip, lines, show

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, TypeAlias
 
+from muntin.core.composed import Composed, Fate
 from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
 from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
-from muntin.core.planning.composed import Composed, Fate
 from muntin.core.report import Status
 
 # How many characters of one text are shown at most.
@@ -80,7 +80,7 @@ def lines(window: Composed) -> list[Line]:
     joined = deque(place for place, slot in enumerate(window.origins) if slot is None)
     result: list[Line] = []
     for _, fates in _together(window.fates):
-        group = fates[0].slot.group
+        group = fates[0].slot.place.group
         if group is not None and group.join is not None:
             result += _joined(fates, joined)
         else:
@@ -97,7 +97,7 @@ def _together(fates: Iterable[Fate]) -> Iterator[tuple[object, list[Fate]]]:
     """Group fates by slot; the fates of joined and of interleaved slots are one group."""
     order: dict[object, list[Fate]] = {}
     for fate in fates:
-        group = fate.slot.group
+        group = fate.slot.place.group
         apart = group is None or not (group.interleave or group.join is not None)
         order.setdefault(fate.slot.index if apart else group, []).append(fate)
     yield from order.items()
@@ -144,7 +144,7 @@ def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
         state: State = "kept" if all(each.shown for each in line.joined) else "trimmed"
         reason = next((each.reason for each in line.joined if each.reason), None)
     else:
-        keep = "tail" if fate is None else fate.slot.keep
+        keep = "tail" if fate is None else fate.slot.trim.keep
         pieces = _cut(given, shown, keep == "head", longest)
         cut = any(piece.cut for piece in pieces) and shown is not None
         state = "added" if fate is None else "kept" if fate.status in _CUT else fate.status
@@ -202,7 +202,7 @@ def _nonempty(pieces: list[Piece]) -> list[Piece]:
 
 
 def _join(fates: Sequence[Fate], longest: int) -> Iterator[Piece]:
-    group = fates[0].slot.group
+    group = fates[0].slot.place.group
     separator = (group.join if group is not None else None) or ""
     begun = False
     for fate in fates:

@@ -1,25 +1,31 @@
-"""Larger random windows, and a count of them from scratch.
+"""Random windows and random conversations, and a count of them from scratch.
 
 `MUNTIN_EXAMPLES` sets how many examples each property draws.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from muntin import (
     Attachment,
+    Cut,
+    Exact,
+    Group,
     Input,
     Message,
+    Pool,
     Reasoning,
     Slots,
+    Stepped,
     Text,
     ToolCall,
     Window,
@@ -28,18 +34,27 @@ from muntin import (
     user,
 )
 from muntin.core.message import Role
-from muntin.core.report import SlotReport
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "120"))
 FILE_TOKENS = {"document": 7, "image": 5, "audio": 3, "video": 2}
 NO_RESULT = "(no result was recorded)"
 OMITTED = "(earlier messages omitted)"
+SCHEMA = {"name": "look", "parameters": {"type": "object"}}
 
 many = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
 )
+
+Add = tuple[str, Any, dict[str, Any]]
+
+
+# Counting.
 
 
 @dataclass(frozen=True)
@@ -98,32 +113,38 @@ def recount(messages: Sequence[Message], tokenizer: Any, *, user_first: bool = F
     return total
 
 
-# -- larger windows --------------------------------------------------------------------------
+# Single windows.
 
 
 @dataclass
 class Scene:
-    """What was given: slots as (name, content, options), and everything `Slots` takes."""
+    """What was given: slots as (name, content, options), and everything `Slots` takes.
+
+    A list behind the input is no run, and results have no ceiling, unless an option says so.
+    """
 
     budget: int
     tokenizer: str
-    adds: list[tuple[str, Any, dict[str, Any]]]
+    adds: list[Add]
     options: dict[str, Any] = field(default_factory=dict)
 
-    def slots(self, budget: int | None = None) -> Slots:
+    def slots(self, budget: int | None = None, **options: Any) -> Slots:
+        given = {"results": None, "tokenizer": TOKENIZERS[self.tokenizer], **self.options}
         slots = Slots(
             self.budget if budget is None else budget,
-            tokenizer=TOKENIZERS[self.tokenizer],
             attachment_tokens=FILE_TOKENS,
-            results=None,
-            **self.options,
+            **{**given, **options},
         )
-        for name, content, options in self.adds:
-            slots.add(name, content, run=False, **options)
+        for name, content, rules in self.adds:
+            slots.add(name, content, **{"run": False, **rules})
         return slots
 
-    def window(self, budget: int | None = None) -> Window:
-        return self.slots(budget).render()
+    def window(self, budget: int | None = None, **options: Any) -> Window:
+        return self.slots(budget, **options).render()
+
+    def without(self, *gone: int) -> Scene:
+        """Return the scene without some of its slots."""
+        return replace(self, adds=[add for n, add in enumerate(self.adds) if n not in gone])
 
     def given(self, index: int) -> list[Message]:
         """The messages of one slot as they were given."""
@@ -134,6 +155,42 @@ class Scene:
         if isinstance(content, Input):
             return [Message(role, content.text, attachments=content.attachments)]
         return [m if isinstance(m, Message) else Message.from_dict(m) for m in content]
+
+    def is_input(self, index: int) -> bool:
+        name, content, _ = self.adds[index]
+        return name == "input" or isinstance(content, Input)
+
+    @property
+    def has_input(self) -> bool:
+        return any(
+            self.is_input(index) and (message.text or message.attachments)
+            for index in range(len(self.adds))
+            for message in self.given(index)
+        )
+
+    def is_run(self, index: int) -> bool:
+        """Say whether a slot is the agent's work in this turn: a list behind the input."""
+        _, content, options = self.adds[index]
+        asked = any(self.is_input(n) for n in range(index))
+        return isinstance(content, list) and asked and options.get("run", False) is None
+
+    def is_joined(self, index: int) -> bool:
+        group = self.adds[index][2].get("group")
+        return group is not None and group.join is not None
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every slot that is not blank has priority 0."""
+        return all(
+            not options.get("priority") or all(map(is_blank, self.given(index)))
+            for index, (_, _, options) in enumerate(self.adds)
+        )
+
+
+def is_blank(message: Message) -> bool:
+    reasons = isinstance(message.content, tuple)
+    body = message.tool_calls or message.attachments or reasons
+    return not body and not message.text.strip()
 
 
 WORDS = st.sampled_from(
@@ -152,6 +209,8 @@ WORDS = st.sampled_from(
     ]
 )
 TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
+# Long enough for a result to be cut, short, or one line, and for an input to be cut.
+LONG = st.integers(10, 120).map(lambda size: f"begin {'word ' * size}end")
 FILES = st.builds(
     Attachment,
     st.just("id"),
@@ -159,6 +218,11 @@ FILES = st.builds(
     st.just(10),
     st.sampled_from(sorted(FILE_TOKENS)),
 )
+
+
+def one_in(count: int) -> st.SearchStrategy[bool]:
+    """Return True in one of so many cases, and False where an example becomes smaller."""
+    return st.integers(1, count).map(lambda n: n == count)
 
 
 class Numbers:
@@ -177,21 +241,23 @@ def number(message: Message) -> int:
 
 
 @st.composite
-def histories(draw: st.DrawFn, numbers: Numbers, waiting: list[str]) -> list[Any]:
+def histories(
+    draw: st.DrawFn, numbers: Numbers, waiting: list[str], texts: st.SearchStrategy[str] = TEXTS
+) -> list[Any]:
     """Messages with tool groups, orphans, pending calls, parts, attachments; some as dicts."""
     found: list[Message] = []
     for _ in range(draw(st.integers(0, 10))):
         kind = draw(st.sampled_from("uuuaaascctollpf"))
-        text = draw(TEXTS)
+        text = draw(texts)
         if kind == "c":
             ids = [f"c{numbers.last}.{n}" for n in range(draw(st.integers(1, 3)))]
             calls = [ToolCall(i, "look", {"q": draw(WORDS)}) for i in ids]  # type: ignore[arg-type]
             found.append(numbers(assistant(draw(st.none() | TEXTS), tool_calls=calls)))
             for call_id in ids:
-                if draw(st.integers(0, 4)):
-                    found.append(numbers(tool(call_id, draw(TEXTS))))
-                else:
+                if draw(one_in(5)):
                     waiting.append(call_id)
+                else:
+                    found.append(numbers(tool(call_id, draw(texts))))
         elif kind == "l" and waiting:
             found.append(numbers(tool(waiting.pop(), text)))
         elif kind == "o":
@@ -206,59 +272,113 @@ def histories(draw: st.DrawFn, numbers: Numbers, waiting: list[str]) -> list[Any
         else:
             role: Any = {"s": "system", "a": "assistant"}.get(kind, "user")
             found.append(numbers(Message(role, text)))
-    return [m.to_dict() if draw(st.integers(0, 4)) == 0 else m for m in found]
+    return [m.to_dict() if draw(one_in(5)) else m for m in found]
 
 
 @st.composite
-def rules(draw: st.DrawFn, *, limits: bool = True) -> dict[str, Any]:
+def rules(draw: st.DrawFn, *, limits: bool = True, places: bool = True) -> dict[str, Any]:
+    """Options of a slot, with or without shares of the budget, and with or without places."""
     chosen: dict[str, Any] = {}
     if draw(st.booleans()):
         chosen["priority"] = draw(st.integers(-2, 5))
     chosen["trim_behavior"] = draw(st.sampled_from(("message", "char", "slot")))
     chosen["keep"] = draw(st.sampled_from(("tail", "tail", "head")))
-    if draw(st.integers(0, 3)) == 0:
+    if draw(one_in(4)):
         chosen["max_tokens"] = draw(st.integers(0, 60))
-    if limits and draw(st.integers(0, 3)) == 0:
+    if limits and draw(one_in(4)):
         chosen["max_ratio"] = draw(st.floats(0, 1))
-    if limits and draw(st.integers(0, 3)) == 0:
+    if limits and draw(one_in(4)):
         chosen["min_ratio"] = draw(st.floats(0, 1))
-    if limits and draw(st.integers(0, 3)) == 0:
+    if limits and draw(one_in(4)):
         chosen["min_tokens"] = draw(st.integers(0, chosen.get("max_tokens", 60)))
-    if draw(st.integers(0, 5)) == 0:
+    if draw(one_in(6)):
         chosen["required"] = True
-    if draw(st.integers(0, 4)) == 0:
+    if places and draw(one_in(5)):
         chosen["position"] = draw(st.integers(0, 3))
-    if draw(st.integers(0, 4)) == 0:
+    if places and draw(one_in(5)):
         chosen["tier"] = draw(st.sampled_from(("pinned", "stable", "slow-changing", "volatile")))
     return chosen
 
 
 @st.composite
 def scenes(
-    draw: st.DrawFn, *, limits: bool = True, tokenizers: Sequence[str] = tuple(TOKENIZERS)
+    draw: st.DrawFn,
+    *,
+    limits: bool = True,
+    places: bool = True,
+    profiles: bool = True,
+    shapes: bool = False,
+    ties: bool = True,
+    tokenizers: Sequence[str] = tuple(TOKENIZERS),
 ) -> Scene:
-    """Several slots of every kind of content, with any options."""
+    """Several slots of every kind of content, with any options.
+
+    With `shapes`, texts may be long, conversations may be stepped, results may have a ceiling and
+    become compact, and lists behind the input are the agent's run. Without `ties`, results stand in
+    the slot of their call.
+    """
     numbers, waiting = Numbers(), list[str]()
-    adds: list[tuple[str, Any, dict[str, Any]]] = []
+    texts = TEXTS | LONG if shapes else TEXTS
+    adds: list[Add] = []
     for place in range(draw(st.integers(1, 5))):
-        chosen = draw(rules(limits=limits))
+        chosen = draw(rules(limits=limits, places=places))
+        if shapes:
+            chosen["run"] = None
         kind = draw(st.sampled_from(("history", "history", "text", "system", "input")))
         if kind == "history":
-            adds.append((f"h{place}", draw(histories(numbers, waiting)), chosen))
+            open_calls = waiting if ties else []
+            adds.append((f"h{place}", draw(histories(numbers, open_calls, texts)), chosen))
         elif kind == "input":
             files = tuple(draw(st.lists(FILES, max_size=1)))
             name = draw(st.sampled_from(("input", "now")))
-            adds.append((name, Input(draw(TEXTS), files), chosen))
+            adds.append((name, Input(draw(texts), files), chosen))
         else:
-            adds.append(("system" if kind == "system" else f"t{place}", draw(TEXTS), chosen))
+            adds.append(("system" if kind == "system" else f"t{place}", draw(texts), chosen))
     options: dict[str, Any] = {}
-    if draw(st.integers(0, 3)) == 0:
-        options["tools"] = [{"name": "look", "parameters": {"type": "object"}}]
-    if draw(st.integers(0, 3)) == 0:
+    if draw(one_in(4)):
+        options["tools"] = [SCHEMA]
+    if profiles and draw(one_in(4)):
         options["profile"] = "anthropic/claude-sonnet-4-5"
+    if shapes:
+        options["trimming"] = draw(st.sampled_from((Exact(), Stepped())))
+        options["results"] = draw(st.sampled_from((None, True)))
+        options["ladder"] = draw(st.booleans())
     scene = Scene(10**6, draw(st.sampled_from(list(tokenizers))), adds, options)
     scene.budget = draw(st.integers(0, scene.window().tokens + 5))
     return scene
+
+
+def missing(cut: Cut) -> str:
+    return f"[{cut.messages} messages, {cut.characters} characters of {cut.slot} are missing]"
+
+
+@st.composite
+def grouped_scenes(draw: st.DrawFn) -> Scene:
+    """Slots that are joined, merged by date or share their room, some with a marker, and some with
+    a smaller budget together."""
+    numbers, adds = Numbers(), list[Add]()
+    pool = Pool("sources", draw(st.integers(0, 400)))
+    rules, passages = Group("rules", join="\n\n"), Group("passages", share=True)
+    timeline = Group("timeline", interleave=True, share=draw(st.booleans()))
+    for place in range(draw(st.integers(1, 6))):
+        group = draw(st.sampled_from((rules, passages, timeline)))
+        chosen: dict[str, Any] = {"group": group, "priority": draw(st.integers(0, 3))}
+        if draw(one_in(3)):
+            chosen["max_tokens"] = draw(st.integers(0, 200))
+        chosen["trim_behavior"] = draw(st.sampled_from(("message", "char")))
+        is_list = group is timeline or (group is passages and draw(st.booleans()))
+        marked = draw(st.booleans()) and (group is not rules or chosen["trim_behavior"] == "char")
+        chosen["marker"] = missing if marked else None
+        chosen["pool"] = pool if draw(one_in(3)) else None
+        if is_list:
+            dates = sorted(draw(st.lists(st.integers(0, 9), max_size=6)))
+            messages = [numbers(replace(user(draw(TEXTS) or "x"), at=at)) for at in dates]
+            adds.append((f"l{place}", messages, chosen))
+        else:
+            role = "system" if group is rules else None
+            adds.append((f"t{place}", draw(TEXTS | LONG), {**chosen, "role": role}))
+    adds.append(("input", Input(draw(TEXTS)), {}))
+    return Scene(draw(st.integers(0, 800)), draw(st.sampled_from(list(TOKENIZERS))), adds)
 
 
 def by_slot(window: Window) -> Iterator[tuple[int, list[Message]]]:
@@ -275,12 +395,144 @@ def by_slot(window: Window) -> Iterator[tuple[int, list[Message]]]:
         )
 
 
-def may_exceed(scene: Scene, slot: SlotReport) -> bool:
-    """Say whether a slot over its ceiling holds something that may not vanish, and says so."""
-    name, content, options = scene.adds[slot.index]
-    firm = options.get("required") or name == "input" or isinstance(content, Input)
-    given = scene.given(slot.index)
-    tied = any(message.tool_calls or message.tool_call_id for message in given)
-    system = any(message.role == "system" for message in given)
-    over = slot.status != "kept" or slot.reason == "over_cap"
-    return over and bool(firm or tied or system)
+def opens_with_user(window: Window) -> bool:
+    roles = [message.role for message in window.messages if message.role != "system"]
+    return not roles or roles[0] == "user"
+
+
+def check_requests(window: Window) -> None:
+    """Fail unless requests can be made in which every call is followed by its results."""
+    chat: Any = window.openai(strict=False)
+    expected: list[str] = []
+    for message in chat["messages"]:
+        if message["role"] == "tool":
+            expected.remove(message["tool_call_id"])
+        else:
+            assert not expected
+            expected = [call["id"] for call in message.get("tool_calls") or ()]
+    assert not expected
+    messages: Any = window.anthropic(strict=False)["messages"]
+    expected = []
+    for message in messages:
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        for block in blocks:
+            if block["type"] == "tool_result":
+                expected.remove(block["tool_use_id"])
+        assert not expected
+        expected = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    assert not expected
+    json.dumps(window.openai(api="responses", strict=False))
+    assert window.google(strict=False)["contents"] is not None
+
+
+# Conversations.
+
+
+class Turn(NamedTuple):
+    """Sizes of one turn: of its question, of the results of each step, of its answer and of the
+    passages that were found for it."""
+
+    question: int
+    steps: tuple[tuple[int, ...], ...] = ()
+    answer: int = 40
+    passages: int = 0
+
+
+class Moment(NamedTuple):
+    """What one request is made of. `place` counts turns and steps."""
+
+    place: tuple[int, int]
+    history: list[Message]
+    question: Message
+    run: list[Message]
+    passages: str
+
+    @property
+    def conversation(self) -> list[Message]:
+        return [*self.history, self.question, *self.run]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A conversation with tools: one character is one token, one request a step."""
+
+    budget: int
+    turns: tuple[Turn, ...]
+    system: int = 30
+    passages_priority: int = 50
+    options: tuple[tuple[str, Any], ...] = (("trimming", Stepped()), ("ladder", True))
+
+    def moments(self) -> Iterator[Moment]:
+        history: list[Message] = []
+        for number, turn in enumerate(self.turns):
+            question = user(f"{number}? ".ljust(turn.question, "q"))
+            found = f"{number}: ".ljust(turn.passages, "p") if turn.passages else ""
+            run: list[Message] = []
+            for step in range(len(turn.steps) + 1):
+                yield Moment((number, step), list(history), question, list(run), found)
+                if step < len(turn.steps):
+                    run += group(f"{number}.{step}", turn.steps[step])
+            answer = assistant(f"{number}! ".ljust(turn.answer, "a"))
+            history += [question, *run, answer]
+
+    def slots(self, moment: Moment, previous: Any = None, **options: Any) -> Slots:
+        """Return the slots of a request: passages stand behind the history."""
+        given = {**dict(self.options), **options}
+        slots = Slots(self.budget, **{"tokenizer": len, "previous": previous, **given})
+        if self.system:
+            slots.add("system", "s" * self.system, priority=100)
+        slots.add("history", moment.history, priority=10)
+        slots.add("passages", moment.passages, priority=self.passages_priority)
+        slots.add("input", [moment.question])
+        slots.add("run", moment.run, run=True)
+        return slots
+
+    def windows(self, **options: Any) -> Iterator[tuple[Moment, Window]]:
+        """Yield every request, each planned after the one before."""
+        previous = None
+        for moment in self.moments():
+            previous = self.slots(moment, previous, **options).render()
+            yield moment, previous
+
+
+def group(name: str, sizes: Sequence[int]) -> list[Message]:
+    """Return a message with calls, and a result of each of these sizes."""
+    calls = [
+        ToolCall(f"c{name}.{n}", "look", json.dumps({"row": f"{name}.{n}"}))
+        for n in range(len(sizes))
+    ]
+    results = [
+        tool(call.id, f"{call.id}: ".ljust(size, "r"))
+        for call, size in zip(calls, sizes, strict=True)
+    ]
+    return [assistant(tool_calls=calls), *results]
+
+
+@st.composite
+def talks(
+    draw: st.DrawFn,
+    *,
+    turns: int = 5,
+    steps: int = 5,
+    parallel: int = 1,
+    passages: bool = True,
+    large: bool = True,
+) -> Talk:
+    """Conversations in a window of some thousand tokens; questions and results have up to twice
+    that size."""
+    budget = draw(st.sampled_from((2_000, 3_000, 4_000)))
+    sizes = st.integers(20, 300) | st.integers(20, budget * 2 if large else budget // 4)
+    texts = st.integers(20, 200) | st.integers(20, budget // 3)
+    questions = st.integers(20, 200) | st.integers(20, budget // 3) | st.integers(20, budget * 2)
+    found = st.just(0) | st.integers(10, budget // 2) if passages else st.just(0)
+    step = st.lists(sizes, min_size=1, max_size=parallel).map(tuple)
+    made = [
+        Turn(
+            draw(questions),
+            tuple(draw(st.lists(step, max_size=steps))),
+            draw(texts),
+            draw(found),
+        )
+        for _ in range(draw(st.integers(1, turns)))
+    ]
+    return Talk(budget, tuple(made))

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muntin import Cut, Group, Input, Profile, Slots, Stepped, ToolCall, assistant, tool, user
-from muntin.core.planning import Plan, explain
-from muntin.core.planning import decide as deciding
-from muntin.core.planning.decide import RULES
-from muntin.core.planning.stored import read_plan, write_plan
-from muntin.core.planning.verdict import SlotPlan
+from muntin.core.planning import explain, planner
+from muntin.core.planning import slots as declaring
+from muntin.core.planning.plan import Declaration, Plan
+from muntin.core.planning.render import SlotPlan
 from muntin.core.profile import Caching
 from muntin.core.report import NotCarried, SlotReport
+from muntin.timeline.stored_plans import read_plan, write_plan
 from tests.core.planning.scenes import Scene, scenes
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "100"))
@@ -142,7 +142,8 @@ def test_a_stored_plan_is_the_same(budget: int) -> None:
     plan = slots.plan()
     without_marker = Slots(budget, tokenizer=len, profile=slots.profile)
     for slot in slots.declared:  # a marker that is a function cannot be written
-        without_marker.take(replace(slot, marker=None, messages=tuple(slot.messages)))
+        trim = replace(slot.trim, marker=None)
+        without_marker.take(replace(slot, trim=trim, messages=tuple(slot.messages)))
     again = stored(plan, tokenizer=len)
     assert again == without_marker.plan()
     assert stored(again, tokenizer=len) == again
@@ -161,9 +162,11 @@ def test_a_plan_written_before_breakpoints_had_their_name_is_read() -> None:
         "slots": [{"name": "x", "messages": [key], "priority": 3, "mark": True, "made": True}],
     }
     (slot,) = read_plan(written, content.get).declared.slots
-    assert slot.breakpoint
+    assert slot.place.breakpoint
     assert slot.priority == 3
-    assert write_plan(read_plan(written, content.get), {})["slots"] == written["slots"]
+    assert slot.kind == "text"
+    (again,) = write_plan(read_plan(written, content.get), {})["slots"]
+    assert again == {"name": "x", "messages": [key], "kind": "text", "priority": 3, "mark": True}
 
 
 def test_what_the_report_says_of_a_message_is_not_counted_again() -> None:
@@ -191,14 +194,15 @@ def test_what_the_report_says_of_a_message_is_not_counted_again() -> None:
 
 def test_a_window_is_planned_once_whatever_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    decide = deciding.decide
+    plan_window = planner.plan_window
 
-    def counting(*args: Any) -> Plan:
+    def counting(declaration: Declaration) -> Plan:
         nonlocal made
         made += 1
-        return decide(*args)
+        return plan_window(declaration)
 
-    monkeypatch.setattr(deciding, "decide", counting)
+    for module in (planner, declaring):
+        monkeypatch.setattr(module, "plan_window", counting)
     before = declared(300, profile=CACHED).render()
     window = declared(130, profile=CACHED, previous=before).render()
     assert window.report.tokens == window.tokens
@@ -209,23 +213,17 @@ def test_a_window_is_planned_once_whatever_it_needs(monkeypatch: pytest.MonkeyPa
     assert made == 4
 
 
-def test_the_rules_are_applied_in_the_order_that_is_documented() -> None:
-    text = deciding.__doc__ or ""
-    places = [text.index(rule.__name__) for rule in RULES]
-    assert places == sorted(places)
-
-
 def test_a_report_is_made_once_and_only_when_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[object] = []
-    tell = explain.tell_slots
+    tell = explain.explain_slots
 
-    def telling(plans: Sequence[SlotPlan], *, kept: bool) -> tuple[SlotReport, ...]:
+    def telling(plans: Sequence[SlotPlan], *, in_ranges: bool) -> tuple[SlotReport, ...]:
         made.append(plans)
-        return tell(plans, kept=kept)
+        return tell(plans, in_ranges=in_ranges)
 
-    monkeypatch.setattr("muntin.core.planning.plan.tell_slots", telling)
+    monkeypatch.setattr("muntin.core.planning.plan.explain_slots", telling)
     window = declared().render()
     assert not made
     assert window.report is window.report

@@ -1,6 +1,7 @@
 """What may be declared, what it becomes, and that a wrong declaration is an error naming it."""
 
 import pickle
+import warnings
 from dataclasses import asdict, replace
 
 import pytest
@@ -26,6 +27,7 @@ from muntin import (
     user,
 )
 from muntin.core.report import Moved, NotCarried, Prefix
+from muntin.errors import InvalidType
 
 PHOTO = Attachment("1", "p.png", 1, "image")
 
@@ -371,7 +373,57 @@ def test_a_report_as_a_dict_is_what_dataclasses_would_write():
     report = replace(
         slots.render().report, not_carried=(NotCarried("openai", 1, "a file", "too large"),)
     )
-    moved = replace(report, prefix=Prefix("h", 1, 0.5, Moved(1, "history", "stepped", 7), ("x",)))
-    assert moved.to_dict() == asdict(moved)
-    assert report.to_dict() == asdict(report)
-    assert replace(report, prefix=None).to_dict() == asdict(replace(report, prefix=None))
+    moved = replace(report, prefix=Prefix("h", 1, 0.5, Moved(1, "history", "moved", 7), ("x",)))
+    for told in (moved, report, replace(report, prefix=None)):
+        data = asdict(told)
+        for slot in data["slots"]:
+            slot["decisions"] = tuple(decision._asdict() for decision in slot["decisions"])
+        assert told.to_dict() == data
+
+
+def talked(trimming: Stepped, turns: int = 30) -> list[tuple[Message, ...]]:
+    """Return the messages of every window of a conversation."""
+    window, shown = None, []
+    for turn in range(turns):
+        slots = Slots(1_000, tokenizer=len, trimming=trimming, previous=window)
+        slots.add("history", [user("u" * 30), assistant("a" * 30)] * turn)
+        slots.add("input", "i" * 30)
+        window = slots.render()
+        shown.append(window.messages)
+    return shown
+
+
+@pytest.mark.parametrize(("retain", "low"), [(0.75, 0.5), (0.8, 0.6), (0.5, 0.0), (0.2, 0.0)])
+def test_retain_is_deprecated_and_read_as_a_low_mark(retain, low):
+    with pytest.warns(DeprecationWarning, match="use low=") as told:
+        trimming = Stepped(retain=retain)
+    assert told[0].filename == __file__  # it names the line that is to be changed
+    assert trimming.low_mark == pytest.approx(low)
+    assert talked(trimming) == talked(Stepped(low=low))
+
+
+def test_low_is_no_news_and_wins_over_retain():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Stepped().low_mark == 0.5
+        assert Stepped(low=0.7).low_mark == 0.7
+        assert talked(Stepped()) == talked(Stepped(low=0.5)) != talked(Stepped(low=0.7))
+    with pytest.warns(DeprecationWarning, match="use low="):
+        assert Stepped(low=0.7, retain=0.9).low_mark == 0.7
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"low": 1}, InvalidInput),
+        ({"low": -0.1}, InvalidInput),
+        ({"low": float("nan")}, InvalidInput),
+        ({"low": "0.5"}, InvalidType),
+        ({"low": True}, InvalidType),
+        ({"retain": 1.1}, InvalidInput),
+        ({"retain": "x"}, InvalidType),
+    ],
+)
+def test_a_low_mark_out_of_range_is_an_error(options, error):
+    with pytest.raises(error, match=r"^Stepped\.(low|retain) must be "):
+        Stepped(**options)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.runs.plan import Planned
-from muntin import Ladder, Stepped, Window
-from tests.core.planning.test_run import compose, steps
+from muntin import Ladder, Slots, Stepped, Window
+from tests.core.planning.scenes import group
 
 
 def calls(work: Callable[[], Any]) -> int:
@@ -44,13 +44,16 @@ def test_a_step_with_the_ladder_is_at_most_twice_the_work_of_one_without() -> No
 
 @pytest.mark.parametrize("ladder", [None, Ladder(short_tokens=64)])
 def test_the_work_of_a_step_does_not_grow_with_the_steps_before_it(ladder: Ladder | None) -> None:
-    run = steps(*[100] * 2_400)
+    run = [message for number in range(2_400) for message in group(str(number), (100,))]
     window: Window | None = None
-    options: dict[str, Any] = {"trimming": Stepped(), "ladder": ladder}
 
     def plan(count: int) -> None:
         nonlocal window
-        window = compose(run[: 2 * count], 1_500, window, **options)
+        slots = Slots(1_500, tokenizer=len, trimming=Stepped(), ladder=ladder, previous=window)
+        slots.add("system", "s" * 10)
+        slots.add("input", "i" * 10)
+        slots.add("run", run[: 2 * count])
+        window = slots.render()
 
     taken = {}
     for first in (200, 2_200):  # levels are found again from far away, then step by step

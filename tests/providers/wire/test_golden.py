@@ -30,8 +30,8 @@ from muntin import (
     tool,
     user,
 )
+from muntin.core.composed import Breakpoint
 from muntin.core.parts import Other
-from muntin.core.planning.composed import Breakpoint
 from tests.providers.wire.rules import CHECKS
 from tests.providers.wire.windows import (
     ODD_TOOLS,

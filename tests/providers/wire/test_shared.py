@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import Exact, Message, Profile, Slots, Stepped, ToolCall, Window, assistant, tool, user
+from muntin.core.caching.frontier import CHUNK, Frontier
 from muntin.core.checks import compact_json
 from muntin.core.message import system
-from muntin.core.planning.frontier import CHUNK, Frontier
 from muntin.core.planning.slot import Group
 from muntin.core.profile import Caching
 from tests.providers.wire.shared import blocks, shared
@@ -63,9 +63,11 @@ def _sent_name(tool: Any) -> str:
     return f'"{tool.get("function", tool)["name"]}"'
 
 
+# No text ends in white space: Anthropic's wire cuts it off where an answer is to be continued, and
+# sends the whole text once it is history.
 TEXTS = st.one_of(
     st.sampled_from(["a", "bb", "hello", "e" * 300, "f" * 150 + "g" * 150, "f" * 300]),
-    st.integers(0, 3).map(lambda n: f"text {n} " * 30),
+    st.integers(0, 3).map(lambda n: (f"text {n} " * 30).strip()),
 )
 SCHEMAS = [
     {"name": name, "description": name, "input_schema": {"type": "object", "properties": {}}}

@@ -36,13 +36,14 @@ def ratio_of(amount: int, ratio: float) -> int:
 
 def limits(
     amount: int,
-    *,
     max_ratio: float = 1.0,
     min_ratio: float = 0.0,
     min_tokens: int = 0,
     max_tokens: int | None = None,
 ) -> Limits:
     """Work out ceiling and floor of one slot in a budget of `amount` tokens."""
+    if max_ratio == 1 and max_tokens is None and not min_ratio and not min_tokens:
+        return NO_LIMITS
     caps = [] if max_tokens is None else [max_tokens]
     fallback_caps = list(caps)
     if max_ratio < 1:

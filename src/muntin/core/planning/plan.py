@@ -6,29 +6,36 @@ and asked for the same window at another budget. Other modules take the decision
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.breakpoints import place_breakpoints
+from muntin.core.caching.frontier import Frontier, LazyFrontier, behind_talk
+from muntin.core.caching.prefix import track
+from muntin.core.composed import Breakpoint, Fate
 from muntin.core.counting.counter import Counter
-from muntin.core.planning.breakpoints import place_breakpoints
-from muntin.core.planning.composed import Breakpoint, Fate
-from muntin.core.planning.explain import tell_fates, tell_slots
-from muntin.core.planning.frontier import Frontier, LazyFrontier, behind_talk
-from muntin.core.planning.prefix import track
-from muntin.core.planning.render import Rendered, render
-from muntin.core.planning.slot import Slot, Stepped
-from muntin.core.planning.verdict import SlotPlan, lowered, starts_of
-from muntin.core.planning.window import Window
+from muntin.core.planning.explain import explain_messages, explain_slots
+from muntin.core.planning.memory import Start
+from muntin.core.planning.render import Rendered, SlotPlan, lowered, render
+from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.window import Window
+
+# No budget is larger.
+_LARGEST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """All that was declared for one window; `before` is what the turn before left."""
+    """All that was declared for one window.
+
+    `before` is what the window before left, `recap` the newest summary of the conversation.
+    """
 
     slots: tuple[Slot, ...]
     budget: Budget
@@ -36,19 +43,22 @@ class Declaration:
     tools: Schemas = NO_SCHEMAS
     profile: Profile | None = None
     before: LazyFrontier | Frontier | None = None
+    recap: Recap | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """What was decided about every slot, in window order, and about the window.
 
-    `lead` are the tokens of a user message that the provider wants first, `answer` the tokens that
-    frame the answer; `joined` is what joining texts adds to the sum of their parts. Declared lists
-    are not copied: `at` reads them as they are when it is called.
+    `starts` are what conversations remember for the next window. `lead` are the tokens of a user
+    message that the provider wants first, `answer` the tokens that frame the answer; `joined` is
+    what joining texts adds to the sum of their parts. Declared lists are not copied: `at` reads
+    them as they are when it is called.
     """
 
     declared: Declaration
     slots: tuple[SlotPlan, ...]
+    starts: tuple[Start, ...]
     tokens: int
     lead: int
     tools: int
@@ -73,17 +83,38 @@ class Plan:
 
     def at(self, budget: Budget | int) -> Plan:
         """Return the plan of the same slots at another budget."""
-        from muntin.core.planning.decide import decide
+        from muntin.core.planning.planner import plan_window
 
-        return decide(replace(self.declared, budget=as_budget(budget)))
+        return plan_window(replace(self.declared, budget=as_budget(budget)))
+
+    def fits_with(self, name: str, message: int = 0) -> int | None:
+        """Return how many more tokens of budget would show a message of a slot whole: 0 if it is
+        whole, None if no budget would. Found by planning again, so the number is exact."""
+        have = self.declared.budget.remaining_input_tokens
+        index = self.report()[name].index
+
+        def is_whole(more: int) -> bool:
+            plan = self if not more else self.at(have + more)
+            parts = [each for each in plan.slots if each.slot.index == index]
+            return any(each.is_whole(message - each.offset) for each in parts)
+
+        low, high = -1, 0
+        while not is_whole(high):
+            low, high = high, max(256, 2 * high)
+            if high > _LARGEST:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_whole(middle) else (middle, high)
+        return high
 
     def report(self, *, kept: bool = False) -> Report:
         """Tell where every token went, and why something is missing; with `kept` as stored."""
-        return self._told(kept=True) if kept else self._report
+        return self._make_report(in_ranges=True) if kept else self._report
 
     def fates(self) -> tuple[Fate, ...]:
         """Tell what became of every declared message, slot by slot."""
-        return tell_fates(self.slots)
+        return explain_messages(self.slots)
 
     @property
     def caching(self) -> Caching | None:
@@ -95,8 +126,7 @@ class Plan:
     def is_followed(self) -> bool:
         """Whether the next window depends on this one, or is compared with it."""
         return self.caching is not None or any(
-            each.tier is not None or isinstance(each.trimming, Stepped)
-            for each in self.declared.slots
+            slot.place.tier is not None or slot.is_stepped for slot in self.declared.slots
         )
 
     @property
@@ -112,7 +142,7 @@ class Plan:
     @property
     def input_cut(self) -> bool:
         """Whether the current input lost its middle."""
-        return any(each.verdicts for each in self.slots if each.slot.is_input)
+        return any(plan.is_cut for plan in self.slots if plan.slot.is_input)
 
     @property
     def _sent_before(self) -> LazyFrontier | Frontier | None:
@@ -123,13 +153,13 @@ class Plan:
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
         rendered = render(self.slots)
-        starts = starts_of(self.slots)
         frontier, breakpoints = place_breakpoints(
             rendered,
             self.declared.profile,
             self._sent_before,
-            starts=tuple(starts),
-            behind=behind_talk([each.slot for each in self.slots]),
+            starts=self.starts,
+            moved=frozenset(plan.slot.name for plan in self.slots if plan.has_moved),
+            behind=behind_talk([plan.slot for plan in self.slots]),
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,
@@ -139,11 +169,11 @@ class Plan:
 
     @cached_property
     def _report(self) -> Report:
-        return self._told(kept=False)
+        return self._make_report(in_ranges=False)
 
-    def _told(self, *, kept: bool) -> Report:
+    def _make_report(self, *, in_ranges: bool) -> Report:
         return Report(
-            slots=tell_slots(self.slots, kept=kept),
+            slots=explain_slots(self.slots, in_ranges=in_ranges),
             tokens=self.tokens,
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
@@ -155,15 +185,41 @@ class Plan:
             answer_tokens=self.answer,
             tokenizer=self.declared.counter.name,
             prefix=self._prefix,
+            warnings=tuple(self._warnings()),
         )
 
     @cached_property
     def _prefix(self) -> Prefix | None:
         caching, before = self.caching, self.declared.before
-        if caching is None and before is None and not any(each.step for each in self.slots):
+        if caching is None and before is None and not self.starts:
             return None
         _, frontier, _ = self._composed
         return track(frontier, self._sent_before, self.slots, tokens=self.tokens, caching=caching)
+
+    def _warnings(self) -> Iterator[str]:
+        """Yield what the author may want to change."""
+        for plan in self.slots:
+            slot = plan.slot
+            is_one = slot.kind == "text" and plan.reading.units and not plan.shown.forms
+            if is_one and slot.trim.behavior == "message" and plan.limits.cap == plan.room:
+                yield (
+                    f"slot {slot.name!r} is larger than its ceiling of {plan.limits.cap:,} tokens "
+                    'and was dropped; trim_behavior="char" cuts it instead'
+                )
+        if self.caching is None:
+            return
+        changing = next(
+            (p.slot for p in self.slots if p.slot.place.changes and p.shown.forms), None
+        )
+        if changing is None:
+            return
+        behind = self.slots[[plan.slot for plan in self.slots].index(changing) :]
+        others = [p for p in behind if p.slot.kind not in ("input", "run") and p.shown.forms]
+        if any(p.slot.place.lasting and not p.slot.place.changes for p in others):
+            yield (
+                f"slot {changing.name!r} changes from request to request and stands before content "
+                "that could be cached; move it behind the history if you can"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the decisions are pickled; the rest is made again from them.

@@ -1,4 +1,4 @@
-"""Rendering: putting the messages that a plan keeps in order.
+"""Rendering: what was decided about a slot, and its messages in the author's order.
 
 Owns joining and interleaving. It decides nothing.
 """
@@ -11,9 +11,103 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from muntin.core.message import Message
+from muntin.core.message import Message, as_message
+from muntin.core.planning.compact import SHORT, STUB
+from muntin.core.planning.levels import NO_LEVELS, Levels, Shown
+from muntin.core.planning.limits import Limits
+from muntin.core.planning.memory import Past
 from muntin.core.planning.slot import Group, Slot
-from muntin.core.planning.verdict import SlotPlan
+from muntin.core.planning.units import Reading
+
+OVER_CAP, OVER_BUDGET, FALLBACK, MOVED = "over_cap", "over_budget", "fallback", "moved"
+
+
+class SlotPlan(NamedTuple):
+    """What was decided about one slot.
+
+    `reason` is why anything of it is missing, unless it is over its ceiling or has moved. `order`
+    is its place among the slots, the least protected first. `elsewhere` are results of calls in
+    other slots, with their places in this one. `past` is the conversation that it is part of,
+    `after` how far that has moved now: for good, and in this turn. `offset` is the place of its
+    first message in the declared list.
+    """
+
+    reading: Reading
+    limits: Limits
+    shown: Shown
+    room: int
+    reason: str
+    order: int
+    elsewhere: tuple[tuple[int, Message | None], ...]
+    past: Past | None
+    after: tuple[Levels, Levels] | None
+    offset: int
+
+    @property
+    def slot(self) -> Slot:
+        """The slot."""
+        return self.reading.slot
+
+    @property
+    def levels(self) -> Levels:
+        """How far its conversation has moved."""
+        return NO_LEVELS if self.after is None else self.after[0].joined(self.after[1])
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its conversation moved in this window."""
+        past = self.past
+        if past is None or not self.slot.is_stepped:
+            return False
+        return self.after != (past.lasting, past.in_turn)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether anything of the slot is missing or shorter."""
+        forms = self.shown.forms
+        whole = len(forms) == len(self.reading.units)
+        return bool(self.reading.beyond) or not whole or any(f.status != "kept" for f in forms)
+
+    def is_whole(self, place: int) -> bool:
+        """Say whether a message of the slot is shown as it was given."""
+        if any(place in form.unit.indices and form.status == "kept" for form in self.shown.forms):
+            return True
+        given = [shown for index, shown in self.elsewhere if index == place]
+        return bool(given) and given[0] == as_message(self.slot.messages[place])
+
+    def entries(self) -> list[tuple[int | None, Message]]:
+        """Return the messages that stay, each with its place in the slot; None for a message that
+        Muntin put in."""
+        found: list[tuple[int | None, Message]] = []
+        shown, note, gone = self.shown, self.shown.note, self.levels.gone
+        pairs = [(index, message) for index, message in self.elsewhere if message is not None]
+        for form in shown.forms:
+            unit = form.unit
+            pairs += zip(unit.indices, form.messages, strict=False)
+        if self.reading.is_scattered or self.elsewhere:
+            pairs.sort(key=itemgetter(0))
+        found += [(None, message) for message in shown.front]
+        if note is None:
+            return [*found, *pairs]
+        first = next((f.unit for f in shown.forms if f.unit.position >= gone), None)
+        for index, message in pairs:
+            if first is not None and index >= first.indices[0] and note is not None:
+                found.append((None, note))
+                note = None
+            found.append((index, message))
+        return found
+
+    def messages(self) -> list[Message]:
+        """Return the messages that stay."""
+        shown = self.shown
+        if shown.note or self.elsewhere or self.reading.is_scattered or self.has_results_elsewhere:
+            return [message for _, message in self.entries()]
+        return [*shown.front, *(message for form in shown.forms for message in form.messages)]
+
+    @property
+    def has_results_elsewhere(self) -> bool:
+        """Whether a result of one of its calls stands in another slot."""
+        return any(form.unit.elsewhere for form in self.shown.forms)
 
 
 class Rendered(NamedTuple):
@@ -28,9 +122,9 @@ class Rendered(NamedTuple):
 
 
 def render(plans: Sequence[SlotPlan]) -> Rendered:
-    """Put the kept messages together."""
+    """Put the messages together that stay."""
     result = Rendered([], [], [])
-    for messages, slot, origin in _runs(plans):
+    for messages, slot, origin in _stretches(plans):
         result.messages.extend(messages)
         result.origins.extend([origin] * len(messages))
         result.slots.extend([slot] * len(messages))
@@ -39,79 +133,98 @@ def render(plans: Sequence[SlotPlan]) -> Rendered:
 
 def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
     """Say whether the user's message is the first that is not system text."""
-    roles = (message.role for messages, _, _ in _runs(plans) for message in messages)
+    for plan in plans:
+        if plan.slot.place.group is not None and plan.slot.place.group.interleave:
+            break
+        for message in plan.messages():
+            if message.role != "system":
+                return message.role == "user"
+    roles = (message.role for messages, _, _ in _stretches(plans) for message in messages)
     return next((role for role in roles if role != "system"), "user") == "user"
 
 
-def _runs(plans: Sequence[SlotPlan]) -> list[tuple[list[Message], Slot, int | None]]:
-    """Return messages of one slot, slot and origin; a group stands where its first slot stands."""
-    runs: list[tuple[list[Message], Slot, int | None]] = []
+def lowered(plans: Sequence[SlotPlan]) -> list[Message]:
+    """Return the last short and the last stubbed message of conversations that move: from there on
+    the next move changes the window."""
+    found: dict[int, Message] = {}
+    for plan in plans:
+        if not plan.slot.is_stepped:
+            continue
+        for form in plan.shown.forms:
+            level = {"short": SHORT, "stubbed": STUB}.get(form.status)
+            if level is not None and form.unit.is_group:
+                found[level] = form.messages[-1]
+    return [found[level] for level in (SHORT, STUB) if level in found]
+
+
+def _stretches(plans: Sequence[SlotPlan]) -> Iterator[tuple[list[Message], Slot, int | None]]:
+    """Yield messages of one slot, slot and origin; a group stands where its first slot stands."""
     done: set[Group] = set()
     for plan in plans:
-        group = plan.slot.group
+        group = plan.slot.place.group
         if group is None or not (group.interleave or group.join is not None):
-            runs.append((plan.kept(), plan.slot, plan.slot.index))
+            yield plan.messages(), plan.slot, plan.slot.index
         elif group not in done:
             done.add(group)
-            members = [each for each in plans if each.slot.group == group]
+            members = [each for each in plans if each.slot.place.group == group]
             if group.join is not None:
-                runs += _join(group, group.join, members)
+                yield from _join(group, group.join, members)
             elif len(members) == 1:
-                runs.append((plan.kept(), plan.slot, plan.slot.index))
+                yield plan.messages(), plan.slot, plan.slot.index
             else:
-                runs += [([message], slot, slot.index) for message, slot in _interleave(members)]
-    return runs
+                for message, slot in _interleave(members):
+                    yield [message], slot, slot.index
 
 
 def _join(
     group: Group, separator: str, members: Sequence[SlotPlan]
 ) -> Iterator[tuple[list[Message], Slot, None]]:
     """Yield the one message of joined texts, if any is left, under the name of the group."""
-    kept = [message for each in members for message in each.kept()]
-    text = separator.join(message.text for message in kept)
+    messages = [message for member in members for message in member.messages()]
+    text = separator.join(message.text for message in messages)
     if text:
-        asked = any(each.slot.breakpoint for each in members)
-        slot = replace(members[0].slot, name=group.name, messages=(), breakpoint=asked)
-        yield [Message(kept[0].role, text)], slot, None
+        places = [member.slot.place for member in members if member.shown.forms]
+        first = members[0].slot
+        place = replace(
+            first.place,
+            breakpoint=any(place.breakpoint for place in places),
+            changes=any(place.changes for place in places),
+        )
+        slot = replace(first, name=group.name, messages=(), place=place)
+        yield [Message(messages[0].role, text)], slot, None
 
 
 def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
     """Merge by `at`, keeping the order inside each slot and tool groups in one piece."""
+    slots = {member.slot.index: member.slot for member in members}
     placed: list[tuple[float, int, Message, Slot]] = []
-    for place, plan in enumerate(members):
+    for place, member in enumerate(members):
         latest, end, fixed = -math.inf, -1, -math.inf
         dated: list[tuple[float, int, Message, Slot]] = []
-        for index, message, last, slot in _in_slot_order(plan, members):
-            if message.at is not None and slot.index == plan.slot.index:
+        for index, message, last, slot in sorted(_in_slot(member, slots), key=itemgetter(0)):
+            if message.at is not None and slot is member.slot:
                 latest = max(latest, message.at)
             if index > end:
                 end, fixed = last, latest
             dated.append((fixed, place, message, slot))
         first = dated[0][0] if dated else -math.inf
-        dated[:0] = [(first, place, message, plan.slot) for message in plan.front]
+        shown = member.shown
+        added = [*shown.front, *([] if shown.note is None else [shown.note])]
+        dated[:0] = [(first, place, message, member.slot) for message in added]
         placed.extend(dated)
     placed.sort(key=itemgetter(0, 1))
     return [(message, slot) for _, _, message, slot in placed]
 
 
-def _in_slot_order(
-    plan: SlotPlan, members: Sequence[SlotPlan]
-) -> list[tuple[int, Message, int, Slot]]:
-    """Return (index, message, last index of its unit, its slot), in the slot's order.
-
-    Results of a call of this slot that stand in others of `members` come right behind the call.
-    """
-    slots = {each.slot.index: each for each in members}
-    found = []
-    for unit, messages in plan.left():
-        near = [key for key in unit.mates if key[0] in slots] if unit.mates else ()
-        if near and not any(message.tool_calls for message in unit.messages):
-            continue
+def _in_slot(member: SlotPlan, slots: dict[int, Slot]) -> Iterator[tuple[int, Message, int, Slot]]:
+    """Yield (index, message, last index of its unit, its slot). Results of a call of this slot that
+    stand in other slots of the group come right behind the call."""
+    for form in member.shown.forms:
+        unit = form.unit
         last = unit.indices[-1]
-        for index, message in zip(unit.indices, messages, strict=True):
-            found.append((index, message, last, plan.slot))
-        for key in near:
-            (result,) = (left for mate, left in slots[key[0]].left() if mate.key == key)
-            found.append((last, result[0], last, slots[key[0]].slot))
-    found.sort(key=itemgetter(0))
-    return found
+        for index, message in zip(unit.indices, form.messages, strict=False):
+            yield index, message, last, member.slot
+        behind = zip(unit.elsewhere, form.messages[len(unit.indices) :], strict=True)
+        for (slot, _), message in behind:
+            if slot in slots:
+                yield last, message, last, slots[slot]

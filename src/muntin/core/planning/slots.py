@@ -1,7 +1,7 @@
 """Slots: named places in the window, each with its rules.
 
 Owns what may be declared and that a wrong declaration is an error naming slot and option. It
-decides nothing: that is `decide`.
+decides nothing: that is `planner`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,41 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
+from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
-from muntin.core.planning import decide as deciding
-from muntin.core.planning.cut import Keep
-from muntin.core.planning.frontier import Frontier, LazyFrontier
+from muntin.core.planning.compact import RESULTS, Ladder, Results, as_shapes
+from muntin.core.planning.memory import speaks
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.shapes import RESULTS, Ladder, Results, as_shapes
+from muntin.core.planning.planner import plan_window
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
     Content,
     Exact,
     Group,
+    Kind,
     Marker,
     MessageLike,
+    Place,
+    Pool,
     Recap,
+    Size,
     Slot,
     Stepped,
     Tier,
+    Trim,
     TrimBehavior,
     Trimming,
-    changed,
-    may_step,
+    check_slot,
 )
-from muntin.core.planning.window import Window
 from muntin.core.profile import Profile, as_profile
 from muntin.core.schemas import Schemas
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
 INHERIT: Literal["inherit"] = "inherit"
@@ -51,13 +56,14 @@ class Slots:
 
     `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
     and counted, in the order of their names where the profile prices caching; `profile` is a
-    Profile or a model name such as `anthropic/claude-sonnet-4-6`. `previous` is the window of the
-    turn before, or its `frontier`: `Stepped` trimming goes by it, and the report compares the
-    beginnings of the two windows. A `counter` counts in the place of `tokenizer`. `results` is the
-    ceiling of each tool result in lists of messages, `ladder` how calls and results leave: True is
-    Muntin's own, False or None is off. With `recovery` the lines about cut parts name the tool
-    `load_result`. `recap` is the newest summary of the history, which stands in front of it from
-    its next step on.
+    Profile or a model name such as `anthropic/claude-sonnet-4-6`. `previous` is the window before
+    this one, or its `frontier`: conversations go on from there, and the report compares the
+    beginnings of the two windows. Without `trimming`, conversations are trimmed in steps if
+    `previous` is given, else exactly. A `counter` counts in the place of `tokenizer`. `results` is
+    the ceiling of each tool result in lists of messages when something must give, `ladder` how
+    calls and results leave: True is Muntin's own, False or None is off. With `recovery` the lines
+    about cut parts name the tool `load_result`. `recap` is the newest summary of the history, which
+    stands in front of it from its next move on.
     """
 
     def __init__(
@@ -86,7 +92,9 @@ class Slots:
             self.tools = self.tools.by_name
         if not isinstance(trimming, Exact | Stepped | None):
             raise InvalidType(f"trimming must be Exact() or Stepped(), not {shown(trimming)}")
-        self.trimming = EXACT if trimming is None else trimming
+        if trimming is None:
+            trimming = EXACT if previous is None else Stepped()
+        self.trimming = trimming
         if previous is not None and not isinstance(previous, Window | Frontier | LazyFrontier):
             raise InvalidType(
                 f"previous must be a Window, its frontier, or None, not {shown(previous)}"
@@ -119,6 +127,7 @@ class Slots:
         keep: Keep = "tail",
         required: bool = False,
         group: Group | None = None,
+        pool: Pool | None = None,
         marker: Marker | None = None,
         frame: tuple[str, str] | None = None,
         trimming: Trimming | None = None,
@@ -132,16 +141,17 @@ class Slots:
     ) -> None:
         """Add content to a named place in the window.
 
-        A list is read at `render`, not copied: messages that cannot fit are never read. Without
-        `trimming`, the setting of all slots applies; `Stepped` then applies to lists of messages
-        without a tier, or volatile, that are trimmed by message. Give `Exact()` for a list that is
-        not the conversation, such as search results. `breakpoint` asks the provider to cache up to
-        the end of the slot; `changes` says that the slot will be another text in the next window,
-        so that nothing is cached from there on. `detail` is a remark for the report. `at` is where
-        a text stands among dated messages; `frame` is how it begins and ends (its tags), which is
-        never cut. Without `results` and `ladder`, the settings of all slots apply. `run` says that
-        the list is the agent's work in this turn, as is a list that is added after the input: its
-        newest calls stay.
+        A list is read at `render`, not copied: messages that cannot fit are never read. A single
+        text that is larger than its ceiling is dropped; `trim_behavior="char"` cuts it instead.
+        Without `trimming`, the setting of all slots applies; `Stepped` then applies to lists in
+        which the assistant speaks, without a tier or volatile, that are trimmed by message. `pool`
+        is a smaller budget that several slots have together. `breakpoint` asks the provider to
+        cache up to the end of the slot; `changes` says that the slot will be another text in the
+        next window, so that nothing is cached from there on. `detail` is a remark for the report.
+        `at` is where a text stands among dated messages; `frame` is how it begins and ends (its
+        tags), which is never cut. Without `results` and `ladder`, the settings of all slots apply.
+        `run` says that the list is the agent's work in this turn, as is a list that is added after
+        the input: its newest calls stay.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -157,49 +167,54 @@ class Slots:
             results, ladder = as_shapes(f"slot {name!r}", results, ladder)
         else:
             results, ladder = self.results, self.ladder
+        kind: Kind = "text" if made else "list"
+        if name == "input" or isinstance(content, Input):
+            kind = "input"
+        elif listed and (self._has_input if run is None else run):
+            kind = "run"
+        frame = None if frame is None else _check_frame(name, frame, content)
+        is_conversation = listed and not isinstance(trimming, Exact)
         slot = Slot(
-            name=name,
-            index=len(self._slots),
-            messages=messages,
-            made=made,
-            is_input=name == "input" or isinstance(content, Input),
-            priority=priority,
-            max_ratio=max_ratio,
-            min_ratio=min_ratio,
-            min_tokens=min_tokens,
-            position=position,
-            role=role,
-            trim_behavior=trim_behavior,
-            max_tokens=max_tokens,
-            tier=tier,
-            keep=keep,
-            required=required,
-            group=group,
-            marker=marker,
-            frame=_check_frame(name, frame, content),
-            trimming=EXACT if trimming is None else trimming,
-            lasting=breakpoint
-            or _lasts(name, role, tier, listed and not isinstance(trimming, Exact)),
-            breakpoint=breakpoint,
-            changes=changes,
-            detail=detail,
-            results=results if listed else None,
-            ladder=ladder if listed else None,
-            recovery=self.recovery,
-            run=listed and self._has_input if run is None else run,
+            name,
+            len(self._slots),
+            messages,
+            kind,
+            priority,
+            required,
+            Size(max_ratio, min_ratio, min_tokens, max_tokens),
+            Trim(
+                trim_behavior,
+                keep,
+                marker,
+                frame,
+                EXACT if trimming is None else trimming,
+                results if listed else None,
+                ladder if listed else None,
+                self.recovery,
+            ),
+            Place(
+                position,
+                tier,
+                group,
+                breakpoint or _lasts(name, role, tier, is_conversation),
+                breakpoint,
+                changes,
+            ),
+            pool,
+            detail,
         )
-        if trimming is None and isinstance(self.trimming, Stepped):
-            inherits = listed and tier in (None, VOLATILE) and name != "system"
-            if inherits and may_step(slot):
-                slot = changed(slot, trimming=self.trimming)
+        inherits = trimming is None and isinstance(self.trimming, Stepped) and slot.may_step
+        if inherits and listed and tier in (None, VOLATILE) and name != "system":  # noqa: SIM102
+            if kind == "run" or speaks(messages):
+                slot = replace(slot, trim=replace(slot.trim, trimming=self.trimming))
         self._has_input = self._has_input or slot.is_input
-        self._slots.append(slot)
+        self._slots.append(check_slot(slot))
 
     def take(self, slot: Slot) -> None:
         """Add a slot that was made elsewhere."""
         self._has_input = self._has_input or slot.is_input
         place = len(self._slots)
-        self._slots.append(slot if slot.index == place else changed(slot, index=place))
+        self._slots.append(slot if slot.index == place else replace(slot, index=place))
 
     @property
     def declared(self) -> tuple[Slot, ...]:
@@ -210,30 +225,22 @@ class Slots:
         """Record a slot that a condition left out, so that the report can name it."""
         check_text(name, "a slot's name")
         check_text(reason, f"slot {name!r}: reason")
-        self._slots.append(Slot(name=name, index=len(self._slots), excluded=reason, detail=detail))
+        self._slots.append(Slot(name, len(self._slots), detail=detail, excluded=reason))
 
     def plan(self) -> Plan:
         """Decide what goes into the window."""
         before = self.previous
-        return deciding.decide(
+        return plan_window(
             Declaration(
-                self._with_recap(),
+                tuple(self._slots),
                 self.budget,
                 self.counter,
                 self.tools,
                 self.profile,
                 before.lazy_frontier if isinstance(before, Window) else before,
+                self.recap,
             )
         )
-
-    def _with_recap(self) -> tuple[Slot, ...]:
-        """Return the slots; the last history gets the summary."""
-        slots = list(self._slots)
-        for place in reversed(range(len(slots) if self.recap is not None else 0)):
-            if isinstance(slots[place].trimming, Stepped) and not slots[place].run:
-                slots[place] = changed(slots[place], recap=self.recap)
-                break
-        return tuple(slots)
 
     def render(self) -> Window:
         """Compose the window; the same slots always give the same bytes."""
@@ -296,11 +303,7 @@ def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[
     )
 
 
-def _check_frame(
-    name: str, frame: tuple[str, str] | None, content: Content
-) -> tuple[str, str] | None:
-    if frame is None:
-        return None
+def _check_frame(name: str, frame: tuple[str, str], content: Content) -> tuple[str, str]:
     opening, closing = frame
     whole = isinstance(content, str) and len(content) >= len(opening) + len(closing)
     if not (whole and str(content).startswith(opening) and str(content).endswith(closing)):

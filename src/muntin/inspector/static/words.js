@@ -8,7 +8,8 @@ const REASONS = {
   fallback: "the floors did not all fit",
   beyond_fit: "too old to fit",
   orphaned: "its tool call is not in the window",
-  stepped: "made shorter ahead of need, for several turns",
+  moved: "made room for several turns",
+  stepped: "made shorter ahead of need, for several turns", // in reports of 0.2
   empty: "nothing in it",
   condition_false: "its condition does not hold",
   source_failed: "its source failed",
@@ -30,8 +31,8 @@ export function nth(number) {
   return `${num(number)}${teen ? "th" : { 1: "st", 2: "nd", 3: "rd" }[number % 10] ?? "th"}`;
 }
 
-// From which budget on a group is kept whole; of one over its cap, from which cap on. The number is
-// enough for certain: what gives way earlier may make fewer do.
+// From which budget on a group is kept whole; of one over its cap, from which cap on. Only reports
+// of 0.2 say so. The number is enough for certain: what gives way earlier may make fewer do.
 export function fits(each, budget, cap) {
   if (!each.fits_with) return "";
   if (each.reason === "over_cap") return cap === null ? `kept whole if its cap were ${num(each.fits_with)} tokens higher` : `kept whole with a cap of ${num(cap + each.fits_with)} tokens`;

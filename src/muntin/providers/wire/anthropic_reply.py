@@ -12,7 +12,7 @@ from typing import Any
 
 from muntin.core.checks import shown
 from muntin.core.forms.anthropic import assistant_message
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.anthropic_request import names_of

@@ -12,10 +12,10 @@ from copy import deepcopy
 from typing import Any, cast
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.composed import Composed
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.composed import Composed
-from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.common import (
     Files,

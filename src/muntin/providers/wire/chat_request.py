@@ -11,10 +11,10 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import OPENAI, NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.composed import Breakpoint, Composed
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.composed import Breakpoint, Composed
-from muntin.core.planning.wire import Answer, arrange
 from muntin.providers.wire.common import Files, check, ends, function_of, is_text, known_extra
 from muntin.providers.wire.encoder import Encoder
 from muntin.providers.wire.media import Content, Media, contents, hinted

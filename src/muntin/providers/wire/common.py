@@ -12,11 +12,11 @@ from copy import deepcopy
 from typing import Any, TypeAlias
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import as_sent
 from muntin.core.checks import has_surrogates, shown
+from muntin.core.composed import Breakpoint, Composed
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
-from muntin.core.planning.composed import Breakpoint, Composed
-from muntin.core.planning.wire import as_sent
 from muntin.core.report import NotCarried
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 

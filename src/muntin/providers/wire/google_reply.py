@@ -12,7 +12,7 @@ from muntin.core.checks import compact_json, shown
 from muntin.core.forms.google import PARTS, SIGNATURE, as_json
 from muntin.core.message import Message
 from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, joined, put_before
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.common import get

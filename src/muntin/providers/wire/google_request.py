@@ -14,11 +14,11 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.composed import Composed
 from muntin.core.forms.google import FIELDS, PARTS, SIGNATURE
 from muntin.core.message import Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.composed import Composed
-from muntin.core.planning.wire import Answer, arrange
 from muntin.core.profile import OMITTED
 from muntin.providers.wire.common import (
     Files,

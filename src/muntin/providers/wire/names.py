@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.core.accepted import NameRule
+from muntin.core.composed import Composed
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
-from muntin.core.planning.composed import Composed
 from muntin.providers.wire.common import Ledger, function_of
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}

@@ -12,7 +12,7 @@ from typing import Any
 from muntin.core.checks import shown
 from muntin.core.forms.responses import answer, call
 from muntin.core.message import Message
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.providers.model import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.providers.wire.chat_request import names_of

@@ -10,11 +10,11 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.composed import Composed
 from muntin.core.forms.responses import ITEMS, result_type
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.planning.composed import Composed
-from muntin.core.planning.wire import Answer, arrange
 from muntin.providers.wire.chat_request import (
     MARK,
     MARKS,

@@ -18,10 +18,10 @@ from muntin.composer import Asked, Composer
 from muntin.core.checks import shown
 from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
-from muntin.core.planning.slot import CONTEXT, HISTORY, RUN, Group, Stepped
+from muntin.core.planning.slot import CONTEXT, HISTORY, Group, Stepped
 from muntin.core.planning.slots import Slots
-from muntin.core.planning.window import Window
 from muntin.core.tags.tree import Tagged, aggregate
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.definition import Prompt, choose
 from muntin.prompts.files import PromptFile
@@ -209,30 +209,24 @@ class Call:
             priority=CONTEXT,
             trim_behavior="slot",
             group=SYSTEM_TEXT,
+            changes=bool(step.context.changing) and not self._divides,
             detail=_authors(step.tagged),
         )
-        if not self._divides:
-            _declare_loose(slots, step.context.loose)
-            self._declare_history(slots)
-        elif self.made.place == "behind":
-            self._declare_staying(slots, step)
+        if self._divides:
+            _declare_loose(slots, [each for each in step.context.loose if not each.changes])
             self._declare_history(slots)
             self._declare_changing(slots, step)
         else:
-            self._declare_staying(slots, step)
-            self._declare_changing(slots, step)
+            _declare_loose(slots, step.context.loose)
             self._declare_history(slots)
         slots.add("input", list(self.asked.messages))
         if run:
-            slots = composer.declared(slots.declared, run=run, priority=RUN)
+            slots = composer.declared(slots.declared, run=run)
         declare_excluded(slots, step.context.excluded)
         return slots
 
-    def _declare_staying(self, slots: Slots, step: StepTexts) -> None:
-        _declare_loose(slots, [each for each in step.context.loose if not each.changes])
-
     def _declare_changing(self, slots: Slots, step: StepTexts) -> None:
-        """Declare the texts that are made again at every step, behind the texts that stay."""
+        """Declare the texts that are made again at every step, behind the history."""
         if step.changing:
             slots.add(
                 "context, changing",
@@ -247,11 +241,8 @@ class Call:
 
     def _declare_history(self, slots: Slots) -> None:
         """Declare the history: as one list that is cut in steps, or turn by turn."""
-        made = self.made
-        given = made.trimming or self.ctx.turn.trimming
         trimming = self.composer.history_trimming
-        steps = given is not None or made.history is True or self.composer.summary is not None
-        if isinstance(trimming, Stepped) and steps:
+        if isinstance(trimming, Stepped):
             messages = [message for _, said in self.past for message in said]
             slots.add("history", messages, priority=HISTORY, trimming=trimming)
             return
@@ -303,10 +294,8 @@ class Call:
 
     @property
     def _divides(self) -> bool:
-        """Whether changing tags stand apart from tags that stay: where the provider prices caching,
-        or where changing tags stand behind the history."""
-        profile = self.composer.profile
-        return self.made.place == "behind" or (profile is not None and profile.caching is not None)
+        """Whether changing tags stand apart from tags that stay: behind the history."""
+        return self.made.place == "behind"
 
     def _render(
         self, file: PromptFile, blocks: tuple[str, str], tagged: Tagged, context: ResolvedContext

@@ -26,7 +26,7 @@ from muntin.core.checks import (
     shown,
 )
 from muntin.core.planning.slot import Trimming
-from muntin.core.planning.window import Window
+from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.prompts.contexts import as_mapping, check_model, validate_value
 from muntin.prompts.contexts import context as make_context

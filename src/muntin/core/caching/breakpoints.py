@@ -1,0 +1,283 @@
+"""Breakpoints: where a provider is asked to cache, within its limits.
+
+Pure functions of the composed window, the rules of the model and the turn before. Messages are
+here as they are sent (`wire`), each with the slot it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from muntin.core.caching.frontier import TOOLS, Frontier, LazyFrontier
+from muntin.core.caching.prefix import did_not_stay
+from muntin.core.caching.wire_order import Piece, as_sent, goes_as_it_stands
+from muntin.core.composed import Breakpoint
+from muntin.core.counting.counter import Counter
+from muntin.core.digests import digest
+from muntin.core.message import Message
+from muntin.core.parts import Other
+from muntin.core.planning.memory import Start
+from muntin.core.planning.render import Rendered
+from muntin.core.planning.slot import VOLATILE, Slot
+from muntin.core.profile import Caching, Profile
+from muntin.core.schemas import USER_BREAKPOINTS, Schemas
+
+_HOUR = 3_600
+
+
+def place_breakpoints(
+    rendered: Rendered,
+    profile: Profile | None,
+    before: LazyFrontier | Frontier | None,
+    *,
+    starts: tuple[Start, ...],
+    moved: frozenset[str],
+    behind: frozenset[int],
+    tools: Schemas,
+    tokens: int,
+    counter: Counter,
+    lowered: Sequence[Message] = (),
+) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
+    """Choose the breakpoints, and keep what the next turn must know.
+
+    `lowered` are the last short and the last stubbed message of pasts that step.
+    """
+    messages, slots = rendered.messages, rendered.slots
+    sent = None if goes_as_it_stands(messages, profile) else as_sent(messages, profile)
+    if sent is not None:
+        messages = [piece.message for piece in sent]
+        slots = [rendered.slots[piece.owner] for piece in sent]
+    caching = profile.caching if profile is not None else None
+    past = LazyFrontier(
+        starts=starts,
+        moved=moved,
+        messages=messages,
+        slots=slots,
+        tools=tools,
+        tokens=tokens,
+        counter=counter,
+        behind=behind,
+        known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
+        chunked=caching is not None and not caching.breakpoints,
+    )
+    if caching is None:
+        return past, ()
+    if before is not None:
+        _learn(past, before)
+    if not caching.breakpoints:
+        return past, ()
+    places = choose_breakpoints(
+        messages,
+        slots,
+        caching=caching,
+        counter=counter,
+        tools=tools,
+        previous=before,
+        settled=past.settled,
+        lowered=_ends(messages, lowered),
+    )
+    past.breakpoints = tuple(places)
+    lives = ttls(places, messages, caching)
+    breakpoints = (
+        Breakpoint(_window_place(sent, place) + 1, ttl)
+        for place, ttl in zip(places, lives, strict=True)
+    )
+    return past, tuple(dict.fromkeys(breakpoints))
+
+
+def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
+    """Note which slots did not stay. No breakpoint is placed from the first slot on that has
+    changed as many times running as its kind allows: it is expected to change again."""
+    before_that = dict(before.blamed)
+    now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
+    if not now.blamed:
+        return
+    allowed = now.patience
+    # Tools may change as often as a slot whose tier says that it stays.
+    now.restless = frozenset(
+        name for name, times in now.blamed if times >= allowed.get(name, 2 if name == TOOLS else 1)
+    )
+
+
+def _window_place(sent: Sequence[Piece] | None, place: int) -> int:
+    """Return the index in the window of the last message before a place in the request."""
+    if sent is None:
+        return max(0, place - 1)
+    found = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
+    return next(found, 0)
+
+
+def choose_breakpoints(
+    messages: Sequence[Message],
+    slots: Sequence[Slot],
+    *,
+    caching: Caching,
+    counter: Counter,
+    tools: Sequence[Mapping[str, Any]] = (),
+    previous: LazyFrontier | Frontier | None = None,
+    settled: int,
+    lowered: Sequence[int] = (),
+) -> list[int]:
+    """Return after how many messages breakpoints stand, in order.
+
+    No breakpoint stands behind the first `settled` messages, which stay, except at the end of all
+    messages between the steps of a turn. If there are more candidates than the provider takes, the
+    most saving come first: the tail; the breakpoints that the user asked for; the latest breakpoint
+    of the turn before, where a read could not look back that far; the ends of what is `lowered`,
+    where the next step down begins; the frontier; the last stable tier; earlier tiers.
+    """
+    taken = user_breakpoints(messages)
+    left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
+    if left <= 0 or not messages:
+        return []
+    tails = _tails(messages, settled)
+    stays = [
+        *_asked(slots),
+        *tails[1:],
+        _anchor(messages, tails, caching, previous),
+        *lowered,
+        _conversation(messages, slots),
+        *_tier_ends(slots),
+    ]
+    places = [tails[0], *(place for place in stays if place <= settled or place in tails)]
+    enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
+    chosen: list[int] = []
+    for place in places:
+        while (
+            place and not caching.assistant_breakpoints and messages[place - 1].role == "assistant"
+        ):
+            place -= 1
+        if place >= max(enough, 1) and place not in chosen and place not in taken:
+            chosen.append(place)
+    return sorted(chosen[:left])
+
+
+def ttls(
+    places: Sequence[int], messages: Sequence[Message], caching: Caching
+) -> Iterator[str | None]:
+    """Yield how long each breakpoint is to live: an hour if the rules say so, or if a breakpoint of
+    the user's behind it lives an hour (longer ones stand first:
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
+    hours = [
+        place
+        for place in user_breakpoints(messages)
+        if any("1h" in str(each) for each in _carried(messages[place - 1]))
+    ]
+    for place in places:
+        long = caching.ttl >= _HOUR or any(place < hour for hour in hours)
+        yield "1h" if long else None
+
+
+def user_breakpoints(messages: Sequence[Message]) -> list[int]:
+    """Return the breakpoints that the messages carry themselves: the places behind them."""
+    return [
+        place
+        for place, message in enumerate(messages, 1)
+        if message.extra or message.content.__class__ is tuple  # few messages have either
+        for _ in _carried(message)
+    ]
+
+
+def _carried(message: Message) -> list[Any]:
+    found: list[Any] = []
+    if message.extra:
+        found += [message.extra[key] for key in USER_BREAKPOINTS if message.extra.get(key)]
+    if isinstance(message.content, tuple):
+        for part in message.content:
+            data = part.data if isinstance(part, Other) else part.extra or {}
+            found += [data[key] for key in USER_BREAKPOINTS if data.get(key)]
+    return found
+
+
+def _carries_one(schema: Mapping[str, Any]) -> bool:
+    return any(schema.get(key) for key in USER_BREAKPOINTS)
+
+
+def _ends(messages: Sequence[Message], lowered: Sequence[Message]) -> list[int]:
+    """Return where messages of the window end in the request."""
+    places = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
+    return [places[id(message)] for message in lowered if id(message) in places]
+
+
+def _tails(messages: Sequence[Message], settled: int) -> list[int]:
+    """Return where the next request will read: the end of the messages that stay; and between the
+    steps of one turn the end of all messages, even if the next turn will not have them all."""
+    looping = settled < len(messages) and messages[-1].role == "tool"
+    return [len(messages), settled] if looping else [settled]
+
+
+def _asked(slots: Sequence[Slot]) -> list[int]:
+    """Return the ends of the slots that ask for a breakpoint."""
+    ends = []
+    for place, slot in enumerate(slots, 1):
+        if slot.place.breakpoint and (place == len(slots) or slots[place] is not slot):
+            ends.append(place)
+    return ends
+
+
+def _conversation(messages: Sequence[Message], slots: Sequence[Slot]) -> int:
+    """Return where the conversation begins: the messages before it stay after every step."""
+    for place, (message, slot) in enumerate(zip(messages, slots, strict=True)):
+        if message.role != "system" and slot.place.tier in (None, VOLATILE):
+            return place
+    return len(messages)
+
+
+def _tier_ends(slots: Sequence[Slot]) -> list[int]:
+    """Return where each tier before the volatile one ends, the last first."""
+    ends = []
+    place = 0
+    for tier, run in groupby(slots, key=lambda slot: slot.place.tier):
+        place += len(list(run))
+        if tier is not None and tier != VOLATILE:
+            ends.append(place)
+    return ends[::-1]
+
+
+def _anchor(
+    messages: Sequence[Message],
+    tails: Sequence[int],
+    caching: Caching,
+    previous: LazyFrontier | Frontier | None,
+) -> int:
+    """Return the last breakpoint of the turn before that still holds, if no tail reaches it."""
+    if previous is None or not previous.breakpoints:
+        return 0
+    shared = _shared(messages[: max(previous.breakpoints)], previous)
+    for place in reversed(previous.breakpoints):
+        if place > shared:  # a message before it has changed
+            continue
+        near = [tail for tail in tails if tail >= place]
+        if caching.lookback is None or not near:
+            return place
+        added = sum(blocks(message) for message in messages[place : min(near)])
+        # The breakpoint's own block is the first block of the lookback.
+        return place if added >= caching.lookback else 0
+    return 0
+
+
+def _shared(messages: Sequence[Message], previous: LazyFrontier | Frontier) -> int:
+    """Return how many messages, from the first, a request shares with the turn before."""
+    sent = previous.messages if isinstance(previous, LazyFrontier) else ()
+    for place, message in enumerate(messages):
+        same = place < len(sent) and sent[place] is message
+        if not same and previous.digest(place) != digest(message):
+            return place
+    return len(messages)
+
+
+def blocks(message: Message) -> int:
+    """Return how many content blocks a message has, at most."""
+    parts = len(message.content) if isinstance(message.content, tuple) else bool(message.content)
+    return max(1, parts + len(message.tool_calls) + len(message.attachments))
+
+
+def _enough(messages: Sequence[Message], tokens: int, counter: Counter) -> int:
+    """Return how many messages, from the first, have `tokens` tokens; one too many if too few."""
+    for place, message in enumerate(messages):
+        if tokens <= 0:
+            return place
+        tokens -= counter.message(message)
+    return len(messages) + (tokens > 0)

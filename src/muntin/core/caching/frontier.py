@@ -1,0 +1,349 @@
+"""The frontier: what one turn leaves to the next, small enough to be stored with the session.
+
+Holds where each history begins, its breakpoints, and a digest of every message that was sent. It
+knows messages; of slots it knows only the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import Any
+
+from muntin.core.checks import check_size, shown
+from muntin.core.checks import digest as hashed
+from muntin.core.counting.counter import Counter
+from muntin.core.counting.memo import once_for_each
+from muntin.core.digests import BYTES, digest
+from muntin.core.message import Message, characters_of, role_of
+from muntin.core.planning.memory import Start, read_start
+from muntin.core.planning.slot import VOLATILE, Slot
+from muntin.core.schemas import Schemas
+from muntin.errors import InvalidInput, InvalidType
+
+# The name that stands for the tools among the slots.
+TOOLS = "(tools)"
+_VERSION = 1
+# A provider that caches by itself finds the unchanged beginning of a text whose end changed. So
+# texts are also known by the digests of their beginnings, in pieces of this many characters.
+CHUNK = 128
+# A mark that is read every fourth time pays for itself.
+_TEXT, _TIERED, _LIST = 1, 2, 4
+_CHUNK_BYTES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """What the next turn must know of a window.
+
+    `breakpoints` are places, in pieces of the request. `digests` are of these pieces in the order
+    they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
+    count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
+    stay; the first `trunk` pieces if the input becomes history. The slots `blamed` did not stay as
+    in the window before, each so many times running. `chunks` are digests of the beginnings of long
+    texts.
+    """
+
+    starts: tuple[Start, ...] = ()
+    breakpoints: tuple[int, ...] = field(default=(), kw_only=True)
+    tools: str = field(default="", kw_only=True)
+    digests: tuple[str, ...] = field(default=(), kw_only=True)
+    runs: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+    lasting: int = field(default=0, kw_only=True)
+    lasting_tokens: int = field(default=0, kw_only=True)
+    schemas: tuple[str, ...] = field(default=(), kw_only=True)
+    trunk: int = field(default=0, kw_only=True)
+    blamed: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+    chunks: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def labels(self) -> list[str]:
+        """The slot of each message."""
+        return [slot for slot, count in self.runs for _ in range(count)]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it tells where histories begin, and nothing of the messages sent."""
+        return not self.digests and not self.tools
+
+    @property
+    def hash(self) -> str:
+        """One digest of all that was sent: the tools, then the messages."""
+        return hashed("\n".join((self.tools, *self.digests)), BYTES)
+
+    def digest(self, place: int) -> str | None:
+        """Return the digest of a message, or None if there was none."""
+        return self.digests[place] if 0 <= place < len(self.digests) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; `from_dict` reads them back."""
+        return {
+            "version": _VERSION,
+            "starts": [start.to_dict() for start in self.starts],
+            "marks": list(self.breakpoints),
+            "tools": self.tools,
+            "digests": list(self.digests),
+            "runs": [list(run) for run in self.runs],
+            "lasting": self.lasting,
+            "lasting_tokens": self.lasting_tokens,
+            "schemas": list(self.schemas),
+            "trunk": self.trunk,
+            "blamed": [list(each) for each in self.blamed],
+            "chunks": list(self.chunks),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Frontier:
+        """Read what `to_dict` wrote; anything else is an error."""
+        if not isinstance(data, Mapping):
+            raise InvalidType(f"a frontier must be a mapping, not {type(data).__name__}")
+        if data.get("version") != _VERSION:
+            raise InvalidInput(
+                f"a frontier of version {shown(data.get('version'))} cannot be read, only "
+                f"{_VERSION}; leave `previous` out: the next window begins anew"
+            )
+        try:
+            return cls(
+                tuple(read_start(each) for each in data["starts"]),
+                breakpoints=tuple(check_size(each, "marks") for each in data["marks"]),
+                tools=str(data["tools"]),
+                digests=tuple(str(each) for each in data["digests"]),
+                runs=tuple((str(slot), check_size(count, "runs")) for slot, count in data["runs"]),
+                lasting=check_size(data["lasting"], "lasting"),
+                lasting_tokens=check_size(data["lasting_tokens"], "lasting_tokens"),
+                # Earlier versions did not write these.
+                schemas=tuple(str(each) for each in data.get("schemas", ())),
+                trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
+                blamed=tuple(
+                    (str(slot), check_size(times, "blamed"))
+                    for slot, times in data.get("blamed", ())
+                ),
+                chunks=tuple(str(each) for each in data.get("chunks", ())),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"this is no frontier that was written here: {shown(error)}"
+            ) from error
+
+
+class LazyFrontier:
+    """A window as the next turn sees it, its messages as they are sent; hashed when asked for.
+
+    It holds one window's messages and nothing of earlier windows, so that a long session does not
+    keep all of its windows. `known` are the messages of the window before, and their digests if
+    they were ever asked for: equal messages need not be hashed again. `moved` are the conversations
+    that moved in this window. `behind` are the slots of texts behind a conversation. `blamed` are
+    the slots that did not stay since the window before, `restless` the slots of `blamed` that are
+    not expected to stay next time either. With `chunked`, the beginnings of texts are hashed too.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: tuple[Start, ...],
+        moved: frozenset[str] = frozenset(),
+        messages: Sequence[Message],
+        slots: Sequence[Slot],
+        tools: Schemas,
+        tokens: int,
+        counter: Counter,
+        behind: frozenset[int] = frozenset(),
+        known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
+        chunked: bool = False,
+    ) -> None:
+        self.starts = starts
+        self.moved = moved
+        self.breakpoints: tuple[int, ...] = ()
+        self.blamed: tuple[tuple[str, int], ...] = ()
+        self.restless: frozenset[str] = frozenset()
+        self.messages = messages
+        self._slots = slots
+        self._tools = tools
+        self._tokens = tokens
+        self._counter = counter
+        self._behind = behind
+        self._known = known
+        self._chunked = chunked
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LazyFrontier):
+            return self is other or self.frontier == other.frontier
+        return self.frontier == other if isinstance(other, Frontier) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.frontier)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frontier.from_dict, (self.frontier.to_dict(),)
+
+    @property
+    def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
+        """The messages and their digests, if they were asked for."""
+        made: tuple[str, ...] | None = self.__dict__.get("digests")
+        return (self.messages, made) if made is not None else ((), ())
+
+    def digest(self, place: int) -> str | None:
+        """Return the digest of a message, or None if there was none."""
+        return digest(self.messages[place]) if 0 <= place < len(self.messages) else None
+
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the messages."""
+        digests: list[str] = []
+        for old, name, new in zip(*self._known, self.messages, strict=False):
+            if old is not new and old != new:
+                break
+            digests.append(name)
+        self._known = (), ()
+        return (*digests, *map(digest, self.messages[len(digests) :]))
+
+    @cached_property
+    def tools(self) -> str:
+        """One digest of all tools."""
+        return hashed(f"[{','.join(self._tools.texts)}]", BYTES) if self._tools else ""
+
+    @cached_property
+    def schemas(self) -> tuple[str, ...]:
+        """The digests of the tools."""
+        return tuple([hashed(text, BYTES) for text in self._tools.texts])
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The name of each message's slot."""
+        return [slot.name for slot in self._slots]
+
+    @cached_property
+    def patience(self) -> dict[str, int]:
+        """How many times running a slot may change before it is expected to change again: a text
+        once, a slot whose tier says that it stays twice, a list from which messages were left out
+        four times."""
+        return {
+            slot.name: _TIERED
+            if slot.place.tier not in (None, VOLATILE)
+            else _TEXT
+            if is_text(slot) or slot.is_input
+            else _LIST
+            for slot in self._slots
+        }
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The tokens of each message."""
+        return [self._counter.message(message) for message in self.messages]
+
+    @cached_property
+    def tools_tokens(self) -> int:
+        """The tokens of the tools, which stand before all messages."""
+        return self._counter.tools(self._tools)
+
+    def tools_before(self, place: int) -> int:
+        """Return the tokens of the first `place` tools."""
+        return self._counter.tools(self._tools[:place])
+
+    def beginning_tokens(self, place: int, chunks: int) -> int:
+        """Return the tokens of the first `chunks` pieces of a text."""
+        text = self.messages[place].text[: chunks * CHUNK]
+        return self._counter.overhead + self._counter.text_once(text) if text else 0
+
+    @cached_property
+    def trunk(self) -> int:
+        """How many messages the next turn will have again, if the input becomes history."""
+        return lasting_count(self._slots, self._behind, inputs=True)
+
+    @property
+    def settled(self) -> int:
+        """How many messages the next turn will have again, if the input becomes history and the
+        `restless` slots change again."""
+        if TOOLS in self.restless:
+            return 0
+        return lasting_count(self._slots, self._behind, inputs=True, restless=self.restless)
+
+    @property
+    def settled_tokens(self) -> int:
+        """The tokens that the next turn will have again."""
+        return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
+
+    def _tokens_before(self, place: int) -> int:
+        gone = sum([self._counter.message(each) for each in self.messages[place:]])
+        return max(0, self._tokens - gone)
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """The frontier with everything hashed."""
+        lasting = lasting_count(self._slots, self._behind)
+        return Frontier(
+            self.starts,
+            breakpoints=self.breakpoints,
+            tools=self.tools,
+            digests=self.digests,
+            runs=tuple((slot, len(list(run))) for slot, run in groupby(self.labels)),
+            lasting=lasting,
+            lasting_tokens=self._tokens_before(lasting),
+            schemas=self.schemas,
+            trunk=self.trunk,
+            blamed=self.blamed,
+            chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
+        )
+
+
+def lasting_count(
+    slots: Sequence[Slot],
+    behind: frozenset[int],
+    *,
+    inputs: bool = False,
+    restless: frozenset[str] = frozenset(),
+) -> int:
+    """Return how many messages, from the first, are expected to stand in the next window too.
+
+    With `inputs`, the current input is expected to become history, as it mostly does. Texts
+    `behind` a conversation do not stay, because the conversation grows in front of them.
+    """
+    for place, slot in enumerate(slots):
+        stays = inputs if slot.is_input else slot.place.lasting
+        if not stays or slot.place.changes or slot.index in behind or slot.name in restless:
+            return place
+    return len(slots)
+
+
+def is_text(slot: Slot) -> bool:
+    """Say whether a slot holds one text made from its content, or several joined texts."""
+    return slot.kind == "text" or slot.is_joined
+
+
+def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
+    """Return the indices of the texts behind a conversation, even if the conversation is empty."""
+    talked = False
+    found = []
+    for slot in slots:
+        if is_text(slot):
+            if talked and not slot.is_input:
+                found.append(slot.index)
+        elif slot.place.lasting and slot.place.tier in (None, VOLATILE) and not slot.is_input:
+            talked = talked or not slot.messages or role_of(slot.messages[0]) != "system"
+    return frozenset(found)
+
+
+@once_for_each(characters_of)
+def text_chunks(message: Message) -> str:
+    """Return digests of the pieces of a text, from its beginning; a short text has none."""
+    return _text_chunks(message)
+
+
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
+def _text_chunks(message: Message) -> str:
+    text = message.text
+    if len(text) < CHUNK or message.content.__class__ is not str:
+        return ""
+    whose = f"{message.role} {message.name} {message.tool_call_id} "
+    pieces = [text[n : n + CHUNK] for n in range(0, len(text) - CHUNK + 1, CHUNK)]
+    pieces[0] = whose + pieces[0]
+    return "".join(hashed(piece, _CHUNK_BYTES) for piece in pieces)
+
+
+def shared_chunks(new: str, old: str) -> int:
+    """Return how many pieces two texts have in common, from their beginnings."""
+    size = 2 * _CHUNK_BYTES
+    most = min(len(new), len(old)) // size
+    return next((n for n in range(most) if new[n * size :][:size] != old[n * size :][:size]), most)

@@ -1,0 +1,275 @@
+"""Compact forms: how messages look when there is less room for them.
+
+Owns what a result looks like when it is cut (`Results`), short, or one line (`Ladder`). Other
+modules decide which message gets which form, and when. A form depends on the message, the rules and
+the tokenizer alone, so the same message always has the same bytes; each form is made once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from muntin.core.checks import check_size, compact_json, shown
+from muntin.core.counting.counter import Counter
+from muntin.core.cutting import End, Keep, cut_with_line
+from muntin.core.message import Message
+from muntin.core.parts import Other, ToolCall
+from muntin.core.planning.limits import ratio_of
+from muntin.errors import InvalidInput, InvalidType
+
+# How a unit is shown. Only calls with results become short, or stubs.
+FULL, CUT, SHORT, STUB, GONE = range(5)
+# No ceiling cuts a result to fewer tokens, and nothing cuts the newest result to fewer.
+LEAST = 64
+# A stub does not shorten the arguments of a call up to this many tokens.
+_ARGUMENTS = 64
+# So many characters of a long value in arguments stay.
+_VALUE = 40
+_KEEPS: tuple[Keep, ...] = get_args(Keep)
+_S = TypeVar("_S", "Results", "Ladder")
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """How much of the window one tool result may have when something must give.
+
+    A longer result then shows its beginning and its end, or the one of them that `keep` names, and
+    a line that says how much is missing. No result of at most 64 tokens is cut.
+    """
+
+    max_ratio: float = 0.25
+    keep: tuple[Keep, ...] = ("head", "tail")
+
+    def __post_init__(self) -> None:
+        ratio = self.max_ratio
+        if not isinstance(ratio, int | float) or isinstance(ratio, bool):
+            raise InvalidType(f"Results.max_ratio must be a number, not {shown(ratio)}")
+        if not 0 < ratio <= 1:  # NaN is not
+            raise InvalidInput(f"Results.max_ratio must be above 0 and up to 1, got {shown(ratio)}")
+        _check_keep(self.keep)
+        object.__setattr__(self, "keep", tuple(self.keep))
+
+    def ceiling(self, room: int) -> int:
+        """Return how many tokens one result may have."""
+        return max(LEAST, ratio_of(room, self.max_ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """How calls and results leave the window: first short, then as one line, then whole.
+
+    `short_tokens` is what a short result may have. The `keep_groups` newest groups of call and
+    results stay full while there is anything else to shorten. Without `stubs` a short group goes
+    whole.
+    """
+
+    short_tokens: int = 200
+    keep_groups: int = 3
+    stubs: bool = True
+
+    def __post_init__(self) -> None:
+        if check_size(self.short_tokens, "Ladder.short_tokens") < LEAST:
+            raise InvalidInput(
+                f"Ladder.short_tokens must be at least {LEAST}, got {self.short_tokens}"
+            )
+        check_size(self.keep_groups, "Ladder.keep_groups")
+        if self.stubs is not True and self.stubs is not False:
+            raise InvalidInput(f"Ladder.stubs must be True or False, not {shown(self.stubs)}")
+
+
+def _check_keep(keep: object) -> None:
+    names = ", ".join(repr(each) for each in _KEEPS)
+    if not isinstance(keep, Sequence) or isinstance(keep, str):
+        raise InvalidType(f"Results.keep must be a tuple of {names}, not {shown(keep)}")
+    if not keep or len(set(keep)) < len(keep) or any(each not in _KEEPS for each in keep):
+        raise InvalidInput(f"Results.keep takes {names}, each at most once, got {shown(keep)}")
+
+
+def as_shapes(
+    what: str, results: Results | bool | None, ladder: Ladder | bool | None
+) -> tuple[Results | None, Ladder | None]:
+    """Return the ceiling and the ladder that were given: True means the library's own, False or
+    None means none. `what` names the place where they were given."""
+    return _as_shape(what, "results", results, RESULTS), _as_shape(what, "ladder", ladder, LADDER)
+
+
+def _as_shape(what: str, name: str, value: _S | bool | None, own: _S) -> _S | None:
+    if isinstance(value, bool | None):
+        return own if value else None
+    if isinstance(value, type(own)):
+        return value
+    kinds = f"{type(own).__name__}(...), True, False or None"
+    raise InvalidType(f"{what}: {name} must be {kinds}, not {shown(value)}")
+
+
+BOTH: tuple[Keep, ...] = ("head", "tail")
+RESULTS = Results()
+LADDER = Ladder()
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The forms of messages for one counter.
+
+    `loads` says that the agent has the tool `load_result`, so that a line may name it.
+    """
+
+    counter: Counter = field(compare=False)
+    loads: bool = False
+
+    def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
+        """Return a message with at most `most` tokens of content; unchanged if it is not longer, or
+        has no text that could stand for it."""
+        if self.content_tokens(message) <= most or _is_unread(message):
+            return message
+        key = (message, most, keep, self.loads)
+        known: Message | None = self.counter.forms.get(key)
+        if known is None:
+            known = self._cut(message, most, keep)
+            self.counter.forms.put(key, known, len(message.text) + len(known.text))
+        return known
+
+    def _cut(self, message: Message, most: int, keep: tuple[Keep, ...]) -> Message:
+        count = self.counter.text_once
+        text, size = message.text, self.content_tokens(message)
+        plain = replace(message, content=text, attachments=())
+        whole = self.counter.text(text)
+        if whole <= most:  # other parts than text go first; a line says so, if it has room
+            line = f"{text}\n{self._line(message, size - whole)}".lstrip("\n")
+            return replace(plain, content=line if count(line) <= most else text)
+        end: End = "ends" if len(keep) > 1 else keep[0]
+        kept, _ = cut_with_line(
+            text,
+            whole,
+            most,
+            count,
+            lambda kept: self._line(message, max(1, size - count(kept))),
+            end,
+        )
+        return replace(plain, content=kept)
+
+    def _line(self, message: Message, tokens: int) -> str:
+        return f"[{tokens:,} tokens left out{self._how(message)}]"
+
+    def _how(self, message: Message) -> str:
+        loads = self.loads and message.tool_call_id is not None
+        return f"; load_result({message.tool_call_id!r}) reads them" if loads else ""
+
+    def content_tokens(self, message: Message) -> int:
+        """Return what the content of a message costs."""
+        return self.counter.message(message) - self.counter.overhead
+
+    def stub(self, message: Message, name: str) -> Message:
+        """Return a result as one line, or unchanged if that is no shorter."""
+        size = self.content_tokens(message)
+        line = f"[{name}: {size:,} tokens, left out{self._how(message)}]"
+        if self.counter.text(line) >= size or _is_unread(message):
+            return message
+        return replace(message, content=line, attachments=())
+
+    def calls(self, message: Message) -> Message:
+        """Return a message with long arguments of its calls shortened."""
+        calls = tuple([self._call(call) for call in message.tool_calls])
+        return message if calls == message.tool_calls else replace(message, tool_calls=calls)
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        if self.counter.text(call.arguments) <= _ARGUMENTS:
+            return call
+        shown: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
+        try:
+            given = json.loads(call.arguments)
+            if isinstance(given, dict):
+                short = {key: self._value(value) for key, value in given.items()}
+                if self.counter.text(_like(call, short)) < self.counter.text(call.arguments):
+                    shown = short
+        except (ValueError, RecursionError):  # no JSON, or nested too deeply
+            pass
+        return replace(call, arguments=_like(call, shown))
+
+    def _value(self, value: Any) -> Any:
+        """Return a value of arguments, shortened if it is long."""
+        text = value if isinstance(value, str) else compact_json(value)
+        if len(text) <= 2 * _VALUE:
+            return value
+        return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
+
+
+def _is_unread(message: Message) -> bool:
+    """Say whether a result holds a part that is sent back unchanged or not at all."""
+    content = message.content if isinstance(message.content, tuple) else ()
+    return any(isinstance(part, Other) and part.data["type"] == "unread" for part in content)
+
+
+def _like(call: ToolCall, arguments: Any) -> str:
+    """Write arguments with the spaces that the call itself has. Frameworks parse arguments and
+    write them again; the text they send is then the text that was counted."""
+    if '": ' not in call.arguments:
+        return compact_json(arguments)
+    return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+
+
+# Messages, what each costs, and all together.
+Costed: TypeAlias = tuple[tuple[Message, ...], tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compactor:
+    """Makes the compact forms of one slot's messages; `window` is what its sizes are shares of."""
+
+    forms: Forms
+    results: Results | None
+    ladder: Ladder | None
+    window: int
+
+    @property
+    def largest_result(self) -> int:
+        """The tokens of a result that is cut."""
+        return sys.maxsize if self.results is None else self.results.ceiling(self.window)
+
+    def deepest(self, is_group: bool) -> int:
+        """Return the most compact form that a unit can have."""
+        if not is_group or self.ladder is None:
+            return CUT
+        return STUB if self.ladder.stubs else SHORT
+
+    def form(self, level: int, messages: tuple[Message, ...]) -> Costed:
+        """Return the messages of a unit at a level, what each costs, and all together."""
+        forms = self.forms
+        key = (level, messages, self.results, self.ladder, self.window, forms.loads)
+        known: Costed | None = forms.counter.forms.get(key)
+        if known is None:
+            made = tuple(self._messages(level, messages))
+            costs = tuple([forms.counter.message(message) for message in made])
+            known = made, costs, sum(costs)
+            size = sum([len(message.text) for message in (*messages, *made)])
+            forms.counter.forms.put(key, known, size)
+        return known
+
+    def _messages(self, level: int, messages: tuple[Message, ...]) -> Iterator[Message]:
+        names = {call.id: call.name for message in messages for call in message.tool_calls}
+        ladder, forms, largest = self.ladder, self.forms, self.largest_result
+        keep = BOTH if self.results is None else self.results.keep
+        for message in messages:
+            called = message.tool_call_id
+            if called is None and message.tool_calls:
+                yield forms.calls(message) if level == STUB else message
+            elif called is None:
+                yield self._text(message)
+            elif level == CUT or ladder is None:
+                yield forms.result(message, largest, keep)
+            elif level == SHORT:
+                yield forms.result(message, min(ladder.short_tokens, largest))
+            else:
+                yield forms.stub(message, names.get(called, "result"))
+
+    def _text(self, message: Message) -> Message:
+        """Return a text that is larger than half of the window as its beginning and its end."""
+        if self.results is None or self.forms.content_tokens(message) <= self.window // 2:
+            return message
+        if message.attachments or not isinstance(message.content, str):
+            return message
+        return self.forms.result(message, max(LEAST, self.window // 4))

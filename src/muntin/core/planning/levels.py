@@ -1,0 +1,193 @@
+"""Levels: how far a conversation has moved, and what it shows at given levels.
+
+Four positions describe a conversation at any time: up to where texts and results are cut, results
+are short, results are one line, and messages are gone. Moves only raise them. Pure functions of
+units and levels; `planner` decides when a conversation moves, and into which room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import NamedTuple
+
+from muntin.core.message import Message
+from muntin.core.planning.compact import CUT, FULL, GONE, SHORT, STUB
+from muntin.core.planning.slot import Recap
+from muntin.core.planning.units import Unit
+from muntin.core.report import Status
+
+STATUSES: tuple[Status, ...] = ("kept", "short", "short", "stubbed", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Up to which position, exclusive, messages are shown less than full."""
+
+    cut: int = 0
+    short: int = 0
+    stub: int = 0
+    gone: int = 0
+
+    def of(self, unit: Unit) -> int:
+        """Return the level of a unit."""
+        position = unit.position
+        if unit.is_protected:
+            return FULL
+        if position < self.gone and not unit.is_system:
+            return GONE
+        if not unit.is_group:
+            is_large = position < self.cut and unit.tokens > unit.compactor.window // 2
+            return CUT if is_large else FULL
+        level = STUB if position < self.stub else SHORT if position < self.short else FULL
+        if level == FULL and position < self.cut:
+            level = CUT
+        return min(level, unit.compactor.deepest(True))
+
+    def raised(self, level: int, until: int) -> Levels:
+        """Return the levels with one of them raised to a position."""
+        name = ("", "cut", "short", "stub", "gone")[level]
+        return replace(self, **{name: max(until, getattr(self, name))})
+
+    def joined(self, other: Levels) -> Levels:
+        """Return the higher of both, level by level."""
+        if other == NO_LEVELS or self == other:
+            return self
+        return Levels(*map(max, astuple(self), astuple(other)))
+
+    def shifted(self, by: int) -> Levels:
+        """Return the levels of the same list with `by` more messages in front (fewer below 0)."""
+        return Levels(*[max(0, each + by) for each in astuple(self)]) if by else self
+
+
+NO_LEVELS = Levels()
+
+
+class Form(NamedTuple):
+    """A unit as it is shown."""
+
+    unit: Unit
+    messages: tuple[Message, ...]
+    tokens: int
+    status: Status = "kept"
+
+
+@dataclass(slots=True)
+class Shown:
+    """What a slot shows in a given room.
+
+    `front` are messages before the slot's own: a summary, a line about what is missing; `note` is
+    a line in front of the first unit that is left of a turn. `lasting` and `in_turn` are the levels
+    that a conversation reached: for good, and for this turn.
+    """
+
+    forms: list[Form]
+    tokens: int
+    front: tuple[Message, ...] = ()
+    note: Message | None = None
+    lasting: Levels | None = None
+    in_turn: Levels | None = None
+    recap: Recap | None = None
+
+
+def show_whole(units: Sequence[Unit]) -> Shown:
+    """Show everything."""
+    forms = [Form(unit, unit.messages, unit.tokens) for unit in units]
+    return Shown(forms, sum([unit.tokens for unit in units]))
+
+
+def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
+    """Show a conversation at its levels; the question of a turn leaves with its last unit."""
+    if levels == NO_LEVELS:
+        return show_whole(units)
+    forms: list[Form] = []
+    total = 0
+    turns = None
+    for unit in units:
+        level = levels.of(unit)
+        if level == GONE and unit.role == "user":
+            if turns is None:
+                turns = {each.turn for each in units if levels.of(each) != GONE}
+            level = FULL if unit.turn in turns else GONE
+        if level == GONE:
+            continue
+        messages, _, tokens = unit.form(level)
+        status = STATUSES[level] if tokens < unit.tokens else "kept"
+        forms.append(Form(unit, messages, tokens, status))
+        total += tokens
+    return Shown(forms, total)
+
+
+def tokens_at(units: Sequence[Unit], levels: Levels) -> int:
+    """Return the tokens of a conversation at its levels."""
+    if levels == NO_LEVELS:
+        return sum([unit.tokens for unit in units])
+    return show_at(units, levels).tokens
+
+
+def lower(
+    units: Sequence[Unit],
+    levels: Levels,
+    level: int,
+    batches: Iterable[Sequence[Unit]],
+    low: int,
+    room: int,
+    floor: int = 0,
+) -> Levels:
+    """Lower one batch after another, the oldest first, until at most `low` tokens are shown.
+
+    A batch that would cross the low mark stays if half of the way from it to the room is free.
+    Nothing crosses the floor.
+    """
+    if levels == NO_LEVELS:
+        sizes = {id(unit): unit.tokens for unit in units}
+    else:
+        sizes = {id(form.unit): form.tokens for form in show_at(units, levels).forms}
+    size = sum(sizes.values())
+    if size <= low:
+        return levels
+    ends = _ends(units)
+    for batch in batches:
+        if size <= low:
+            return levels
+        raised = levels.raised(level, ends[id(batch[-1])])
+        left = size
+        for unit in batch:
+            if id(unit) in sizes:
+                after = raised.of(unit)
+                left += (0 if after == GONE else unit.form(after)[2]) - sizes[id(unit)]
+        if (left < low and size <= (low + room) // 2) or left < floor:
+            return levels
+        levels, size = raised, left
+    return levels
+
+
+def _ends(units: Sequence[Unit]) -> dict[int, int]:
+    """Return where each unit ends: where the next one begins."""
+    ends = {}
+    after = units[-1].position + units[-1].indices[-1] - units[-1].indices[0] + 1 if units else 0
+    for unit in reversed(units):
+        ends[id(unit)] = after
+        after = unit.position
+    return ends
+
+
+def by_turn(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Return the units of every turn but the newest."""
+    turns: dict[int, list[Unit]] = {}
+    for unit in units:
+        turns.setdefault(unit.turn, []).append(unit)
+    return list(turns.values())[:-1]
+
+
+def number_turns(units: Sequence[Unit], offset: int, turn: int) -> int:
+    """Give units their positions and turns; return the number of the last turn."""
+    before = None
+    for unit in units:
+        role = unit.role
+        if role == "user" and before != "user":
+            turn += 1
+        before = role
+        unit.position = offset + unit.indices[0]
+        unit.turn = turn
+    return turn
