@@ -571,8 +571,8 @@ def _hangs(texts: list[str]) -> Any:
 
 
 def _changes(texts: list[str]) -> Any:
-    """One dimension for questions, and another for messages."""
-    return [[1.0] * (2 if len(texts) == 1 else 3) for _ in texts]
+    """One dimension for questions, and another for all other messages."""
+    return [[1.0] * (2 if text.endswith("?") else 3) for text in texts]
 
 
 BROKEN = {
