@@ -27,61 +27,29 @@ _STUB, _SHORT = 16, 200
 _LONG_CALL = 64
 
 
+@dataclass(slots=True)
 class Unit:
     """Messages that are kept, shortened or dropped together.
 
-    `indices` are their places in the slot. A result that stands in another slot than its call is
-    part of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without
-    a result; a group is calls with results. `position` is the place in the conversation, `turn`
-    counts the user's turns.
+    `position` is the place in the conversation, `turn` counts the user's turns. `indices` are the
+    places of the messages in the slot. A result that stands in another slot than its call is part
+    of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without a
+    result; a group is calls with results.
     """
 
-    __slots__ = (
-        "compactor",
-        "costs",
-        "elsewhere",
-        "forms",
-        "indices",
-        "is_group",
-        "is_protected",
-        "is_system",
-        "messages",
-        "missing",
-        "position",
-        "tokens",
-        "turn",
-    )
-
-    def __init__(
-        self,
-        indices: tuple[int, ...],
-        messages: tuple[Message, ...],
-        costs: tuple[int, ...],
-        tokens: int,
-        compactor: Compactor,
-        is_system: bool = False,
-        missing: tuple[str, ...] = (),
-    ) -> None:
-        self.compactor = compactor
-        self.indices = indices
-        self.messages = messages
-        self.costs = costs
-        self.tokens = tokens
-        self.is_system = is_system
-        self.missing = missing
-        self.elsewhere: tuple[tuple[int, int], ...] = ()
-        self.is_group = False
-        self.is_protected = False
-        self.position = indices[0]
-        self.turn = 0
-        self.forms: dict[int, Costed] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unit) and all(
-            getattr(self, name) == getattr(other, name) for name in _COMPARED
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+    position: int
+    indices: tuple[int, ...]
+    messages: tuple[Message, ...]
+    costs: tuple[int, ...]
+    tokens: int
+    compactor: Compactor
+    is_system: bool = False
+    missing: tuple[str, ...] = ()
+    is_group: bool = False
+    elsewhere: tuple[tuple[int, int], ...] = ()
+    is_protected: bool = False
+    turn: int = 0
+    forms: dict[int, Costed] = field(default_factory=dict, compare=False)
 
     @property
     def role(self) -> str:
@@ -104,8 +72,6 @@ class Unit:
         return known
 
 
-# All but the forms made so far. Units of one slot differ in their indices.
-_COMPARED = ("indices", *(name for name in Unit.__slots__ if name not in ("forms", "indices")))
 # A message that was read: its index, the message, its tokens.
 Read: TypeAlias = tuple[int, Message, int]
 
@@ -155,7 +121,8 @@ def read_slot(
         if slot.kind == "text" and slot.messages:  # one message, and it is not empty
             message = cast("Message", slot.messages[0])
             tokens = counter.message(message)
-            unit = Unit((0,), (message,), (tokens,), tokens, compactor, message.role == "system")
+            is_system = message.role == "system"
+            unit = Unit(0, (0,), (message,), (tokens,), tokens, compactor, is_system)
             return Reading(slot, [unit])
         reader = _Reader(slot, counter, compactor)
         if trim.behavior == "char" and trim.keep == "head":
@@ -276,7 +243,9 @@ class _Reader:
             self.prepend(index, message, tokens)
             return tokens
         is_system = message.role == "system"
-        self.units.append(Unit((index,), (message,), (tokens,), tokens, self.compactor, is_system))
+        self.units.append(
+            Unit(index, (index,), (message,), (tokens,), tokens, self.compactor, is_system)
+        )
         window = self.compactor.window
         return tokens if tokens <= window // 2 else min(tokens, max(LEAST, window // 4))
 
@@ -292,10 +261,19 @@ class _Reader:
         if len(members) > 2:  # results come in any order
             members.sort(key=lambda member: member[0])
         indices, messages, costs = zip(*members, strict=True)
-        unit = Unit(indices, messages, costs, sum(costs), self.compactor, False, tuple(missing))
-        unit.is_group = len(members) > 1
         self.is_scattered = self.is_scattered or indices[-1] - indices[0] >= len(indices)
-        self.units.append(unit)
+        self.units.append(
+            Unit(
+                indices[0],
+                indices,
+                messages,
+                costs,
+                sum(costs),
+                self.compactor,
+                missing=tuple(missing),
+                is_group=len(members) > 1,
+            )
+        )
         most = self.least_result
         least = sum([min(cost, most) if m.tool_call_id else cost for _, m, cost in members])
         if tokens > _LONG_CALL and self.compactor.deepest(True) == STUB:
