@@ -21,7 +21,7 @@ from muntin.cli.terminal import safe
 from muntin.core.parts import Attachment, ToolCall
 from muntin.testing import ScriptedModel
 from muntin.timeline.files import export_session, import_sessions
-from muntin.timeline.items import Beside, Draft, Record, Visibility
+from muntin.timeline.items import Draft, Record, SideWrites, Visibility
 from muntin.timeline.store import open_store
 from tests.cli import command as installed
 from tests.paths import ROOT, TRACES
@@ -433,7 +433,7 @@ def test_old_reports_are_forgotten_and_what_was_said_stays(here):
         for turn, days in ((1, 40), (2, 1)):
             time = datetime.now(UTC) - timedelta(days=days)
             record = Record(turn, 1, time, f"{secret}-{turn}", "{}")
-            store.put("s", Beside(record, {f"k{turn}": f"{secret}-{turn}"}, [f"k{turn}"], 10))
+            store.put("s", SideWrites(record, {f"k{turn}": f"{secret}-{turn}"}, [f"k{turn}"], 10))
     assert "1 report with 28 bytes forgotten" in said("prune", "--days", "30")
     with open_store() as store:
         assert [record.turn for record in store.reports("s")] == [2]

@@ -27,7 +27,7 @@ from muntin.core.counting.exact import hf_tokenizer
 from muntin.providers.assets import DirectoryAssets
 from muntin.providers.names import as_model
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Claim, Draft
+from muntin.timeline.items import Claim, Draft, SideWrites
 from muntin.timeline.store import open_store
 from tests.docs.blocks import matches
 from tests.paths import ROOT
@@ -102,7 +102,7 @@ def without_extra() -> None:
 def late_recorder() -> None:
     store = open_store("memory:")
     store.append("ada", [Draft("message", Message("user", "Hi"))])
-    store.put("ada", Beside(seen={"fit-steps": "[1,{}]"}))
+    store.put("ada", SideWrites(seen={("recorder_steps", ""): "[1,{}]"}))
 
 
 def lost_turn() -> None:

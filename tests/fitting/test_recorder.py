@@ -22,7 +22,7 @@ from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
 from muntin.settings import counter_for
 from muntin.timeline import open_store
-from muntin.timeline.items import Beside
+from muntin.timeline.items import NoteKind, SideWrites
 from muntin.timeline.store.memory import MemoryStore
 from tests.fitting.talks import growing
 from tests.reliability.worker import SlowStore
@@ -208,11 +208,11 @@ class Busy(MemoryStore):
         self.until = 0.0
         self.rival = ThreadPoolExecutor(1)
 
-    def frontier(self, session: str, line: str) -> str | None:
-        found = super().frontier(session, line)
-        if line == STEPS and time.monotonic() < self.until:
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
+        found = super().note(session, kind, name)
+        if (kind, name) == STEPS and time.monotonic() < self.until:
             self.tries += 1
-            counted = Beside(frontiers={STEPS: f"[{self.tries + 10}, {{}}]"})
+            counted = SideWrites(notes={STEPS: f"[{self.tries + 10}, {{}}]"})
             self.rival.submit(self.put, session, counted).result()
         return found
 
@@ -246,7 +246,7 @@ def test_the_steps_of_an_older_version_are_gone_on_with(store: Any) -> None:
     recorder = Recorder(store)
     talk: list[Any] = [{"role": "user", "content": "Where?"}]
     asked(recorder, talk)
-    store.put("c", Beside(frontiers={STEPS: "[1,1]"}))
+    store.put("c", SideWrites(notes={STEPS: "[1,1]"}))
     asked(recorder, talk)
     assert [(r.turn, r.step) for r in store.reports("c")] == [(1, 1), (1, 2)]
 

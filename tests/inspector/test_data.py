@@ -19,7 +19,7 @@ from muntin.inspector.data import (
 from muntin.inspector.plans import PLANS, Plans
 from muntin.inspector.searching import FOUND, found
 from muntin.runtime import read_plan
-from muntin.timeline.items import Beside, draft_of
+from muntin.timeline.items import SideWrites, draft_of
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, keep, past, plain
 from tests.inspector.sample import LONG
@@ -153,7 +153,7 @@ def test_breakpoints_and_prefix_are_told_where_a_report_has_them():
 
     changed = replace(record, report=json.dumps(report))
     names = [name for slot in json.loads(record.plan)["slots"] for name in slot["messages"]]
-    store.put("s", Beside(changed, names=names, keep=10))
+    store.put("s", SideWrites(changed, names=names, keep=10))
     assert window(plans, "s", 1)["report"]["prefix"]["tokens"] == 40
     assert turns(plans, "s")["windows"][0]["prefix"]["share"] == 0.5
 

@@ -21,7 +21,7 @@ from muntin.inspector.plans import Plans
 from muntin.inspector.searching import FOUND
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Record
+from muntin.timeline.items import Record, SideWrites
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import (
@@ -158,7 +158,7 @@ def test_a_window_of_0_2_is_shown_as_its_report_says(page, name):
     record = Record(
         item.turn, 1, datetime(2026, 1, 2, tzinfo=UTC), *map(json.dumps, (report, written["plan"]))
     )
-    store.put("s", Beside(record, contents, contents.keys(), 1_000_000))
+    store.put("s", SideWrites(record, contents, contents.keys(), 1_000_000))
     (row,) = turns(Plans(store), "s")["windows"]
     assert row["title"] == {"conversation": "Where is row 5?", "slots": "What now?"}[name]
     with inspecting(store) as running:

@@ -248,7 +248,7 @@ class OnlyReading:
             "reports",
             "content",
             "read",
-            "frontier",
+            "note",
             "gave_up",
         )
         for name in names:

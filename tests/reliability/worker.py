@@ -17,7 +17,7 @@ from muntin.core.message import assistant, user
 from muntin.errors import StoreError
 from muntin.fitting import Fitter
 from muntin.fitting.reading import pieces_of
-from muntin.timeline.items import draft_of
+from muntin.timeline.items import NoteKind, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import SqlStore
@@ -59,8 +59,8 @@ class SlowStore(SqlStore):
 
     pause = 0.03
 
-    def frontier(self, session: str, line: str) -> str | None:
-        found = super().frontier(session, line)
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
+        found = super().note(session, kind, name)
         time.sleep(self.pause)
         return found
 

@@ -8,7 +8,7 @@ import pytest
 
 from muntin import App, InvalidInput, Recall, user
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Visibility, draft_of
+from muntin.timeline.items import SideWrites, Visibility, draft_of
 from muntin.timeline.recall import shelf as shelves
 from muntin.timeline.recall.shelf import shelf_of
 from tests.runtime.test_recall import (
@@ -161,12 +161,12 @@ async def test_an_index_of_another_version_is_made_again(door, damage, tmp_path)
         await chat(DOORS[door], app, made, turns=25)
         found.append(excerpts(made.windows[-1]))
         name = session_of(door)
-        assert app.store.frontier(name, "recall:0")
-        app.store.put(name, Beside(frontiers={"recall:0": damage}))
+        assert app.store.note(name, "recall_segment", "0")
+        app.store.put(name, SideWrites(notes={("recall_segment", "0"): damage}))
         shelves._shelves.pop(app.store)
         shelf_of(app.store).segment = 16
         await DOORS[door](app, made, QUESTION)
-        kept: Any = app.store.frontier(name, "recall:0")
+        kept: Any = app.store.note(name, "recall_segment", "0")
     assert "QX7731" in found[0]
     assert "QX7731" in excerpts(made.windows[-1])
     assert kept.startswith("muntin-recall-1:")

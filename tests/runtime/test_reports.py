@@ -25,7 +25,7 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import Source
 from muntin.testing import MemoryStore, ScriptedModel
-from muntin.timeline.items import Beside, Draft, Record
+from muntin.timeline.items import Draft, Record, SideWrites
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.statements import DROP_NAMES, DROP_REPORTS
 from muntin.timeline.stored_plans import read_plan, write_plan
@@ -122,7 +122,7 @@ def test_a_window_that_could_not_be_sent_is_not_the_one_before_the_next(door, la
     model = ScriptedModel(lambda window: "ok", name="anthropic/claude-sonnet-4-6")
 
     def kept(app: App) -> list[str | None]:
-        return [app.store.frontier(each.id, "window") for each in app.store.sessions()]
+        return [app.store.note(each.id, "frontier", "window") for each in app.store.sessions()]
 
     async def work() -> None:
         async with App(lasting_url, model=model) as app:
@@ -479,7 +479,8 @@ def test_reports_are_bounded_over_the_whole_store_by_their_age(store_url):
             await talk(app, "old")
             (old,) = app.store.reports("c")
             past = replace(old, time=datetime.now(UTC) - timedelta(days=31))
-            app.store.put("c", Beside(past, {}, json.loads(old.plan)["slots"][0]["messages"], 10))
+            names = json.loads(old.plan)["slots"][0]["messages"]
+            app.store.put("c", SideWrites(past, {}, names, 10))
             for n in range(200):  # now and then it is looked after
                 await app.conversation(f"c{n}").send("new")
             assert app.store.reports("c") == []
@@ -506,7 +507,7 @@ def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
             source = "pomegranate " * 2_000
             record = Record(1, 1, datetime.now(UTC), "{}", "{}")
             await talk(app, "first")
-            app.store.put("c", Beside(record, {"k": source}, ["k"], 10))
+            app.store.put("c", SideWrites(record, {"k": source}, ["k"], 10))
             assert found("pomegranate pomegranate")
             app.store.prune(most=0)
             assert not found("pomegranate pomegranate")

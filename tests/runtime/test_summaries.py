@@ -673,12 +673,12 @@ def test_a_summariser_without_room_is_a_failure_that_says_what_to_do() -> None:
 
 
 def test_what_another_version_kept_is_as_if_it_were_not_there() -> None:
-    from muntin.timeline.items import Beside
+    from muntin.timeline.items import SideWrites
 
     app = App("memory:")
     app.session("s").append(Message("user", "hello"))
     for text in ("[", "[]", '{"other": 1}'):
-        app.store.put("s", Beside(frontiers={"summary:window": text}))
+        app.store.put("s", SideWrites(notes={("summary", "window"): text}))
         assert State.load(app.session("s"), "window") == State()
 
 

@@ -21,15 +21,16 @@ from muntin.core.message import Message
 from muntin.core.window import Window
 from muntin.errors import Overtaken
 from muntin.fitting.frontiers import Talking, first_new
-from muntin.timeline.items import Beside, Item
+from muntin.timeline.items import Item, NoteKey, SideWrites
 from muntin.timeline.receipts import AGE, BYTES, Bounds, plan_of, report_of, size_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, as_store
 
 T = TypeVar("T")
-# The names under which a session keeps the frontier of its newest request, and the number of its
-# writes with the newest step of each of the newest turns: [7, {"3": 1}].
-LINE, STEPS = "fit", "fit-steps"
+# The notes of a session: the frontier of its newest request, and the number of its writes with the
+# newest step of each of the newest turns: [7, {"3": 1}].
+FRONTIER: NoteKey = ("recorder_frontier", "")
+STEPS: NoteKey = ("recorder_steps", "")
 # At most this many turns may wait for their answers at once.
 _TURNS = 16
 # How often other processes may come first before a record is given up; the seconds between tries,
@@ -71,7 +72,7 @@ class Recorder:
 
     def frontier(self, session: str) -> dict[str, Any] | None:
         """Return the frontier of the newest window of a session, or None."""
-        found = self._line(session, LINE)
+        found = _json(self.store.note(session, *FRONTIER))
         return found if isinstance(found, dict) else None
 
     def new_in(self, session: str, talk: Talking) -> list[Message]:
@@ -126,7 +127,7 @@ class Recorder:
         left = compact_json(dict(frontier or {}))
 
         def write(steps: _Steps) -> Sent | None:
-            beside = steps.beside(Beside(frontiers={LINE: left}))
+            beside = steps.beside(SideWrites(notes={FRONTIER: left}))
             messages = new()
             if messages:
                 return Sent(held, window, held.append(*messages, beside=beside)[-1])
@@ -151,7 +152,7 @@ class Recorder:
         """
         session, turn = sent.session, sent.newest.turn
 
-        def write(steps: _Steps) -> Beside:
+        def write(steps: _Steps) -> SideWrites:
             step = steps.of.get(turn, 0) + 1
             kept = report_of(sent.window, turn, step, self._keep)
             beside = steps.beside(replace(kept, turn=turn), {turn: step})
@@ -193,7 +194,7 @@ class Recorder:
         with self._locks[hash(session) % len(self._locks)]:
             for attempt in range(_TRIES):
                 # Read first, so that a later write of another process is noticed.
-                steps = _Steps.read(self.store.frontier(session, STEPS))
+                steps = _Steps.read(self.store.note(session, *STEPS))
                 try:
                     return write(steps)
                 except Overtaken as error:
@@ -204,9 +205,6 @@ class Recorder:
     def _newest(self, session: str) -> Item | None:
         found = self.store.read(session, newest=1)
         return found[-1] if found else None
-
-    def _line(self, session: str, line: str) -> Any:
-        return _json(self.store.frontier(session, line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +225,11 @@ class _Steps:
             return cls(text, 0, {count: steps})
         return cls(text, count, {int(turn): step for turn, step in steps.items()})
 
-    def beside(self, beside: Beside, new: Mapping[int, int] | None = None) -> Beside:
+    def beside(self, beside: SideWrites, new: Mapping[int, int] | None = None) -> SideWrites:
         """Return the data to store with one more write; refused if another write came between."""
         steps = sorted({**self.of, **(new or {})}.items())[-_TURNS:]
         text = compact_json([self.count + 1, {str(turn): step for turn, step in steps}])
-        return replace(beside, frontiers={**beside.frontiers, STEPS: text}, seen={STEPS: self.text})
+        return replace(beside, notes={**beside.notes, STEPS: text}, seen={STEPS: self.text})
 
 
 def _json(text: str | None) -> Any:

@@ -20,7 +20,14 @@ from muntin.inspector import steps
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
 from muntin.inspector.searching import SCANNED, scan, session_info
 from muntin.providers.names import prices_of
-from muntin.timeline.items import VAIN, Record, SessionInfo, Turn, check_session_id, usage_of
+from muntin.timeline.items import (
+    FAILED_SUMMARY_USAGE,
+    Record,
+    SessionInfo,
+    Turn,
+    check_session_id,
+    usage_of,
+)
 from muntin.timeline.stored_plans import count_messages
 from muntin.view.lines import LONGEST, Shown, clip, show
 
@@ -118,7 +125,7 @@ def turns(
 def usage(plans: Plans, session: str) -> dict[str, Any]:
     """Return the usage of a session, answers and summaries apart, also in words."""
     store, id = plans.store, session_info(plans, session).id
-    used = usage_of(store.read(id)).and_in_vain(store.frontier(id, VAIN))
+    used = usage_of(store.read(id)).and_in_vain(store.note(id, *FAILED_SUMMARY_USAGE))
     return {**asdict(used), "words": list(used.words())}
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.timeline.items import Item, Record, SessionInfo, Turn
+from muntin.timeline.items import Item, NoteKind, Record, SessionInfo, Turn
 from muntin.timeline.stored_plans import read_plan
 from muntin.view.lines import Line, lines
 
@@ -61,8 +61,8 @@ class Kept(Protocol):
     def gave_up(self, *, limit: int = 100) -> list[tuple[str, int]]:
         """Return sessions with the turns that were given up."""
 
-    def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows."""
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
+        """Return a note of a session."""
 
 
 @dataclass(frozen=True, slots=True)

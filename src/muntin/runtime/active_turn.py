@@ -41,7 +41,7 @@ from muntin.runtime.summaries import Summaries, Summary
 from muntin.runtime.turn_entries import TurnEntries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.turn_write import TurnWrite
-from muntin.timeline.items import Beside, Draft, Item, Status, Visibility
+from muntin.timeline.items import Draft, Item, SideWrites, Status, Visibility
 from muntin.timeline.receipts import Bounds
 from muntin.timeline.session import LEASE, OpenTurn, Session
 
@@ -332,7 +332,7 @@ class ActiveTurn:
         with self._staging:
             self._staged = [*staged, *self._staged]
 
-    def beside(self, step: int) -> Beside | None:
+    def beside(self, step: int) -> SideWrites | None:
         """Return what is to be stored for a step, if it is not stored yet."""
         return self.receipts.beside(step)
 
@@ -431,7 +431,7 @@ class ActiveTurn:
             beside = []
             for step in self.receipts.unwritten:  # of runs that were cancelled
                 with suppress(TypeError, ValueError, RecursionError):
-                    beside.append(self.receipts.beside(step) or Beside())
+                    beside.append(self.receipts.beside(step) or SideWrites())
             self.open.settle(status, reason=reason, beside=beside)
             self._settled = True
 

@@ -14,7 +14,7 @@ from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State
-from muntin.timeline.items import Beside
+from muntin.timeline.items import NoteKey, SideWrites
 from muntin.timeline.receipts import Bounds, plan_of, report_of, size_of
 from muntin.timeline.session import OpenTurn
 
@@ -44,7 +44,7 @@ class Receipts:
         if line not in self._newest:
             session = self._turn.session
             self._newest[line] = None
-            text = session.store.frontier(session.id, line)
+            text = session.store.note(session.id, "frontier", line)
             with suppress(InvalidInput, ValueError):  # written by another version: begin anew
                 if text is not None:
                     known = _known.pop(text, None)
@@ -74,17 +74,19 @@ class Receipts:
         self._unwritten[self.step] = (window, line)
         return self.step
 
-    def beside(self, step: int) -> Beside | None:
+    def beside(self, step: int) -> SideWrites | None:
         """Return what is to be stored beside the timeline for a step, if it is not stored yet."""
         if step not in self._unwritten:
             return None
         window, line = self._unwritten[step]
         turn = self._turn.number or 0
-        kept = report_of(window, turn, step, self._keep) if self._keep else Beside()
+        kept = report_of(window, turn, step, self._keep) if self._keep else SideWrites()
         self._sizes[step] = size_of(kept)
         originals, forget = self.originals
-        frontiers = {line: _write(window)} if self._newest.get(line) is window else {}
-        return replace(kept, turn=turn, originals=originals, forget=forget, frontiers=frontiers)
+        notes: dict[NoteKey, str] = {}
+        if self._newest.get(line) is window:
+            notes["frontier", line] = _write(window)
+        return replace(kept, turn=turn, originals=originals, forget=forget, notes=notes)
 
     def settle(self, step: int) -> None:
         """Note that everything of a step is durable."""

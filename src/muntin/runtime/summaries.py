@@ -39,7 +39,7 @@ from muntin.providers.model import Model
 from muntin.runtime.in_store import in_store
 from muntin.runtime.next_move import NextMove, next_move
 from muntin.runtime.run_rules import INHERIT
-from muntin.timeline.items import VAIN, Beside, Draft, Visibility
+from muntin.timeline.items import FAILED_SUMMARY_USAGE, Draft, NoteKey, SideWrites, Visibility
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import Projection, lasting
 from muntin.timeline.session import LEASE, Session
@@ -138,7 +138,7 @@ class State:
     @classmethod
     def load(cls, session: Session, line: str) -> State:
         """Read the state; a state written by another version counts as none."""
-        text = session.store.frontier(session.id, _line(line))
+        text = session.store.note(session.id, *_note(line))
         try:
             return cls() if text is None else cls(**json.loads(text))
         except (TypeError, ValueError):
@@ -173,8 +173,8 @@ class State:
         return replace(self, since=coming.since, tries=tries + 1, turn=turn, failed=error)
 
 
-def _line(line: str) -> str:
-    return f"summary:{line}"
+def _note(line: str) -> NoteKey:
+    return "summary", line
 
 
 class Job(NamedTuple):
@@ -270,7 +270,7 @@ async def _make(job: Job) -> None:
             if state.is_due(job.coming, job.turn):
                 await _try(job, state, held)
         finally:
-            let_go = partial(job.session.store.let_go, job.session.id, _line(job.line), owner)
+            let_go = partial(job.session.store.let_go, job.session.id, _lock_name(job), owner)
             await to_the_end(in_store(job.session, let_go))
     except MuntinError as error:  # the store is away: only the log can tell
         _log.warning("no summary of %r was made: %s", job.session.id, error)
@@ -278,10 +278,14 @@ async def _make(job: Job) -> None:
         done(owner)
 
 
+def _lock_name(job: Job) -> str:
+    return f"summary:{job.line}"
+
+
 def _hold(job: Job, owner: str) -> bool:
     """Take, or keep, the right to make this summary for as long as one request may take."""
     lease = LEASE + timedelta(seconds=job.summary.timeout)
-    return job.session.store.hold(job.session.id, _line(job.line), owner, lease)
+    return job.session.store.hold(job.session.id, _lock_name(job), owner, lease)
 
 
 async def _try(job: Job, state: State, held: partial[bool]) -> None:
@@ -301,11 +305,11 @@ async def _try(job: Job, state: State, held: partial[bool]) -> None:
 def _give_up(job: Job, state: State, usage: Usage) -> None:
     """Store a failed try and its cost beside the timeline."""
     store, id = job.session.store, job.session.id
-    kept = {_line(job.line): compact_json(asdict(state))}
+    notes = {_note(job.line): compact_json(asdict(state))}
     if usage != Usage():
-        spent = SessionUsage(summaries=usage).and_in_vain(store.frontier(id, VAIN))
-        kept[VAIN] = compact_json(asdict(spent.summaries))
-    store.put(id, Beside(frontiers=kept))
+        spent = SessionUsage(summaries=usage).and_in_vain(store.note(id, *FAILED_SUMMARY_USAGE))
+        notes[FAILED_SUMMARY_USAGE] = compact_json(asdict(spent.summaries))
+    store.put(id, SideWrites(notes=notes))
 
 
 def _keep(job: Job, made: Made, held: partial[bool]) -> None:
@@ -324,7 +328,7 @@ def _keep(job: Job, made: Made, held: partial[bool]) -> None:
     job.session.store.append(
         job.session.id,
         [Draft("summary", payload=payload, visibility=_HIDDEN)],
-        beside=Beside(frontiers={_line(job.line): state}),
+        beside=SideWrites(notes={_note(job.line): state}),
     )
 
 

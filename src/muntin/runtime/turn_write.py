@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from muntin.errors import StoreError
-from muntin.timeline.items import Beside, Draft, Item, Status
+from muntin.timeline.items import Draft, Item, SideWrites, Status
 from muntin.timeline.session import OpenTurn
 
 
@@ -23,7 +23,7 @@ class Written(Protocol):
     def stage_again(self, staged: Sequence[Draft]) -> None:
         """Stage drafts again that could not be written."""
 
-    def beside(self, step: int) -> Beside | None:
+    def beside(self, step: int) -> SideWrites | None:
         """Return what is to be stored for a step."""
 
     def wrote(self, step: int, *, ends: bool) -> None:

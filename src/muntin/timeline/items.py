@@ -32,8 +32,6 @@ Kind: TypeAlias = Literal[
 ]
 # The key under which an error keeps the text for the model, if that is not its payload.
 FACT = "fact"
-# The key under which a session keeps the cost of summaries that failed.
-VAIN = "summaries-in-vain"
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 # The kinds that are messages of a conversation; the others hold a payload.
 SPOKEN: tuple[Kind, ...] = ("message", "tool_call", "tool_result", "reasoning")
@@ -43,6 +41,21 @@ STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
 UNSETTLED: tuple[Status, ...] = ("open", "pending")
 # Why a content is kept: for the plans of reports, or as the original of a source.
 ContentKind: TypeAlias = Literal["report", "source"]
+# The frontier of the newest window of a line and the state of its summaries; the usage of failed
+# summaries; parts of the recall index; the frontier of a recorder's newest request, and its steps.
+NoteKind: TypeAlias = Literal[
+    "frontier",
+    "summary",
+    "failed_summary_usage",
+    "recall_segment",
+    "recall_vectors",
+    "recorder_frontier",
+    "recorder_steps",
+]
+# The kind of a note, and its name among the notes of its kind.
+NoteKey: TypeAlias = tuple[NoteKind, str]
+# The note that keeps the usage of the summaries that failed.
+FAILED_SUMMARY_USAGE: NoteKey = ("failed_summary_usage", "")
 # How an item may begin a turn: `turn` is worked on at once, `inbox` waits for its wake, `queue`
 # waits behind earlier turns.
 Opens: TypeAlias = Literal["turn", "inbox", "queue"]
@@ -303,15 +316,15 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideWrites:
     """Data kept beside a timeline, written alone or with an append.
 
     `names` are all contents that the plan of the report `record` needs: they are kept as long as
     one of the newest `keep` reports names them. `contents` are the contents that the store may not
     have yet. `originals` are the sources of a turn; originals first kept before the turn `forget`
-    are deleted. `frontiers` are what the newest window of each line leaves to the next, as JSON.
-    `seen` are the frontiers that this window followed, as they were read; None for a missing one.
-    If one of them has changed since, nothing is written (`Overtaken`).
+    are deleted. `notes` replace the notes of the same kind and name. `seen` are the notes that this
+    was made from, as they were read; None for a missing one. If one of them has changed since,
+    nothing is written (`Overtaken`).
     """
 
     record: Record | None = None
@@ -321,8 +334,8 @@ class Beside:
     turn: int = 0
     originals: Mapping[str, str] = field(default_factory=dict)
     forget: int = 0
-    frontiers: Mapping[str, str] = field(default_factory=dict)
-    seen: Mapping[str, str | None] = field(default_factory=dict)
+    notes: Mapping[NoteKey, str] = field(default_factory=dict)
+    seen: Mapping[NoteKey, str | None] = field(default_factory=dict)
 
 
 def draft_of(message: Message, **given: Any) -> Draft:

@@ -11,7 +11,7 @@ from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
-from muntin.timeline.items import Beside, Record
+from muntin.timeline.items import Record, SideWrites
 from muntin.timeline.session import Session
 from muntin.timeline.stored_plans import write_plan
 
@@ -27,7 +27,7 @@ def plan_of(window: Window) -> Plan:
     return window.explained
 
 
-def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
+def report_of(window: Window, turn: int, step: int, keep: int) -> SideWrites:
     """Return the report of a window and its plan, to be stored as one of `keep` reports.
 
     A report that cannot be made is left out, with a warning: no answer is lost for it.
@@ -38,12 +38,12 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> Beside:
         report = compact_json(window.kept_report.to_dict())
     except Exception:
         _log.exception("the report of turn %d, step %d could not be made", turn, step)
-        return Beside()
+        return SideWrites()
     record = Record(turn, step, datetime.now(UTC), report, planned)
-    return Beside(record, contents, contents.keys(), keep)
+    return SideWrites(record, contents, contents.keys(), keep)
 
 
-def size_of(kept: Beside) -> int:
+def size_of(kept: SideWrites) -> int:
     """Return about how many bytes a report has, with the contents that its plan needs."""
     texts = () if kept.record is None else (kept.record.report, kept.record.plan)
     return sum(map(len, (*texts, *kept.contents.values())))

@@ -26,13 +26,13 @@ from muntin.settings import counter_for
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import (
-    VAIN,
-    Beside,
+    FAILED_SUMMARY_USAGE,
     Claim,
     Draft,
     Item,
     Kind,
     Opens,
+    SideWrites,
     Status,
     check_session_id,
     draft_of,
@@ -127,7 +127,7 @@ class Session:
 
     # Writing.
 
-    def append(self, *items: ItemLike, beside: Beside | None = None) -> list[Item]:
+    def append(self, *items: ItemLike, beside: SideWrites | None = None) -> list[Item]:
         """Append messages in one transaction, and return their items when they are durable.
 
         A user's message begins a turn, unless one comes right before it; everything else joins
@@ -305,7 +305,7 @@ class Session:
         Answers of an older version, or that were imported from elsewhere, have none.
         """
         store = self.opened()
-        vain = store.frontier(self.id, VAIN)
+        vain = store.note(self.id, *FAILED_SUMMARY_USAGE)
         return usage_of(store.read(self.id)).and_in_vain(vain)
 
     # Context entries.
@@ -393,7 +393,7 @@ class OpenTurn:
         self._last = items[-1].position
         return first
 
-    def write(self, drafts: list[Draft], beside: Beside | None = None) -> list[Item]:
+    def write(self, drafts: list[Draft], beside: SideWrites | None = None) -> list[Item]:
         """Append drafts that are counted and belong to the turn; the last may end it."""
         if not drafts:
             return []
@@ -456,7 +456,7 @@ class OpenTurn:
         return self.session.store.renew(self.session.id, self._begun(), self.claim)
 
     def settle(
-        self, status: Status, *, reason: str | None = None, beside: Sequence[Beside] = ()
+        self, status: Status, *, reason: str | None = None, beside: Sequence[SideWrites] = ()
     ) -> None:
         """End the turn; nothing is written if it has not begun or another owner has it.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muntin import InvalidInput, Message, Session, Tokens, ToolCall, Turns, assistant, tool, user
 from muntin.timeline import Draft, Visibility
-from muntin.timeline.items import Beside, draft_of
+from muntin.timeline.items import SideWrites, draft_of
 from muntin.timeline.recall import choose
 from muntin.timeline.recall import shelf as shelves
 from muntin.timeline.recall.shelf import Shelf, shelf_of
@@ -91,12 +91,12 @@ def test_an_index_of_another_version_is_made_again(store, damage):
     session = Session("a", store=store)
     tell(session)
     before = session.items.relevant("cello", tokens=300)
-    kept = store.frontier("a", "recall:1")
-    store.put("a", Beside(frontiers={"recall:1": damage}))
+    kept = store.note("a", "recall_segment", "1")
+    store.put("a", SideWrites(notes={("recall_segment", "1"): damage}))
     shelves._shelves.pop(store)
     shelf_of(store).segment = 16
     assert session.items.relevant("cello", tokens=300) == before
-    assert store.frontier("a", "recall:1") == kept
+    assert store.note("a", "recall_segment", "1") == kept
 
 
 def test_memory_is_bounded_by_the_sessions_used_last(store):

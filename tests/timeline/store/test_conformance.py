@@ -158,10 +158,10 @@ class ForgetsWhatIsNotNew(MemoryStore):
 
 class HasOneLine(MemoryStore):
     def put(self, session, beside):
-        super().put(session, replace(beside, frontiers={"": max(beside.frontiers.values())}))
+        super().put(session, replace(beside, notes={("frontier", ""): max(beside.notes.values())}))
 
-    def frontier(self, session, line):
-        return super().frontier(session, "")
+    def note(self, session, kind, name=""):
+        return super().note(session, "frontier", "")
 
 
 class RenamesOneByOne(MemoryStore):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from muntin.errors import StoreError
-from muntin.timeline.items import Beside, Item
+from muntin.timeline.items import Item, NoteKey, SideWrites
 from muntin.timeline.project import default_messages
 from muntin.timeline.recall.index import SEGMENT, Index
 from muntin.timeline.recall.lists import indexed_text
@@ -139,8 +139,8 @@ def _found_by(item: Item) -> tuple[str, str]:
     return text, (messages[0].name or "") if text else ""
 
 
-def _line(number: int) -> str:
-    return f"recall:{number}"
+def _segment(number: int) -> NoteKey:
+    return "recall_segment", str(number)
 
 
 def keep_segments(session: Session, kept: Kept) -> None:
@@ -149,7 +149,7 @@ def keep_segments(session: Session, kept: Kept) -> None:
     while kept.stored < len(index) // index.segment:
         text = pack(*index.part(kept.stored))
         try:
-            session.store.put(session.id, Beside(frontiers={_line(kept.stored): text}))
+            session.store.put(session.id, SideWrites(notes={_segment(kept.stored): text}))
         except StoreError as error:  # the segment is made again when it is needed
             _log.info("a segment of the index of %r was not kept: %s", session.id, error)
             return
@@ -164,14 +164,14 @@ def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
     if embedder not in kept.vectors:
         made = kept.vectors[embedder] = Vectors()
         while len(made) + CHUNK <= len(kept.index):
-            text = session.store.frontier(session.id, _vector_line(embedder, len(made) // CHUNK))
+            text = session.store.note(session.id, *_chunk(embedder, len(made) // CHUNK))
             if text is None or not made.take(text):
                 break
     return kept.vectors[embedder]
 
 
-def _vector_line(embedder: str, number: int) -> str:
-    return f"recall-vectors:{embedder}:{number}"
+def _chunk(embedder: str, number: int) -> NoteKey:
+    return "recall_vectors", f"{embedder}:{number}"
 
 
 def without_vector(session: Session, embedder: str, most: int) -> tuple[int, list[str]]:
@@ -206,8 +206,8 @@ def add_vectors(
             return
         vectors.add(rows)
         for number in range(first // CHUNK, len(vectors) // CHUNK):
-            line = _vector_line(embedder, number)
-            session.store.put(session.id, Beside(frontiers={line: vectors.pack(number)}))
+            notes = {_chunk(embedder, number): vectors.pack(number)}
+            session.store.put(session.id, SideWrites(notes=notes))
 
 
 @contextmanager
@@ -226,7 +226,7 @@ def _whole(session: Session) -> Iterator[Kept | None]:
 def _read_kept(session: Session, kept: Kept) -> None:
     """Read the stored segments, up to the first of another version or size."""
     while True:
-        text = session.store.frontier(session.id, _line(kept.stored))
+        text = session.store.note(session.id, *_segment(kept.stored))
         read = None if text is None else unpack(text)
         if read is None or read[0].size != kept.index.segment:
             return

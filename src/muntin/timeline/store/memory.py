@@ -21,14 +21,15 @@ from muntin.timeline.clock import machine_now
 from muntin.timeline.items import (
     EPOCH,
     UNSETTLED,
-    Beside,
     Claim,
     ContentKind,
     Draft,
     Item,
+    NoteKind,
     Pruned,
     Record,
     SessionInfo,
+    SideWrites,
     Status,
     Turn,
     Visibility,
@@ -66,7 +67,7 @@ class MemoryStore:
         drafts: Sequence[Draft],
         *,
         claim: Claim | None = None,
-        beside: Beside | None = None,
+        beside: SideWrites | None = None,
         begun: Begun | None = None,
     ) -> list[Item]:
         self._kept(session)
@@ -215,7 +216,7 @@ class MemoryStore:
         *,
         claim: Claim | None = None,
         reason: str | None = None,
-        beside: Sequence[Beside] = (),
+        beside: Sequence[SideWrites] = (),
     ) -> bool:
         with self._lock:
             kept = self._kept(session)
@@ -350,7 +351,7 @@ class MemoryStore:
 
     # The archive.
 
-    def put(self, session: str, beside: Beside) -> None:
+    def put(self, session: str, beside: SideWrites) -> None:
         with self._lock:
             if self._kept(session) is _NOTHING:
                 raise no_session(self.name, session)
@@ -389,9 +390,9 @@ class MemoryStore:
     def vacuum(self) -> None:
         """Do nothing: deleted data is gone already."""
 
-    def frontier(self, session: str, line: str) -> str | None:
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
         with self._lock:
-            return self._kept(session).frontiers.get(line)
+            return self._kept(session).notes.get((kind, name))
 
     def _kept(self, session: str) -> Kept:
         """Return the data of a session, empty for an unknown one; refuse an invalid id."""

@@ -10,11 +10,12 @@ from muntin.errors import Overtaken, TurnLost
 from muntin.timeline.clock import machine_now
 from muntin.timeline.items import (
     UNSETTLED,
-    Beside,
     Claim,
     ContentKind,
     Item,
+    NoteKey,
     Record,
+    SideWrites,
     Status,
     Turn,
 )
@@ -42,7 +43,7 @@ class Kept:
     contents: dict[tuple[ContentKind, str], str] = field(default_factory=dict)
     # The turn in which each original of a source was first kept.
     sources: dict[str, int] = field(default_factory=dict)
-    frontiers: dict[str, str] = field(default_factory=dict)
+    notes: dict[NoteKey, str] = field(default_factory=dict)
     # The owners of held names, and until when they hold them.
     held: dict[str, tuple[str, datetime]] = field(default_factory=dict)
 
@@ -96,13 +97,13 @@ class Kept:
             elif turn.status in UNSETTLED:
                 self.put(replace(turn, status=status))
 
-    def check_seen(self, session: str, beside: Beside) -> None:
-        """Refuse data that was made from frontiers which have changed since."""
-        for line, data in beside.seen.items():
-            if self.frontiers.get(line) != data:
+    def check_seen(self, session: str, beside: SideWrites) -> None:
+        """Refuse data that was made from notes which have changed since."""
+        for key, data in beside.seen.items():
+            if self.notes.get(key) != data:
                 raise Overtaken(session)
 
-    def put_beside(self, beside: Beside) -> None:
+    def put_beside(self, beside: SideWrites) -> None:
         """Store the data beside the timeline."""
         for name, data in beside.originals.items():
             self.contents.setdefault(("source", name), data)
@@ -113,7 +114,7 @@ class Kept:
             self.contents.setdefault(("report", name), data)
         if beside.record is not None:
             self._put_report(beside.record, beside.names, beside.keep)
-        self.frontiers.update(beside.frontiers)
+        self.notes.update(beside.notes)
 
     def _put_report(self, record: Record, names: Collection[str], keep: int) -> None:
         """Store a report; delete the oldest beyond `keep`, and contents that no report names."""

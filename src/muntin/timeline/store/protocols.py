@@ -12,14 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeAlias
 
 from muntin.timeline.items import (
-    Beside,
     Claim,
     ContentKind,
     Draft,
     Item,
+    NoteKind,
     Pruned,
     Record,
     SessionInfo,
+    SideWrites,
     Status,
     Turn,
 )
@@ -45,7 +46,7 @@ class Timelines(Protocol):
         drafts: Sequence[Draft],
         *,
         claim: Claim | None = None,
-        beside: Beside | None = None,
+        beside: SideWrites | None = None,
         begun: Begun | None = None,
     ) -> list[Item]:
         """Append all drafts in one transaction and return them as items.
@@ -155,7 +156,7 @@ class Leases(Protocol):
         *,
         claim: Claim | None = None,
         reason: str | None = None,
-        beside: Sequence[Beside] = (),
+        beside: Sequence[SideWrites] = (),
     ) -> bool:
         """Settle a turn and release it; with a `claim`, only if the claim is still valid.
 
@@ -262,15 +263,15 @@ class Timers(Protocol):
 
 
 class Archive(Protocol):
-    """The data beside a timeline: reports, their contents, and frontiers.
+    """The data beside a timeline: reports, their contents, and notes.
 
     Putting data beside a session that does not exist is a `StoreError`.
     """
 
-    def put(self, session: str, beside: Beside) -> None:
+    def put(self, session: str, beside: SideWrites) -> None:
         """Store the data beside a session, in one transaction; delete the oldest reports.
 
-        Data made from frontiers that have changed since is refused (`Overtaken`).
+        Data made from notes that have changed since is refused (`Overtaken`).
         """
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
@@ -286,8 +287,8 @@ class Archive(Protocol):
     def vacuum(self) -> None:
         """Free the room of deleted data, so that nothing of it can be found."""
 
-    def frontier(self, session: str, line: str) -> str | None:
-        """Return the frontier of a line of windows, or None."""
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
+        """Return a note of a session, or None."""
 
 
 class Store(Timelines, Leases, Archive, Protocol):

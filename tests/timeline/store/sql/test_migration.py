@@ -18,7 +18,7 @@ from muntin.runtime import read_plan
 from muntin.runtime.recovery import recovery_tools
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Beside, Claim, Pruned, draft_of
+from muntin.timeline.items import Claim, Pruned, SideWrites, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import schema
 from tests.paths import ROOT
@@ -214,18 +214,18 @@ def test_the_original_of_a_source_is_found_and_forgotten_in_time(store):
     assert store.content("helper/1", f"source:{snapshot}") is None
     read: Any = recovery_tools(Session("helper/1", store=store))[1]
     assert asyncio.run(read("docs", 0, 7, snapshot)) == "doc doc"
-    store.put("helper/1", Beside(turn=3, forget=2))
+    store.put("helper/1", SideWrites(turn=3, forget=2))
     assert store.content("helper/1", snapshot, kind="source") is None
     assert store.content("helper/killed", snapshot, kind="source") is not None
 
 
 def test_what_the_window_before_left_to_the_next_is_kept_by_its_line(url, store):
     for session, digests in (("chat", 15), ("helper/1", 6), ("killed/chat", 3)):
-        text = store.frontier(session, "window")
+        text = store.note(session, "frontier", "window")
         assert len(json.loads(text)["digests"]) == digests
-    assert store.frontier("chat", "frontier:window") is None
-    assert store.frontier("plain", "window") is None
-    assert len(rows(url, "SELECT * FROM muntin_frontiers")) == 4
+    assert store.note("chat", "frontier", "frontier:window") is None
+    assert store.note("plain", "frontier", "window") is None
+    assert len(rows(url, "SELECT * FROM muntin_notes")) == 4
 
 
 def test_an_old_store_goes_on_to_be_written(store):

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from muntin import StoreError, user
-from muntin.timeline.items import Beside
+from muntin.timeline.items import SideWrites
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.conformance.facts import at_once
@@ -89,8 +89,8 @@ def test_a_store_of_the_first_version_is_brought_to_ours(store_url, monkeypatch)
         connection.commit()
     assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
     with closing(open_store(store_url)) as store:
-        store.put("s", Beside(frontiers={"window": "new"}))
-        assert store.frontier("s", "window") == "new"
+        store.put("s", SideWrites(notes={("frontier", "window"): "new"}))
+        assert store.note("s", "frontier", "window") == "new"
         assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
         assert [(turn.status, turn.resumable) for turn in store.turns("s")] == [
             ("open", True),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from muntin import user
-from muntin.timeline.items import Beside, Record, draft_of
+from muntin.timeline.items import Record, SideWrites, draft_of
 from muntin.timeline.store.sql import SqlStore, statements
 from muntin.timeline.store.sql.transaction import Transaction
 
@@ -11,7 +11,7 @@ from muntin.timeline.store.sql.transaction import Transaction
 def put(store, turn, *names, keep=10, time=0):
     at = datetime(2030, 1, 1, 0, 0, time, tzinfo=UTC)
     contents = {name: f"content {name}" for name in names}
-    store.put("s", Beside(Record(turn, 1, at, "{}", "{}"), contents, names, keep))
+    store.put("s", SideWrites(Record(turn, 1, at, "{}", "{}"), contents, names, keep))
 
 
 def opened(store):

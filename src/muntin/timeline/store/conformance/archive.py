@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from muntin.errors import MuntinError, Overtaken, StoreError
-from muntin.timeline.items import Beside, Claim, Pruned, Record
+from muntin.timeline.items import Claim, NoteKey, Pruned, Record, SideWrites
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import fact, said, same, statuses
 
 _NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+_WINDOW: NoteKey = ("frontier", "window")
+_OTHER: NoteKey = ("summary", "window")
 
 
 def _put(store: Store, turn: int, names: Sequence[str], *, keep: int, plan: str = "{}") -> None:
     """Store a report with contents of these names."""
     contents = {name: f"content {name}" for name in names}
     record = Record(turn, 1, _NOW, f'{{"turn":{turn}}}', plan)
-    store.put("s", Beside(record, contents, names, keep))
+    store.put("s", SideWrites(record, contents, names, keep))
 
 
 @fact
@@ -34,10 +36,10 @@ def reports_are_kept_up_to_a_number(store: Store) -> None:
     same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
     _put(store, 5, ["other"], keep=2, plan="new")
     same([(each.turn, each.plan) for each in store.reports("s")][1:], [(5, "new")], "put again")
-    store.put("s", Beside(frontiers={"window": "one"}, turn=5, originals={"docs": "text"}))
+    store.put("s", SideWrites(notes={_WINDOW: "one"}, turn=5, originals={"docs": "text"}))
     store.delete("s")
     store.append("s", said("a"))
-    left = (store.reports("s"), store.content("s", "all"), store.frontier("s", "window"))
+    left = (store.reports("s"), store.content("s", "all"), store.note("s", *_WINDOW))
     same((*left, store.content("s", "docs", kind="source")), ([], None, None, None))
 
 
@@ -47,7 +49,7 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
     store.append("s", said("a", ends="completed"))
     _put(store, 1, ["a", "b", "it's: 100%"], keep=2)
     _put(store, 2, ["c"], keep=2)
-    store.put("s", Beside(Record(3, 1, _NOW, "{}", '["a"]'), {}, ["b"], keep=2))
+    store.put("s", SideWrites(Record(3, 1, _NOW, "{}", '["a"]'), {}, ["b"], keep=2))
     _put(store, 4, ["d"], keep=2)
     got = [store.content("s", name) for name in ("a", "b", "it's: 100%", "c", "d")]
     same(got, [None, "content b", None, None, "content d"])
@@ -62,15 +64,15 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
 def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
     """An original is found by name and kind until its turn is old, whatever reports name."""
     store.append("s", said("a", ends="completed"))
-    store.put("s", Beside(turn=1, originals={"x": "source x", "y": "source y"}))
+    store.put("s", SideWrites(turn=1, originals={"x": "source x", "y": "source y"}))
     _put(store, 1, ["x"], keep=1)
-    store.put("s", Beside(turn=2, originals={"x": "another", "z": "source z"}))
+    store.put("s", SideWrites(turn=2, originals={"x": "another", "z": "source z"}))
     same((store.content("s", "x"), store.content("s", "y")), ("content x", None), "of reports")
     _put(store, 2, ["w"], keep=1)
     same((store.content("s", "x"), store.content("s", "w")), (None, "content w"), "no longer named")
     got = [store.content("s", name, kind="source") for name in "wxyz"]
     same(got, [None, "source x", "source y", "source z"], "of sources")
-    store.put("s", Beside(turn=3, forget=2))
+    store.put("s", SideWrites(turn=3, forget=2))
     got = [store.content("s", name, kind="source") for name in "xyz"]
     same(got, [None, None, "source z"], "first kept before a turn")
     same(store.content("s", "w"), "content w", "of a report")
@@ -81,24 +83,37 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
     """The frontier of a window is stored by session and line, with a report or alone."""
     store.append("s", said("a", ends="completed"))
     store.append("t", said("a", ends="completed"))
-    store.put("s", Beside(frontiers={"window": "one", "it's": "100%"}))
-    store.put("s", Beside(frontiers={"window": "two"}))
-    store.put("t", Beside(frontiers={"window": "other"}))
-    same((store.frontier("s", "window"), store.frontier("s", "it's")), ("two", "100%"))
-    same((store.frontier("s", "x"), store.frontier("u", "window")), (None, None), "no such line")
+    store.put("s", SideWrites(notes={_WINDOW: "one", ("frontier", "it's"): "100%"}))
+    store.put("s", SideWrites(notes={_WINDOW: "two"}))
+    store.put("t", SideWrites(notes={_WINDOW: "other"}))
+    same(
+        (store.note("s", *_WINDOW), store.note("s", "frontier", "it's")),
+        ("two", "100%"),
+    )
+    same(
+        (store.note("s", "frontier", "x"), store.note("u", *_WINDOW)),
+        (None, None),
+        "no such line",
+    )
     record = Record(1, 1, _NOW, "{}", "{}")
-    store.put("s", Beside(record, keep=1, frontiers={"window": "three"}))
-    same((store.frontier("s", "window"), store.frontier("s", "it's")), ("three", "100%"))
-    same(store.frontier("t", "window"), "other", "another session's")
+    store.put("s", SideWrites(record, keep=1, notes={_WINDOW: "three"}))
+    same(
+        (store.note("s", *_WINDOW), store.note("s", "frontier", "it's")),
+        ("three", "100%"),
+    )
+    same(store.note("t", *_WINDOW), "other", "another session's")
 
 
 @fact
-def what_was_made_by_an_old_frontier_is_refused(store: Store) -> None:
-    """A write that names the frontiers it was made from is refused if one of them has changed."""
-    first = Beside(frontiers={"window": "one"}, seen={"window": None, "other": None})
+def what_was_made_from_an_old_note_is_refused(store: Store) -> None:
+    """A write that names the notes it was made from is refused if one of them has changed."""
+    first = SideWrites(
+        notes={_WINDOW: "one"},
+        seen={_WINDOW: None, _OTHER: None},
+    )
     store.append("s", said("a", ends="completed"), beside=first)
-    for seen in ({"window": None}, {"window": "two"}, {"window": "one", "other": "x"}):
-        late = Beside(Record(1, 1, _NOW, "{}", "{}"), keep=1, frontiers={"window": "x"}, seen=seen)
+    for seen in ({_WINDOW: None}, {_WINDOW: "two"}, {_WINDOW: "one", _OTHER: "x"}):
+        late = SideWrites(Record(1, 1, _NOW, "{}", "{}"), keep=1, notes={_WINDOW: "x"}, seen=seen)
         refused = (
             lambda late=late: store.append("s", said("b", ends="completed"), beside=late),
             lambda late=late: store.put("s", late),
@@ -110,10 +125,27 @@ def what_was_made_by_an_old_frontier_is_refused(store: Store) -> None:
                 same(error.session, "s")
             else:
                 raise AssertionError(f"what was made by {seen} was written")
-    same((len(store.read("s")), store.reports("s"), store.frontier("s", "window")), (1, [], "one"))
-    store.append("s", said("b"), beside=Beside(frontiers={"window": "two"}, seen={"window": "one"}))
-    store.put("s", Beside(frontiers={"window": "three"}, seen={"window": "two", "other": None}))
-    same((len(store.read("s")), store.frontier("s", "window")), (2, "three"), "as it was read")
+    same(
+        (len(store.read("s")), store.reports("s"), store.note("s", *_WINDOW)),
+        (1, [], "one"),
+    )
+    store.append(
+        "s",
+        said("b"),
+        beside=SideWrites(notes={_WINDOW: "two"}, seen={_WINDOW: "one"}),
+    )
+    store.put(
+        "s",
+        SideWrites(
+            notes={_WINDOW: "three"},
+            seen={_WINDOW: "two", _OTHER: None},
+        ),
+    )
+    same(
+        (len(store.read("s")), store.note("s", *_WINDOW)),
+        (2, "three"),
+        "as it was read",
+    )
 
 
 @fact
@@ -121,9 +153,9 @@ def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
     """Reports, frontiers and contents of an unknown session are refused, and do not make it."""
     record = Record(1, 1, _NOW, "{}", "[]")
     puts = {
-        "a report": Beside(record, keep=1),
-        "a frontier": Beside(frontiers={"window": "one"}),
-        "a content": Beside(turn=1, originals={"x": "text"}),
+        "a report": SideWrites(record, keep=1),
+        "a frontier": SideWrites(notes={_WINDOW: "one"}),
+        "a content": SideWrites(turn=1, originals={"x": "text"}),
     }
     for what, beside in puts.items():
         try:
@@ -140,7 +172,7 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
     """A report, originals and frontiers are there when the items are, and only then."""
     store.append("s", said("a", opens="turn"), claim=Claim("me"))
     record = Record(1, 1, _NOW, "{}", "{}")
-    beside = Beside(record, {"n": "text"}, ["n"], 9, 1, {"o": "whole"}, 0, {"window": "one"})
+    beside = SideWrites(record, {"n": "text"}, ["n"], 9, 1, {"o": "whole"}, 0, {_WINDOW: "one"})
     unfit = {
         "an item that is refused": (said("x", turn=99), "me"),
         "a turn that is another's": (said("x", turn=1), "you"),
@@ -149,12 +181,16 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
         try:
             store.append("s", drafts, claim=Claim(owner, 1), beside=beside)
         except MuntinError:
-            got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
+            got = (
+                store.reports("s"),
+                store.content("s", "n"),
+                store.note("s", *_WINDOW),
+            )
             same((*got, store.content("s", "o", kind="source")), ([], None, None, None), what)
         else:
             raise AssertionError(f"{what} was appended")
     store.append("s", said("b", turn=1, ends="completed"), claim=Claim("me", 1), beside=beside)
-    got = (store.reports("s"), store.content("s", "n"), store.frontier("s", "window"))
+    got = (store.reports("s"), store.content("s", "n"), store.note("s", *_WINDOW))
     same((*got, store.content("s", "o", kind="source")), ([record], "text", "one", "whole"))
     same((len(store.read("s")), statuses(store)), (2, [(1, "completed")]), "what it came with")
 
@@ -166,7 +202,7 @@ def reports_are_forgotten_by_age_and_by_size_over_the_whole_store(store: Store) 
     for number, (session, name) in enumerate((("s", "a"), ("t", "b"), ("s", "c"), ("t", "d")), 1):
         store.append(session, said(name, ends="completed"))
         record = Record(number, 1, _NOW + timedelta(days=number), "{}", "{}")
-        store.put(session, Beside(record, {name: texts[name]}, [name], 10))
+        store.put(session, SideWrites(record, {name: texts[name]}, [name], 10))
 
     def kept() -> list[tuple[str, int]]:
         return [(each, record.turn) for each in "st" for record in store.reports(each)]

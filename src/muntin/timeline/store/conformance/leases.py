@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from muntin.errors import TurnLost
-from muntin.timeline.items import Beside, Claim, Turn
+from muntin.timeline.items import Claim, SideWrites, Turn
 from muntin.timeline.store import Store
 from muntin.timeline.store.conformance.facts import at_once, fact, said, same, statuses
 
@@ -113,16 +113,16 @@ def each_take_is_an_attempt_and_an_old_one_is_refused(store: Store) -> None:
         taken = store.take("s", "me", OVER, resumable=True)
         same(held(taken), (1, "open", "me", attempt), "taken")
         same(store.turn("s", 1), taken, "taken, and read")
-    beside = Beside(frontiers={"window": "old"})
+    beside = SideWrites(notes={("frontier", "window"): "old"})
     old = claim("me", 1)
     lost(partial(store.append, "s", said("x", turn=1), claim=old, beside=beside), "an old attempt")
     same(store.settle("s", 1, "failed", claim=old, beside=[beside]), False, "settled")
     same((store.renew("s", 1, old), store.hand_back("s", 1, old)), (False, False))
-    same((store.frontier("s", "window"), len(store.read("s"))), (None, 1), "what it left")
+    same((store.note("s", "frontier", "window"), len(store.read("s"))), (None, 1), "what it left")
     new = claim("me", 2)
     store.append("s", said("b", turn=1), claim=new)
     same(store.settle("s", 1, "completed", claim=new, beside=[beside]), True, "settled by the last")
-    same(store.frontier("s", "window"), "old", "what was put with it")
+    same(store.note("s", "frontier", "window"), "old", "what was put with it")
 
 
 @fact
@@ -266,7 +266,7 @@ def something_is_held_by_one_owner_at_a_time(store: Store) -> None:
     store.let_go("s", "x", "me")
     same(store.hold("s", "x", "you", OVER), True, "let go")
     same(store.hold("s", "x", "me", HOUR), True, "after its holder was gone")
-    same(store.frontier("s", "x"), None, "the frontier of that name")
+    same(store.note("s", "frontier", "x"), None, "the frontier of that name")
 
 
 @fact

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from muntin.timeline.items import Beside, Claim, Draft, Status, Turn, check_session_id
+from muntin.timeline.items import Claim, Draft, SideWrites, Status, Turn, check_session_id
 from muntin.timeline.owner import Choice, choose, gave_up_text, is_gone, is_lost, pause
 from muntin.timeline.store.protocols import Backlog
 from muntin.timeline.store.rows import from_microseconds, to_ascii_json, to_turn
@@ -24,6 +24,8 @@ from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 
 _MICROSECOND = timedelta(microseconds=1)
+# The owner that holds a name, and until when.
+_Hold: TypeAlias = tuple[str, datetime]
 
 
 @lru_cache(maxsize=1_000)
@@ -48,7 +50,7 @@ class SqlLeases(ABC):
         return self.database.query(statement, session=session, **values)
 
     @abstractmethod
-    def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
+    def put_within(self, tx: Transaction, session: str, sid: int, beside: SideWrites) -> None:
         """Put data beside a session in an open transaction."""
 
     def settle(
@@ -59,7 +61,7 @@ class SqlLeases(ABC):
         *,
         claim: Claim | None = None,
         reason: str | None = None,
-        beside: Sequence[Beside] = (),
+        beside: Sequence[SideWrites] = (),
     ) -> bool:
         check(session)
         values: dict[str, Any] = {"turn": turn, "state": status, "reason": reason}
@@ -155,38 +157,38 @@ class SqlLeases(ABC):
         return [(name, turn) for name, turn in self.database.query(sql.GAVE_UP, **page)]
 
     def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
-        def write(tx: Transaction, sid: int, line: str, held: tuple[str, datetime] | None) -> bool:
+        def write(tx: Transaction, note: Mapping[str, Any], held: _Hold | None) -> bool:
             now = tx.scalar(sql.NOW)
             time = from_microseconds(now)
             if held is not None and held[0] != owner and not is_gone(*held, time):
                 return False
             data = to_ascii_json([owner, now + lease // _MICROSECOND])
-            tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+            tx.run(sql.PUT_NOTE, **note, data=data)
             return True
 
         return self._change_held(session, name, write)
 
     def let_go(self, session: str, name: str, owner: str) -> None:
-        def write(tx: Transaction, sid: int, line: str, held: tuple[str, datetime] | None) -> bool:
+        def write(tx: Transaction, note: Mapping[str, Any], held: _Hold | None) -> bool:
             if held is not None and held[0] == owner:
-                tx.run(sql.DROP_FRONTIER, sid=sid, line=line)
+                tx.run(sql.DROP_NOTE, **note)
             return True
 
         self._change_held(session, name, write)
 
     def _change_held(self, session: str, name: str, write: Callable[..., bool]) -> bool:
         """Call `write` with the session locked, and with the owner that holds the name."""
-        line = f"held:{name}"
         check(session)
 
         def change(tx: Transaction) -> bool:
             sid = tx.scalar(sql.SESSION_ID, session=session)
             if sid is None:
                 return False
-            found = tx.scalar(sql.FRONTIER, session=session, line=line)
+            found = tx.scalar(sql.NOTE, session=session, kind="held", name=name)
             owner, lease = json.loads(found) if found is not None else (None, 0)
+            note = {"sid": sid, "kind": "held", "name": name}
             held = None if owner is None else (owner, from_microseconds(lease))
-            return write(tx, sid, line, held)
+            return write(tx, note, held)
 
         return self.database.transact(change)
 

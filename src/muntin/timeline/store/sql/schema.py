@@ -209,10 +209,43 @@ _SIXTH = (
     "CREATE INDEX muntin_contents_size ON muntin_contents (kind, size)",
 )
 
+# Before, the name of a frontier said what it was. The old table stays: a process of 0.2 that has
+# the store open goes on and writes there.
+_SEVENTH = (
+    """CREATE TABLE muntin_notes (
+        session BIGINT NOT NULL, kind {name} NOT NULL, name {name} NOT NULL, data TEXT NOT NULL,
+        CONSTRAINT muntin_notes_key PRIMARY KEY (session, kind, name))""",
+    *(
+        f"""INSERT INTO muntin_notes
+            SELECT session, '{kind}', substr(line, {len(prefix) + 1}), data FROM muntin_frontiers
+            WHERE line LIKE '{prefix}%'"""
+        for prefix, kind in (
+            ("held:", "held"),
+            ("summary:", "summary"),
+            ("recall:", "recall_segment"),
+            ("recall-vectors:", "recall_vectors"),
+        )
+    ),
+    *(
+        f"""INSERT INTO muntin_notes
+            SELECT session, '{kind}', '', data FROM muntin_frontiers WHERE line = '{line}'"""
+        for line, kind in (
+            ("summaries-in-vain", "failed_summary_usage"),
+            ("fit", "recorder_frontier"),
+            ("fit-steps", "recorder_steps"),
+        )
+    ),
+    """INSERT INTO muntin_notes
+        SELECT session, 'frontier', line, data FROM muntin_frontiers
+        WHERE line NOT LIKE 'held:%' AND line NOT LIKE 'summary:%' AND line NOT LIKE 'recall:%'
+            AND line NOT LIKE 'recall-vectors:%'
+            AND line NOT IN ('summaries-in-vain', 'fit', 'fit-steps')""",
+)
+
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]
 
 # The steps from each version to the next; the first begins with no tables.
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
 
 def bring_forward(tx: Transaction, kind: Kind, version: int) -> None:

@@ -45,7 +45,10 @@ RENAME = """
 UPDATE muntin_sessions SET name = :new WHERE name = :session
     AND NOT EXISTS (SELECT 1 FROM muntin_sessions WHERE name = :new) RETURNING id"""
 SET_TURN = "UPDATE muntin_sessions SET turn = :turn WHERE id = :sid"
-_PARTS = ("items", "turns", "entries", "reports", "report_contents", "contents", "frontiers")
+_PARTS = (
+    *("items", "turns", "entries", "reports", "report_contents", "contents", "notes"),
+    "frontiers",  # what 0.2 left
+)
 TABLES = [f"muntin_{part}" for part in (*_PARTS, "sessions")]
 DELETES = [
     *(f"DELETE FROM muntin_{part} WHERE session = {_SID}" for part in _PARTS),
@@ -184,7 +187,7 @@ def turns(*, state: bool, newest: bool) -> str:
     return f"{_TURN} WHERE {chosen} ORDER BY number DESC{most}"
 
 
-# Reports, their contents, frontiers.
+# Reports, their contents, notes. A held name is a note of the kind `held`.
 
 PUT_REPORT = """
 INSERT INTO muntin_reports (session, turn, step, time, report, plan, size)
@@ -233,9 +236,8 @@ SELECT session, turn, step FROM muntin_reports WHERE time < :before ORDER BY tim
 LOCK_SESSION = "SELECT id FROM muntin_sessions WHERE id = :sid FOR UPDATE"
 DROP_SOURCES = """
 DELETE FROM muntin_contents WHERE session = :sid AND kind = 'source' AND turn < :turn"""
-PUT_FRONTIER = """
-INSERT INTO muntin_frontiers (session, line, data) VALUES (:sid, :line, :data)
-ON CONFLICT (session, line) DO UPDATE SET data = excluded.data"""
-# Held names stand among the frontiers: a session has few of either.
-DROP_FRONTIER = "DELETE FROM muntin_frontiers WHERE session = :sid AND line = :line"
-FRONTIER = f"SELECT data FROM muntin_frontiers WHERE session = {_SID} AND line = :line"
+PUT_NOTE = """
+INSERT INTO muntin_notes (session, kind, name, data) VALUES (:sid, :kind, :name, :data)
+ON CONFLICT (session, kind, name) DO UPDATE SET data = excluded.data"""
+DROP_NOTE = "DELETE FROM muntin_notes WHERE session = :sid AND kind = :kind AND name = :name"
+NOTE = f"SELECT data FROM muntin_notes WHERE session = {_SID} AND kind = :kind AND name = :name"

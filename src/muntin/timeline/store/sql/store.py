@@ -10,14 +10,15 @@ from typing import Any, TypeAlias
 from muntin.core.checks import check_size
 from muntin.errors import Overtaken, StoreError
 from muntin.timeline.items import (
-    Beside,
     Claim,
     ContentKind,
     Draft,
     Item,
+    NoteKind,
     Pruned,
     Record,
     SessionInfo,
+    SideWrites,
     Status,
     Turn,
 )
@@ -70,7 +71,7 @@ class SqlStore(SqlLeases):
         drafts: Sequence[Draft],
         *,
         claim: Claim | None = None,
-        beside: Beside | None = None,
+        beside: SideWrites | None = None,
         begun: Begun | None = None,
     ) -> list[Item]:
         check(session)
@@ -216,7 +217,7 @@ class SqlStore(SqlLeases):
 
     # The archive.
 
-    def put(self, session: str, beside: Beside) -> None:
+    def put(self, session: str, beside: SideWrites) -> None:
         check(session)
 
         def write(tx: Transaction) -> None:
@@ -227,23 +228,23 @@ class SqlStore(SqlLeases):
 
         self.database.transact(write)
 
-    def put_within(self, tx: Transaction, session: str, sid: int, beside: Beside) -> None:
+    def put_within(self, tx: Transaction, session: str, sid: int, beside: SideWrites) -> None:
         """Put data beside a session in an open transaction."""
         if beside.seen:
             tx.all(sql.LOCK_SESSION, sid=sid)  # the next writer reads what is written here
-        for line, data in beside.seen.items():
-            if tx.scalar(sql.FRONTIER, session=session, line=line) != data:
+        for (kind, name), data in beside.seen.items():
+            if tx.scalar(sql.NOTE, session=session, kind=kind, name=name) != data:
                 raise Overtaken(session)
         if beside.record is not None:
             self._put_report(tx, session, sid, beside, beside.record)
         if beside.originals or beside.forget:
             _put_contents(tx, sid, "source", beside.turn, beside.originals)
             tx.run(sql.DROP_SOURCES, sid=sid, turn=beside.forget)
-        for line, data in beside.frontiers.items():
-            tx.run(sql.PUT_FRONTIER, sid=sid, line=line, data=data)
+        for (kind, name), data in beside.notes.items():
+            tx.run(sql.PUT_NOTE, sid=sid, kind=kind, name=name, data=data)
 
     def _put_report(
-        self, tx: Transaction, session: str, sid: int, beside: Beside, record: Record
+        self, tx: Transaction, session: str, sid: int, beside: SideWrites, record: Record
     ) -> None:
         last, named = self._named.pop(session, (None, frozenset()))
         newest, oldest = _kept_reports(tx, sid, beside.keep)
@@ -277,8 +278,8 @@ class SqlStore(SqlLeases):
     def vacuum(self) -> None:
         self.database.vacuum(sql.TABLES)
 
-    def frontier(self, session: str, line: str) -> str | None:
-        rows = self.ask(sql.FRONTIER, session, line=line)
+    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
+        rows = self.ask(sql.NOTE, session, kind=kind, name=name)
         return rows[0][0] if rows else None
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
