@@ -48,6 +48,21 @@ def test_a_required_text_with_a_ceiling_of_nothing_stays() -> None:
     assert window.report["rules"].reason == "over_cap"
 
 
+def test_a_required_question_over_its_ceiling_is_cut_like_any_question() -> None:
+    """256 tokens of it stay whatever its ceiling, and it shows both ends."""
+    question = "Why " + "x" * 400 + " so?"
+    for ceiling, size in ((300, 300), (20, 256)):
+        options = {"max_tokens": ceiling, "trim_behavior": "char"}
+        window = compose(1_000, slot("input", Input(question), required=True, **options))
+        assert window.messages == compose(1_000, slot("input", Input(question), **options)).messages
+        (message,) = window.messages
+        assert ceiling - 60 < len(message.text) <= size
+        assert message.text.startswith("Why ")
+        assert message.text.endswith(" so?")
+    whole = compose(10, slot("input", Input("Why so?"), required=True, max_ratio=0.1))
+    assert [message.text for message in whole.messages] == ["Why so?"]
+
+
 @pytest.mark.parametrize("behavior", ["message", "slot", "char"])
 def test_a_required_call_keeps_its_result_in_a_slot_with_a_ceiling(behavior: str) -> None:
     window = compose(

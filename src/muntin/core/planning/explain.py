@@ -72,10 +72,15 @@ def _outcome(plan: SlotPlan, unit: Unit, form: Form | None) -> tuple[Status, str
 
 
 def _ranks(plans: Sequence[SlotPlan]) -> dict[int, int]:
-    """Number the units that gave something: the least protected slot first, the oldest first."""
+    """Number the units that gave something as they left: the least protected slot first, and the
+    oldest of a slot, system messages last."""
     ranks: dict[int, int] = {}
     for plan in sorted(plans, key=lambda plan: plan.order):
-        for unit, form in _by_unit(plan):
+        trim = plan.slot.trim
+        units = list(_by_unit(plan))
+        if trim.behavior == "char" and trim.keep == "head":
+            units.reverse()
+        for unit, form in sorted(units, key=lambda pair: pair[0].is_system):
             if form is None or form.status != "kept":
                 ranks[id(unit)] = len(ranks) + 1
     return ranks

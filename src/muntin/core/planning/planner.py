@@ -526,6 +526,8 @@ class Planner:
         whole = show_whole(reading.units)
         if cap is None or whole.tokens <= cap or self.slots[n].trim.behavior != "char":
             return whole
+        if self.slots[n].is_input:
+            return shrink_input(reading, cap, self.counter)
         for unit in reading.units:
             unit.is_protected = False
         shown = shrink(reading, cap, 0, self.counter, NO_LEVELS)
