@@ -7,11 +7,10 @@ model's answers are piped on.
 import asyncio
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from secrets import token_hex
@@ -19,12 +18,13 @@ from typing import Annotated, Any
 
 import typer
 
-from muntin.cli.options import check_url, store_option
+from muntin.cli.options import WindowBudget, check_url, store_option
 from muntin.cli.terminal import (
     coloured,
     complain,
     failing,
     many,
+    naming,
     note,
     print_json,
     progress,
@@ -67,12 +67,7 @@ def chat(
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Instructions; @FILE takes them from a file.")
     ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
-        ),
-    ] = None,
+    budget: WindowBudget = None,
     base_url: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +89,7 @@ def chat(
     """
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    strategy = _Instructed(_instructions(system))
+    strategy = _Strategy(_instructions(system))
     id = session or f"chat-{datetime.now():%Y%m%d-%H%M%S}-{token_hex(2)}"
     with ExitStack() as stack:
         with progress(f"loading {model}"):
@@ -109,19 +104,40 @@ def chat(
         runner = stack.enter_context(asyncio.Runner())
         stack.callback(lambda: runner.run(app.close()))
         talk = _Talk(runner, app.conversation(id, strategy=strategy), as_json)
-        if sys.stdin.isatty() and not as_json:
-            _greet(talk.chat, model, app.store.name)
+        by_hand = sys.stdin.isatty() and not as_json
+        if by_hand:
+            info = app.store.session(id)
+            before = f", goes on after {many(info.turns, 'turn')}" if info else ""
+            note(f"{model} · session {id} in {app.store.name}{before}")
+            note("/help lists what else can be typed; Ctrl-C stops an answer, Ctrl-D leaves")
         failed = talk.run()
-        if sys.stdin.isatty() and not as_json:
-            given = {"model": model, "system": system, "budget": budget, "summary": summary}
-            _leave(talk, app.store.name, {**given, "base-url": _without_password(base_url)})
+        if by_hand and talk.turns and not app.store.name.startswith("memory"):
+            # The commands that go on with the conversation and show it, ready to be run.
+            options = {
+                "model": model,
+                "system": system,
+                "budget": budget,
+                "summary": summary,
+                # It may hold a password.
+                "base-url": None
+                if base_url is None or "@" in base_url or "?" in base_url
+                else base_url,
+                "session": id,
+                "store": app.store.name,
+            }
+            words = [
+                f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value
+            ]
+            print(file=sys.stderr)
+            note(f"go on:  {this_command()} chat {' '.join(words)}")
+            note(f"look:   {this_command()} inspect --store {shlex.quote(app.store.name)}")
     if failed:
         raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Instructed:
-    """The strategy: instructions that stay, then as much of the past as fits."""
+class _Strategy:
+    """Instructions that stay, then as much of the past as fits."""
 
     instructions: str | None
 
@@ -132,15 +148,14 @@ class _Instructed:
         ctx.slots.add("input", ctx.message)
 
 
-def _instructions(given: str | None) -> str | None:
-    if given is None or not given.startswith("@"):
-        return given
-    path = Path(given.removeprefix("@"))
+def _instructions(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
+    path = Path(text.removeprefix("@"))
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+        with naming(path):
+            return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: not UTF-8 text") from error
 
 
@@ -151,17 +166,21 @@ class _Talk:
     runner: asyncio.Runner
     chat: Conversation
     as_json: bool
-    window: Window | None = field(default=None)
-    turns: int = field(default=0)
+    window: Window | None = None
+    turns: int = 0
 
     def run(self) -> bool:
         """Talk until the input ends; say whether it ended because a turn failed."""
         by_hand = sys.stdin.isatty()
         for text in _messages(PROMPT if by_hand and not self.as_json else ""):
-            command = _COMMANDS.get(text)
-            if command is not None:
-                if not command(self):
-                    return False
+            if text in ("/quit", "/exit"):
+                return False
+            if text == "/help":
+                print(HELP, file=sys.stderr)
+            elif text == "/report":
+                window = self.window
+                empty = "no window yet: say something first"
+                print(empty if window is None else window.report, file=sys.stderr)
             elif text.startswith("/") and not text.startswith("//"):
                 note(f"there is no {text.split()[0]}; /help lists what there is")
             elif not self._turn(text[1:] if text.startswith("//") else text) and not by_hand:
@@ -180,128 +199,83 @@ class _Talk:
             return False
         except MuntinError as error:
             if self.as_json:
-                told = {"error": type(error).__name__, "message": in_flags(str(error))}
-                print_json(told, lines=True)
+                message = in_flags(str(error))
+                print_json({"error": type(error).__name__, "message": message}, lines=True)
             complain(error)
             return False
         self.window = reply.window
         if self.as_json:
-            print_json(_to_dict(reply), lines=True)
+            data = {
+                "text": reply.text,
+                "finish_reason": reply.finish_reason,
+                "usage": asdict(reply.usage),
+                "report": reply.window.report.to_dict() if reply.window else None,
+            }
+            print_json(data, lines=True)
         else:
             _show(reply)
         return True
 
     async def _answer(self, text: str) -> Reply:
         reply = None
-        begun = False
-        waiting = ExitStack()
-        waiting.enter_context(progress("waiting"))
-        try:
-            async for event in self.chat.stream(text):
-                if isinstance(event, Finished):
-                    reply = event.reply
-                elif isinstance(event, TextDelta) and not self.as_json:
-                    waiting.close()
-                    print(safe_text(event.text), end="", flush=True)
-                    begun = True
-        finally:
-            waiting.close()
-            if begun:
-                print(flush=True)
+        has_text = False
+        with ExitStack() as waiting:
+            waiting.enter_context(progress("waiting"))
+            try:
+                async for event in self.chat.stream(text):
+                    if isinstance(event, Finished):
+                        reply = event.reply
+                    elif isinstance(event, TextDelta) and not self.as_json:
+                        waiting.close()
+                        print(safe_text(event.text), end="", flush=True)
+                        has_text = True
+            finally:
+                waiting.close()
+                if has_text:
+                    print(flush=True)
         assert reply is not None  # a turn ends with Finished or an error
         return reply
-
-    def report(self) -> bool:
-        """Show where the tokens went."""
-        said = "no window yet: say something first" if self.window is None else self.window.report
-        print(said, file=sys.stderr)
-        return True
-
-
-def _help(_: _Talk) -> bool:
-    print(HELP, file=sys.stderr)
-    return True
-
-
-# What each command does; False ends the conversation.
-_COMMANDS: dict[str, Callable[[_Talk], bool]] = {
-    "/help": _help,
-    "/report": _Talk.report,
-    "/quit": lambda _: False,
-    "/exit": lambda _: False,
-}
-
-
-# Reading.
 
 
 def _messages(prompt: str) -> Iterator[str]:
     """Yield the messages that are typed, or the lines of the input, without blank ones."""
-    read = _reader(prompt)
-    begun: list[str] = []
+    if prompt and sys.stdout.isatty():
+        with suppress(ImportError):  # not on every system; once imported, `input` can edit lines
+            import readline  # noqa: F401
+        read: Callable[[str], str] = input
+    else:
+        read = _read_line
+    lines: list[str] = []
     while True:
         try:
-            line = read("… " if begun and prompt else prompt)
+            line = read("… " if lines and prompt else prompt)
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
             print(file=sys.stderr)
             note("(Ctrl-D or /quit leaves)")
-            begun = []
+            lines = []
             continue
         except EOFError:
             line = None
         if line is not None and line.endswith("\\"):
-            begun.append(line.removesuffix("\\"))
+            lines.append(line.removesuffix("\\"))
             continue
-        text = "\n".join([*begun, line or ""]).strip()
-        begun = []
+        text = "\n".join([*lines, line or ""]).strip()
+        lines = []
         if text:
             yield text
         if line is None:
             return
 
 
-def _reader(prompt: str) -> Callable[[str], str]:
-    """Return the function that reads a line, with editing on a terminal; `EOFError` is the end."""
-    if prompt and sys.stdout.isatty():
-        with suppress(ImportError):  # not on every system; once imported, `input` can edit lines
-            import readline  # noqa: F401
-        return input
-    return partial(_read_line, sys.stdin)
-
-
-def _read_line(stream: Any, prompt: str) -> str:
+def _read_line(prompt: str) -> str:
+    """Read a line as `input` does, with the prompt on the error output."""
     print(prompt, end="", file=sys.stderr, flush=True)
-    line: str = stream.readline()
+    line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line.removesuffix("\n")
-
-
-# Showing.
-
-
-def _greet(chat: Conversation, model: str, store: str) -> None:
-    info = chat.session.store.session(chat.session.id)
-    before = f", goes on after {many(info.turns, 'turn')}" if info else ""
-    note(f"{model} · session {chat.session.id} in {store}{before}")
-    note("/help lists what else can be typed; Ctrl-C stops an answer, Ctrl-D leaves")
-
-
-def _leave(talk: _Talk, store: str, given: Mapping[str, str | int | None]) -> None:
-    """Print the commands that go on with the conversation and show it, ready to be run."""
-    if not talk.turns or store.startswith("memory"):
-        return
-    print(file=sys.stderr)
-    options = {**given, "session": talk.chat.session.id, "store": store}
-    said = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
-    note(f"go on:  {this_command()} chat {shlex.join(said)}")
-    note(f"look:   {this_command()} inspect --store {shlex.quote(store)}")
-
-
-def _without_password(url: str | None) -> str | None:
-    return None if url is None or "@" in url or "?" in url else url
 
 
 def _show(reply: Reply) -> None:
@@ -309,19 +283,8 @@ def _show(reply: Reply) -> None:
         note(f"(the answer ended early: {reply.finish_reason})")
     if reply.window is None:
         return
-    shown = bar(reply.window, width=width(), colour=coloured(sys.stderr))
-    used = reply.usage
-    prefix = reply.window.report.prefix
-    told = [shown, f"billed: {used}"]
-    told += level_words(reply.window.report)
-    told += prefix_words(prefix) if prefix is not None else ()
-    print("", *told, "", sep="\n", file=sys.stderr, flush=True)
-
-
-def _to_dict(reply: Reply) -> dict[str, Any]:
-    return {
-        "text": reply.text,
-        "finish_reason": reply.finish_reason,
-        "usage": asdict(reply.usage),
-        "report": reply.window.report.to_dict() if reply.window else None,
-    }
+    report = reply.window.report
+    lines = [bar(reply.window, width=width(), colour=coloured(sys.stderr))]
+    lines += [f"billed: {reply.usage}", *level_words(report)]
+    lines += prefix_words(report.prefix) if report.prefix is not None else ()
+    print("", *lines, "", sep="\n", file=sys.stderr, flush=True)

@@ -4,10 +4,11 @@ Owns how the commands read them. Must not know what a command does with the mess
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from muntin.cli.terminal import naming
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.timeline.items import Item
@@ -17,10 +18,8 @@ from muntin.timeline.project import default_messages
 
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file; `-` is the standard input."""
-    try:
+    with naming(path):
         return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def is_header(value: object) -> bool:
@@ -28,9 +27,11 @@ def is_header(value: object) -> bool:
     return isinstance(value, dict) and value.get("format") == FORMAT
 
 
-def exported(values: Iterable[Any]) -> Iterator[tuple[int, Message]]:
-    """Yield the model's messages of exported sessions, each with the number of its value."""
+def exported_messages(values: Sequence[Any]) -> Iterator[tuple[int, Message]]:
+    """Yield the model's messages of exported sessions, each with the number of its session."""
+    session = 0
     for number, value in enumerate(values, 1):
+        session += is_header(value)
         if not isinstance(value, dict) or "position" not in value:
             continue  # the header of a session, or the status of a turn
         try:
@@ -40,4 +41,4 @@ def exported(values: Iterable[Any]) -> Iterator[tuple[int, Message]]:
         if draft.visibility.history:
             item = Item(1, draft.kind, 1, draft.message, draft.payload)
             for message in default_messages(item, (1,)):
-                yield number, message
+                yield session, message

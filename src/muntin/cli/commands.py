@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from muntin import __version__
 from muntin.cli.terminal import fail
@@ -45,44 +45,29 @@ def main() -> None:
         command = app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)
     except MissingExtra as error:
         fail(error)
-    sys.exit(_run(command))
-
-
-def _run(command: "Typer") -> int:
-    """Run a command line and return its exit code; wrong usage is one line."""
     import typer
 
     # Click's class, or Typer's copy of it.
-    usage: type[Exception] = typer.BadParameter.__bases__[0]
+    usage_error: Any = typer.BadParameter.__bases__[0]
     try:
-        ended = command(standalone_mode=False)
-    except usage as error:
+        code = command(standalone_mode=False)
+    except usage_error as error:
+        text = error.format_message()  # `str` of it leaves out the option
         if type(error).__name__ == "NoArgsIsHelpError":  # no arguments: its text is the help
-            print(_text(error), file=sys.stderr)
-            return 2
-        context = getattr(error, "ctx", None)
-        path = getattr(context, "command_path", _called())
-        fail(f"{_said(error)} See: {path} -h")
+            print(text, file=sys.stderr)
+            sys.exit(2)
+        text = plain_value(" ".join(text.split()))
+        end = "" if text.endswith((".", "?", "!")) else "."
+        fail(f"{text}{end} See: {error.ctx.command_path if error.ctx else _called()} -h")
     except typer.Abort:
-        return 1
-    return ended if isinstance(ended, int) else 0
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _called() -> str:
     """Return the command that was called, where an error does not know it."""
     words = sys.argv[1:3] if sys.argv[1:2] == ["sessions"] else sys.argv[1:2]
     return " ".join(["muntin", *(word for word in words if not word.startswith("-"))])
-
-
-def _said(error: Exception) -> str:
-    """Return the text of a usage error, as a sentence."""
-    text = plain_value(" ".join(_text(error).split()))
-    return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
-def _text(error: Exception) -> str:
-    """Return Click's text of an error; `str` of it leaves out the option."""
-    return str(getattr(error, "format_message", error.__str__)())
 
 
 def app(names: Sequence[str] = COMMANDS) -> "Typer":

@@ -1,15 +1,25 @@
 """`muntin count`: how many tokens files are, as texts or as chats."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from muntin.cli.chats import exported, is_header, read_bytes
-from muntin.cli.terminal import complain, console, failing, many, print_json, progress, safe
-from muntin.core.counting.counter import Counter, Tokenizer
+from muntin.cli.chats import exported_messages, is_header, read_bytes
+from muntin.cli.options import AsJson
+from muntin.cli.terminal import (
+    complain,
+    console,
+    failing,
+    many,
+    plain_table,
+    print_json,
+    progress,
+    safe,
+)
+from muntin.core.counting.counter import Counter
 from muntin.core.counting.exact import hf_tokenizer
 from muntin.core.forms import joins_others, messages_from
 from muntin.core.message import Message
@@ -48,17 +58,26 @@ def count(
         typer.Option(metavar="KIND=TOKENS", help="What an attachment costs, such as image=1000."),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count the tokens of files.
 
     A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
     `muntin sessions`; anything else is a text. - reads the standard input.
     """
-    counter = _counter(model, tokenizer, _sizes(attachment_tokens or ()))
-    window = _window(model)
+    counter = Counter.of(
+        None if model is None else Profile.for_model(model),
+        tokenizer=hf_tokenizer(tokenizer)
+        if tokenizer is not None and tokenizer.endswith(".json")
+        else tokenizer,
+        attachment_tokens=_attachment_tokens(attachment_tokens or ()),
+    )
+    try:
+        window = None if model is None else context_window(model)
+    except (UnknownModel, MissingExtra):
+        window = None
     counts: list[Count] = []
-    broken = False
+    failed = False
     with progress("counting", total=len(files) if len(files) > 1 else None) as advance:
         for number, file in enumerate(files):
             advance(number, str(file))
@@ -66,66 +85,70 @@ def count(
                 counts.append(_count(file, counter, as_text=text))
             except InvalidInput as error:  # the other files are still counted
                 complain(error)
-                broken = True
+                failed = True
+    total = sum(counted.tokens for counted in counts)
     if as_json:
-        print_json(_to_dict(counts, counter.name, model, window))
+        print_json(
+            {
+                "files": list(map(asdict, counts)),
+                "total": total,
+                "tokenizer": counter.name,
+                "model": model,
+                "window": window,
+            }
+        )
     elif counts:
-        _show(counts, counter.name, model, window)
-    if broken:
+        table = plain_table()
+        table.add_column("tokens", justify="right", no_wrap=True)
+        table.add_column("file", overflow="fold")
+        table.add_column("as", no_wrap=True)
+        for counted in counts:
+            kind = counted.kind
+            if counted.messages is not None:
+                kind = many(counted.messages, "message")
+            table.add_row(f"{counted.tokens:,}", safe(counted.file), kind)
+        if len(counts) > 1:
+            table.add_row(f"{total:,}", "total")
+        console().print(table)
+        share = f"; {total / window:.1%} of the window of {model} ({window:,})" if window else ""
+        console().print(safe(f"counted by {counter.name}{share}"))
+    if failed:
         raise typer.Exit(2)
 
 
-def _sizes(given: Iterable[str]) -> dict[str, int] | None:
+def _attachment_tokens(pairs: Iterable[str]) -> dict[str, int] | None:
     """Read `image=1000`."""
-    found: dict[str, int] = {}
-    for each in given:
-        kind, equals, tokens = each.partition("=")
+    tokens_of: dict[str, int] = {}
+    for pair in pairs:
+        kind, equals, tokens = pair.partition("=")
         if not equals or not tokens.isdecimal() or len(tokens) > 9:
             raise InvalidInput(
-                f"--attachment-tokens {each!r}: write a kind and a number, image=1000"
+                f"--attachment-tokens {pair!r}: write a kind and a number, image=1000"
             )
-        found[kind] = int(tokens)
-    return found or None
-
-
-def _counter(model: str | None, tokenizer: str | None, sizes: dict[str, int] | None) -> Counter:
-    profile = None if model is None else Profile.for_model(model)
-    chosen: Tokenizer | str | None = tokenizer
-    if tokenizer is not None and tokenizer.endswith(".json"):
-        chosen = hf_tokenizer(tokenizer)
-    return Counter.of(profile, tokenizer=chosen, attachment_tokens=sizes)
-
-
-def _window(model: str | None) -> int | None:
-    try:
-        return None if model is None else context_window(model)
-    except (UnknownModel, MissingExtra):
-        return None
-
-
-# Reading.
+        tokens_of[kind] = int(tokens)
+    return tokens_of or None
 
 
 def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
     name = str(path)
     data = read_bytes(path)
-    values = None if as_text else _values(data)
-    if values is not None:
+    values = None if as_text else _chats(data)
+    if values is None:
         try:
-            messages = list(_messages(values))
-            tools = [tool for value in values for tool in _tools(value)]
-        except InvalidInput as error:
-            raise InvalidInput(f"{name}: {error}") from error
-        tokens = sum(counter.message(message) for message in messages) + counter.beside(tools)
-        return Count(name, "chat", tokens, len(messages))
+            return Count(name, "text", counter.text_once(data.decode()))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{name}: not UTF-8 text (byte {error.start:,})") from error
     try:
-        return Count(name, "text", counter.text_once(data.decode()))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name}: not UTF-8 text (byte {error.start:,})") from error
+        messages = _messages(values)
+        tools = [tool for value in values for tool in _tools(value)]
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error
+    tokens = sum(counter.message(message) for message in messages) + counter.beside(tools)
+    return Count(name, "chat", tokens, len(messages))
 
 
-def _values(data: bytes) -> list[Any] | None:
-    """Return the JSON values of a file that holds a chat, None for another file."""
+def _chats(data: bytes) -> list[Any] | None:
+    """Return the JSON values of a file that holds chats, None for another file."""
     if not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
         return None
     try:
@@ -146,55 +169,20 @@ def _is_message(value: object) -> bool:
     return isinstance(value, dict) and ("role" in value or "parts" in value or joins_others(value))
 
 
-def _messages(values: list[Any]) -> Iterator[Message]:
+def _messages(values: list[Any]) -> list[Message]:
     if is_header(values[0]):
-        yield from (message for _, message in exported(values))
-        return
-    found: list[Any] = []
+        return [message for _, message in exported_messages(values)]
+    messages: list[Any] = []
     for value in values:
-        given = value.get("messages", value) if isinstance(value, dict) else value
-        found += [given] if isinstance(given, dict) else given
-    yield from messages_from(found, first=1)
+        chat = value.get("messages", value) if isinstance(value, dict) else value
+        messages += [chat] if isinstance(chat, dict) else chat
+    return messages_from(messages, first=1)
 
 
 def _tools(value: object) -> list[Mapping[str, Any]]:
-    found = value.get("tools") if isinstance(value, dict) else None
-    if not found:
+    tools = value.get("tools") if isinstance(value, dict) else None
+    if not tools:
         return []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise InvalidInput("'tools' must be a list of schemas")
-    return found
-
-
-# Showing.
-
-
-def _to_dict(
-    counts: list[Count], tokenizer: str, model: str | None, window: int | None
-) -> dict[str, Any]:
-    return {
-        "files": [asdict(each) for each in counts],
-        "total": sum(each.tokens for each in counts),
-        "tokenizer": tokenizer,
-        "model": model,
-        "window": window,
-    }
-
-
-def _show(counts: list[Count], tokenizer: str, model: str | None, window: int | None) -> None:
-    from rich.table import Table
-
-    total = sum(each.tokens for each in counts)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("file", overflow="fold")
-    table.add_column("as", no_wrap=True)
-    for each in counts:
-        kind = each.kind if each.messages is None else many(each.messages, "message")
-        table.add_row(f"{each.tokens:,}", safe(each.file), kind)
-    if len(counts) > 1:
-        table.add_row(f"{total:,}", "total")
-    out = console()
-    out.print(table)
-    share = f"; {total / window:.1%} of the window of {model} ({window:,})" if window else ""
-    out.print(safe(f"counted by {tokenizer}{share}"))
+    return tools

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from muntin.agent.tools import ToolLike
+from muntin.cli.options import AsJson
 from muntin.cli.terminal import (
     coloured,
     failing,
@@ -48,7 +50,7 @@ def demo(
         Path,
         typer.Option("-o", "--output", metavar="FOLDER", help="A folder for what the demo writes."),
     ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compose a real conversation into a small window.
 
@@ -60,7 +62,9 @@ def demo(
     output.mkdir(parents=True, exist_ok=True)
     database, page = output / "muntin-demo.db", output / "muntin-demo.html"
     store = f"sqlite:///{database}"
-    window = _question(_replay(store))
+    # The window in which the last question was first put to the model.
+    question = recording().questions[-1]
+    window = next(w for w in _replay(store) if w.messages[-1].text == question)
     window.save_html(page)
     if as_json:
         print_json(
@@ -72,8 +76,14 @@ def demo(
             }
         )
         return
-    print(_intro())
-    print(_window(window))
+    print(
+        f"{len(recording().messages) + 1} messages of a real airline agent, replayed turn by turn "
+        f"in a window of {SESSIONS[SHOWN]:,} tokens.\nThe window of the last question:\n"
+    )
+    print(bar(window, width=width(), colour=coloured(sys.stdout)))
+    print(f"\n{window.report}\n\nWhat was left out or shortened, first to last:\n")
+    print(_cuts(window.report))
+    print("\nThe same window as an OpenAI request:\n")
     print(_request(window))
     print(
         f"\nWritten: {page} (this receipt, to open in a browser)\n"
@@ -88,36 +98,12 @@ def _replay(store: str) -> list[Window]:
     turns = len(recording().questions)
     windows: dict[str, list[Window]] = {}
     with open_store(store) as opened, progress("replaying", total=turns * len(SESSIONS)) as step:
-        done = 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            step(done, "turns")
-
+        done = count(1)
         for session, budget in SESSIONS.items():
-            windows[session] = asyncio.run(replay(opened, session, budget=budget, advance=advance))
+            windows[session] = asyncio.run(
+                replay(opened, session, budget=budget, advance=lambda: step(next(done), "turns"))
+            )
     return windows[SHOWN]
-
-
-def _question(windows: list[Window]) -> Window:
-    """Return the window in which the last question was first put to the model."""
-    question = recording().questions[-1]
-    return next(each for each in windows if each.messages[-1].text == question)
-
-
-def _intro() -> str:
-    messages = len(recording().messages) + 1
-    return (
-        f"{messages} messages of a real airline agent, replayed turn by turn in a window of "
-        f"{SESSIONS[SHOWN]:,} tokens.\nThe window of the last question:\n"
-    )
-
-
-def _window(window: Window) -> str:
-    shown = bar(window, width=width(), colour=coloured(sys.stdout))
-    cuts = _cuts(window.report)
-    return f"{shown}\n\n{window.report}\n\nWhat was left out or shortened, first to last:\n\n{cuts}"
 
 
 def _cuts(report: Report) -> str:
@@ -140,7 +126,7 @@ def _cuts(report: Report) -> str:
 
 def _request(window: Window) -> str:
     """Return the window as OpenAI's SDK takes it: one line a message, cut to the width."""
-    lines = ["", "The same window as an OpenAI request:", ""]
+    lines = []
     for name, values in window.openai().items():
         lines += [f"{name}=[", *(f"  {json.dumps(v, ensure_ascii=False)}," for v in values), "]"]
     most = width()

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from muntin import __version__
-from muntin.cli.options import store_option
-from muntin.cli.terminal import console, failing, print_json, progress, safe
+from muntin.cli.options import AsJson, store_option
+from muntin.cli.terminal import console, failing, plain_table, print_json, progress, safe
 from muntin.core.counting.counter import as_tokenizer
 from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
 from muntin.providers.sdks import APIS, find_api
@@ -57,14 +57,10 @@ _BUNDLES = ("all", "dev")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 # At most this many turns that were given up are listed.
-_MOST_TOLD = 20
+_GAVE_UP = 20
 
 State = Literal["ok", "missing", "broken"]
-_MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("ok", "green"),
-    "missing": ("-", "dim"),
-    "broken": ("broken", "bold red"),
-}
+_MARKS = {"ok": ("ok", "green"), "missing": ("-", "dim"), "broken": ("broken", "bold red")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ def doctor(
         list[str] | None,
         typer.Option(metavar="NAME", help="An extra that must be installed; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is installed, what works, and what to do.
 
@@ -104,22 +100,18 @@ def doctor(
             *_providers(model or ()),
             _browser(),
         ]
-    fine = all(check.state != "broken" for check in checks)
+    ok = all(check.state != "broken" for check in checks)
     if as_json:
-        found = [asdict(check) for check in checks]
-        print_json({**_versions(), "ok": fine, "checks": found})
+        versions = {
+            "muntin": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(terse=True),
+        }
+        print_json({**versions, "ok": ok, "checks": list(map(asdict, checks))})
     else:
-        _show(checks, fine)
-    if not fine:
+        _show(checks, ok)
+    if not ok:
         raise typer.Exit(1)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "muntin": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-    }
 
 
 # Extras.
@@ -129,34 +121,30 @@ def _extras(wanted: Iterable[str]) -> Iterator[Check]:
     needs = _needs()
     for name in wanted:
         if name not in needs:
-            known = ", ".join(sorted(needs)) or "none, for Muntin runs without being installed"
-            raise InvalidInput(f"there is no extra {name!r}; known are: {known}")
+            extras = ", ".join(sorted(needs)) or "none, for Muntin runs without being installed"
+            raise InvalidInput(f"there is no extra {name!r}; known are: {extras}")
     for name in sorted(needs):
         if name in wanted or name not in _BUNDLES:
             yield _extra(name, needs, asked=name in wanted)
 
 
 def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
-    lacking, found = [], []
+    is_missing, versions = False, []
     for package, least in _packages(name, needs):
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            lacking.append(package)
+            is_missing = True
             continue
         if _number(version) < _number(least):
-            return Check(
-                "extras",
-                name,
-                "broken",
-                f"{package} {version} is too old: pip install -U 'muntin[{name}]'",
-            )
-        found.append(f"{package} {version}")
-    if not lacking:
-        return Check("extras", name, "ok", ", ".join(found))
-    what = f"for {PURPOSES[name]}: " if name in PURPOSES else ""
+            advice = f"is too old: pip install -U 'muntin[{name}]'"
+            return Check("extras", name, "broken", f"{package} {version} {advice}")
+        versions.append(f"{package} {version}")
+    if not is_missing:
+        return Check("extras", name, "ok", ", ".join(versions))
+    purpose = f"for {PURPOSES[name]}: " if name in PURPOSES else ""
     state: State = "broken" if asked else "missing"
-    return Check("extras", name, state, f"{what}pip install 'muntin[{name}]'")
+    return Check("extras", name, state, f"{purpose}pip install 'muntin[{name}]'")
 
 
 # The form of a package's metadata: `typer>=0.16; extra == "cli"`, `muntin[prompts]; extra == …`.
@@ -185,13 +173,13 @@ def _needs() -> dict[str, list[str]]:
 def _packages(extra: str, needs: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Yield the packages of an extra and of the extras within it, with their least versions."""
     for line in needs[extra]:
-        found = _REQUIREMENT.match(line)
-        assert found is not None  # a requirement begins with a name
-        if found["name"] == "muntin":
-            for inner in found["extras"].split(","):
+        requirement = _REQUIREMENT.match(line)
+        assert requirement is not None  # a requirement begins with a name
+        if requirement["name"] == "muntin":
+            for inner in requirement["extras"].split(","):
                 yield from _packages(inner.strip(), needs)
         else:
-            yield found["name"], found["least"] or "0"
+            yield requirement["name"], requirement["least"] or "0"
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -215,97 +203,80 @@ def _tokenizers() -> Iterator[Check]:
 
 def _store(url: str | None) -> Iterator[Check]:
     """Open the named store, or look whether the default store exists."""
-    asked = url is not None
+    address = re.sub(r"//[^@/]*@", "//***@", url or DEFAULT_URL)  # without a password
     try:
         with open_store(url or DEFAULT_URL, create=False) as store:
-            version = _schema(store)
-            more = store.sessions(limit=1_000)
-            count = f"{len(more):,}" if len(more) < 1_000 else "1,000 or more"
-            yield Check("store", store.name, "ok", f"{version}sessions: {count}")
+            version = getattr(store, "version", None)
+            tables = "" if version is None else f"version {version} of the tables, "
+            sessions = len(store.sessions(limit=1_000))
+            count = f"{sessions:,}" if sessions < 1_000 else "1,000 or more"
+            yield Check("store", store.name, "ok", f"{tables}sessions: {count}")
             yield from _wakes(store)
-            for session, turn in store.gave_up(limit=_MOST_TOLD):
+            for session, turn in store.gave_up(limit=_GAVE_UP):
                 detail = f"turn {turn} was given up; try it again by hand: "
                 yield Check("gave up", session, "broken", f"{detail}Session.try_again({turn})")
-    except StoreError as error:
-        usual = not asked and not os.path.exists(DEFAULT_URL.removeprefix("sqlite:///"))
-        if usual:
+    except MuntinError as error:
+        state: State = "missing" if url is None and isinstance(error, MissingExtra) else "broken"
+        is_default = url is None and isinstance(error, StoreError)
+        if is_default and not os.path.exists(DEFAULT_URL.removeprefix("sqlite:///")):
             yield Check("store", DEFAULT_URL, "missing", "not there yet; it appears when used")
         else:
-            yield Check("store", _address(url), "broken", str(error))
-    except MissingExtra as error:
-        yield Check("store", _address(url), "broken" if asked else "missing", str(error))
-    except MuntinError as error:
-        yield Check("store", _address(url), "broken", str(error))
+            yield Check("store", address, state, str(error))
 
 
 def _wakes(store: Store) -> Iterator[Check]:
     """Say how much waits, runs and failed, since when, and which workers live."""
     state = state_of(store)
-    since = "" if state.since is None else f", the oldest since {_ago(state.since)}"
+    now = datetime.now(UTC)
+
+    def ago(time: datetime) -> str:
+        return f"{timedelta(seconds=max(0, round((now - time).total_seconds())))} ago"
+
+    since = "" if state.since is None else f", the oldest since {ago(state.since)}"
     failed = f", failed for good: {state.failed:,}" if state.failed else ""
-    said = f"waiting: {state.waiting:,}{since}; running: {state.running:,}{failed}"
-    yield Check("wakes", "turns", "ok", said)
+    turns = f"waiting: {state.waiting:,}{since}; running: {state.running:,}{failed}"
+    yield Check("wakes", "turns", "ok", turns)
     for worker in state.workers:
-        heard = f"heard {_ago(worker.heard)}, running {worker.running:,}"
-        alive = datetime.now(UTC) - worker.heard < timedelta(seconds=SILENT_SECONDS)
-        yield Check("wakes", worker.name, "ok" if alive else "missing", heard)
-
-
-def _ago(time: datetime) -> str:
-    seconds = max(0, round((datetime.now(UTC) - time).total_seconds()))
-    return f"{timedelta(seconds=seconds)} ago"
-
-
-def _address(url: str | None) -> str:
-    """Return an address without a possible password."""
-    return re.sub(r"//[^@/]*@", "//***@", url or DEFAULT_URL)
-
-
-def _schema(store: Any) -> str:
-    version = getattr(store, "version", None)
-    return "" if version is None else f"version {version} of the tables, "
+        is_alive = now - worker.heard < timedelta(seconds=SILENT_SECONDS)
+        detail = f"heard {ago(worker.heard)}, running {worker.running:,}"
+        yield Check("wakes", worker.name, "ok" if is_alive else "missing", detail)
 
 
 def _providers(models: Iterable[str]) -> Iterator[Check]:
     """Look for keys in the environment, and check the models that were asked for."""
-    seen = {api.provider: api for api in APIS.values()}
-    for api in seen.values():
-        held = [name for name in api.keys if os.environ.get(name)]
+    for api in {api.provider: api for api in APIS.values()}.values():
+        keys = [name for name in api.keys if os.environ.get(name)]
         elsewhere = f"; {api.address} leads elsewhere" if os.environ.get(api.address) else ""
-        said = f"{held[0]} is set" if held else f"{api.keys[0]} is not set"
-        yield Check("keys", api.provider, "ok" if held else "missing", said + elsewhere)
+        detail = f"{keys[0]} is set" if keys else f"{api.keys[0]} is not set"
+        yield Check("keys", api.provider, "ok" if keys else "missing", detail + elsewhere)
     for name in models:
-        yield _model(name)
-
-
-def _model(name: str) -> Check:
-    try:
-        api, _ = find_api(name, None)
-        api.load()
-        keyless = not any(os.environ.get(each) for each in api.keys)
-        if keyless and not api.elsewhere(None):
-            return Check("models", name, "broken", f"no key: set {api.keys[0]}")
-    except MuntinError as error:
-        return Check("models", name, "broken", str(error))
-    return Check("models", name, "ok", "can be asked (nothing was sent)")
+        try:
+            api, _ = find_api(name, None)
+            api.load()
+        except MuntinError as error:
+            yield Check("models", name, "broken", str(error))
+            continue
+        if any(map(os.environ.get, api.keys)) or api.elsewhere(None):
+            yield Check("models", name, "ok", "can be asked (nothing was sent)")
+        else:
+            yield Check("models", name, "broken", f"no key: set {api.keys[0]}")
 
 
 def _browser() -> Check:
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if found:
-        return Check("tests", "chromium", "ok", found)
+    path = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if path:
+        return Check("tests", "chromium", "ok", path)
     return Check("tests", "chromium", "missing", "for the browser tests: apt-get install chromium")
 
 
-def _show(checks: list[Check], fine: bool) -> None:
-    from rich.table import Table
+def _show(checks: list[Check], ok: bool) -> None:
     from rich.text import Text
 
-    versions = _versions()
     out = console()
-    out.print(safe(f"muntin {versions['muntin']}, Python {versions['python']}"), style="bold")
-    out.print(safe(versions["platform"]))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    python = platform.python_version()
+    out.print(safe(f"muntin {__version__}, Python {python}"), style="bold")
+    out.print(safe(platform.platform(terse=True)))
+    table = plain_table(header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
@@ -317,4 +288,4 @@ def _show(checks: list[Check], fine: bool) -> None:
         mark, style = _MARKS[check.state]
         table.add_row(Text(f"  {mark}", style), safe(check.name), safe(check.detail))
     out.print(table)
-    out.print("\nall fine" if fine else "\nsomething is broken; see above")
+    out.print("\nall fine" if ok else "\nsomething is broken; see above")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import store_option
+from muntin.cli.options import Port, store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
 from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
@@ -30,12 +30,7 @@ def gateway(
     store: Annotated[
         str, store_option("Where sessions are recorded: a file or an address.")
     ] = DEFAULT_URL,
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."
-        ),
-    ] = PORT,
+    port: Port = PORT,
     host: Annotated[
         str,
         typer.Option(metavar="HOST", help="The address to listen on; else this machine only."),

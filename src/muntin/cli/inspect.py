@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import store_option
+from muntin.cli.options import Port, Store, check_not_empty
 from muntin.cli.terminal import failing, note, print_json
-from muntin.errors import InvalidInput
 from muntin.inspector.server import address_of, check_installed, listen, new_token, serve
 from muntin.timeline.store import DEFAULT_URL, open_store
 
@@ -24,13 +23,8 @@ _READ_SECONDS = 60.0
 
 @failing()
 def inspect(
-    store: Annotated[str, store_option("The store: a file or an address.")] = DEFAULT_URL,
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."
-        ),
-    ] = 8765,
+    store: Store = DEFAULT_URL,
+    port: Port = 8765,
     host: Annotated[
         str, typer.Option(metavar="HOST", help="127.0.0.1 or ::1; others are refused.")
     ] = "127.0.0.1",
@@ -45,8 +39,7 @@ def inspect(
     on this machine until Ctrl-C; its address holds a token.
     """
     check_installed()
-    if store.startswith("memory"):
-        raise InvalidInput(f"{store!r} is empty in a new process; name a file or a server")
+    check_not_empty(store)
     with open_store(store, create=False) as opened, listen(host, port) as listening:
         token = new_token()
         address = address_of(listening, token)

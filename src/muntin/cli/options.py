@@ -1,12 +1,13 @@
-"""Options that several commands have: where a store is, and where a server is."""
+"""Options that several commands have, and their checks."""
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from muntin.core.checks import shown
+from muntin.errors import InvalidInput
 
 # A scheme of two letters or more; one letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
@@ -33,8 +34,28 @@ def store_address(text: str | None) -> str | None:
     )
 
 
+def check_not_empty(url: str) -> None:
+    """Refuse a store in memory, which has nothing to read."""
+    if url.startswith("memory"):
+        raise InvalidInput(f"{url!r} is empty in a new process; name a file or a server")
+
+
 def check_url(text: str | None) -> str | None:
     """Return the address of a server; refuse anything else."""
     if text is None or re.match(r"https?://\S+$", text):
         return text
     raise typer.BadParameter(f"{shown(text)} is not an address like http://localhost:11434/v1")
+
+
+Store = Annotated[str, store_option("The store: a file or an address.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Port = Annotated[
+    int,
+    typer.Option(metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."),
+]
+WindowBudget = Annotated[
+    int | None,
+    typer.Option(
+        metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
+    ),
+]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from muntin.cli.options import AsJson, WindowBudget
 from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
 from muntin.composer import Composer
 from muntin.core.budget import Budget
@@ -18,7 +19,7 @@ from muntin.core.model_name import ModelName
 from muntin.core.profile import Profile
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, PromptFileError
-from muntin.prompts.files import PromptFile, Rendered, prompt_file
+from muntin.prompts.files import prompt_file
 from muntin.view.bar import bar
 
 
@@ -31,12 +32,7 @@ def render(
     input_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The input, as a JSON object.")
     ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS", min=1, help="Tokens of the window; else the model's, or 128,000."
-        ),
-    ] = None,
+    budget: WindowBudget = None,
     provider: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="anthropic, openai/gpt-4o; else the file's model."),
@@ -45,15 +41,23 @@ def render(
         str | None,
         typer.Option(metavar="NAME", help="estimate, o200k_base, chars/4; else the model's."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Render a prompt file and show its window."""
-    values = _values(input or [], input_file)
-    window = _compose(file, values, budget, provider, tokenizer)
+    window = _compose(file, _values(input or [], input_file), budget, provider, tokenizer)
     if as_json:
-        print_json(_to_dict(window))
+        print_json(
+            {
+                "messages": [message.to_dict() for message in window.messages],
+                "report": window.report.to_dict(),
+                "tokens": window.tokens,
+                "over_budget": window.over_budget,
+            }
+        )
     else:
-        print(_to_text(window))
+        texts = [bar(window, width=width(), colour=coloured(sys.stdout))]
+        texts += [f"--- {message.role}\n{safe_text(message.text)}" for message in window.messages]
+        print("\n\n".join([*texts, str(window.report)]))
     if window.over_budget:
         raise typer.Exit(1)
 
@@ -74,15 +78,11 @@ def _values(pairs: list[str], file: Path | None) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not key or not equals:
             raise InvalidInput(f"--input {shown(pair)}: write it as key=value")
-        values[key] = _value(text)
+        try:
+            values[key] = json.loads(text, parse_constant=_not_json)
+        except (ValueError, RecursionError):
+            values[key] = text
     return values
-
-
-def _value(text: str) -> object:
-    try:
-        return json.loads(text, parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _not_json(constant: str) -> NoReturn:
@@ -97,47 +97,25 @@ def _compose(
     tokenizer: str | None,
 ) -> Window:
     file = prompt_file(path)
-    model = _model(provider, file.config.get("model"))
+    model = file.config.get("model")
+    if provider is not None and ModelName.parse(provider).provider is not None:
+        model = provider
+    elif provider is not None and not (model and ModelName.parse(model).provider == provider):
+        model = f"{provider}/"  # a provider alone means the file's own model, if that fits
     output = file.config.get("max_tokens")
     slots = Composer.of(
         None if model is None else Profile.for_model(model).name,
         budget=Budget.of(model, max_output_tokens=output) if budget is None else budget,
         tokenizer=tokenizer,
     ).slots()
-    rendered = _rendered(file, values)
-    slots.add("system", rendered.system, required=True)
-    if rendered.user is not None:
-        slots.add("user", Input(rendered.user))
-    return slots.render()
-
-
-def _rendered(file: PromptFile, values: Mapping[str, Any]) -> Rendered:
     try:
-        return file.render(values)
+        rendered = file.render(values)
     except PromptFileError as error:
         missing = re.fullmatch(r"input\.(\w+) is undefined", error.reason)
         if missing is None:
             raise
         raise InvalidInput(f"{error}; give it: --input {missing[1]}=…") from error
-
-
-def _model(provider: str | None, own: str | None) -> str | None:
-    """Return the model meant: a provider alone means the file's own model, if that fits."""
-    if provider is None or ModelName.parse(provider).provider is not None:
-        return provider or own
-    return own if own and ModelName.parse(own).provider == provider else f"{provider}/"
-
-
-def _to_dict(window: Window) -> dict[str, Any]:
-    return {
-        "messages": [message.to_dict() for message in window.messages],
-        "report": window.report.to_dict(),
-        "tokens": window.tokens,
-        "over_budget": window.over_budget,
-    }
-
-
-def _to_text(window: Window) -> str:
-    shown = bar(window, width=width(), colour=coloured(sys.stdout))
-    messages = [f"--- {message.role}\n{safe_text(message.text)}" for message in window.messages]
-    return "\n\n".join([shown, *messages, str(window.report)])
+    slots.add("system", rendered.system, required=True)
+    if rendered.user is not None:
+        slots.add("user", Input(rendered.user))
+    return slots.render()

@@ -5,22 +5,22 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from muntin.cli.importing import Import, check_kept, import_files, new_store
-from muntin.cli.options import store_option
+from muntin.cli.options import Store as At
 from muntin.cli.terminal import (
-    Advance,
     console,
     failing,
     many,
+    naming,
+    plain_table,
     print_json,
     progress,
     safe,
@@ -32,7 +32,13 @@ from muntin.core.parts import Other, Part, Reasoning, Text
 from muntin.core.usage import SessionUsage
 from muntin.errors import InvalidInput
 from muntin.timeline.entries import entry_of
-from muntin.timeline.files import export_session, is_staged, remove_abandoned
+from muntin.timeline.files import (
+    Imported,
+    export_session,
+    import_sessions,
+    is_staged,
+    remove_abandoned,
+)
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
 from muntin.timeline.recall.stored import search as find
@@ -43,11 +49,12 @@ from muntin.timeline.store import DEFAULT_URL, Store, open_store
 PAGE = 500
 # How many characters of a text are shown.
 LONGEST = 400
+# How many sessions an import names.
+SHOWN = 20
 
 command = typer.Typer(
     no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
 )
-At = Annotated[str, store_option("The store: a file or an address.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -77,18 +84,17 @@ def show(
 ) -> None:
     """Show the newest items of a session, turn by turn."""
     with _existing(store) as opened:
-        info = opened.session(id)
-        if info is None:
-            raise _unknown(opened, id)
+        info = _session(opened, id)
         items = opened.read(id, newest=limit)
         first = min((item.turn for item in items), default=1)
         turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
         used = Session(id, store=opened, mend=False).usage()
         if as_json:
-            shown = [{"turn": t.number, "status": t.status, "first": t.first} for t in turns]
-            listed = [item_to_dict(item) for item in items]
-            about = {**_info_to_dict(info), "usage": asdict(used)}
-            print_json({**about, "shown": {"turns": shown, "items": listed}})
+            shown = {
+                "turns": [{"turn": t.number, "status": t.status, "first": t.first} for t in turns],
+                "items": [item_to_dict(item) for item in items],
+            }
+            print_json({**_info_to_dict(info), "usage": asdict(used), "shown": shown})
         else:
             _show_session(info, turns, items, used)
 
@@ -106,26 +112,18 @@ def search(
     QUERY is a question, words, or an identifier.
     """
     with _existing(store) as opened:
-        if opened.session(id) is None:
-            raise _unknown(opened, id)
-        found = find(Session(id, store=opened, mend=False), query, limit, keep=False)
+        _session(opened, id)
+        excerpts = find(Session(id, store=opened, mend=False), query, limit, keep=False)
         if as_json:
-            print_json({"id": id, "query": query, "found": [asdict(each) for each in found]})
+            print_json({"id": id, "query": query, "found": list(map(asdict, excerpts))})
             return
-        for each in found:
-            words = ", ".join(each.words) or "(next to a match)"
-            console().print(f"{each.score:6.1f}  {safe(words)}", style="dim")
-            for line in each.text.splitlines():
+        for excerpt in excerpts:
+            words = ", ".join(excerpt.words) or "(next to a match)"
+            console().print(f"{excerpt.score:6.1f}  {safe(words)}", style="dim")
+            for line in excerpt.text.splitlines():
                 print(safe(unescape(line)))
-        if not found:
+        if not excerpts:
             say(f"{id} has nothing on that")
-
-
-def _unknown(store: Store, id: str) -> InvalidInput:
-    listing = "muntin sessions list"
-    if store.name != DEFAULT_URL:
-        listing += f" --store {store.name}"
-    return InvalidInput(f"{store.name}: there is no session {id!r}; see `{listing}`")
 
 
 @command.command()
@@ -145,26 +143,30 @@ def export(
     with _existing(store) as opened:
         if (id is None) != all_:
             raise InvalidInput("give the id of a session, or --all")
-        ids = [id] if id is not None else (each.id for each in _all_sessions(opened))
-        done: list[dict[str, Any]] = []
-        lines = _export(opened, ids, done)
+        ids = [id] if id is not None else (info.id for info in _all_sessions(opened))
+        exported: list[dict[str, Any]] = []
+
+        def lines() -> Iterator[bytes]:
+            for id in ids:
+                session = export_session(opened, id)
+                header = next(session)
+                exported.append({"id": id, "items": json.loads(header)["items"]})
+                yield header
+                yield from session
+
         if output is None:
-            _print_lines(lines)
+            _print_lines(lines())
             return
-        with progress(f"writing {output}") as advance:
-            _write_file(output, _told(lines, advance))
+        _write_file(output, lines())
         if as_json:
-            print_json({"file": str(output), "sessions": done})
+            print_json({"file": str(output), "sessions": exported})
         else:
-            say(f"{many(len(done), 'session')} written to {output}")
+            say(f"{many(len(exported), 'session')} written to {output}")
 
 
 @command.command("import")
 def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", hidden=True),
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)],
     rename: Annotated[
         str | None, typer.Option("--as", metavar="ID", help="Another id, for a single session.")
     ] = None,
@@ -186,8 +188,14 @@ def import_(
     with failing():
         if rename is not None and len(files) > 1:
             raise InvalidInput("--as names one session; give one file")
-        with new_store(store) as opened:
-            import_files(opened, files, Import(rename, tokenizer, wake), as_json=as_json)
+        imported: list[Imported] = []
+        with _new_store(store) as opened:
+            try:
+                for file in files:
+                    imported += _import(opened, file, rename, tokenizer, wake)
+            finally:
+                if imported:  # imported files stay, even if a later one fails
+                    _show_imported(imported, opened.name, as_json, wake)
 
 
 @command.command()
@@ -215,8 +223,8 @@ def prune(
         imports = remove_abandoned(opened)
         pruned = opened.prune(before=before, most=most)
         if as_json:
-            told = {"reports": pruned.reports, "bytes": pruned.bytes, "imports": len(imports)}
-            print_json({"store": opened.name, **told})
+            counts = {"reports": pruned.reports, "bytes": pruned.bytes, "imports": len(imports)}
+            print_json({"store": opened.name, **counts})
             return
         say(f"{many(pruned.reports, 'report')} with {pruned.bytes:,} bytes forgotten")
         if imports:
@@ -240,40 +248,41 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 # Stores.
 
 
+def _check_lasting(url: str) -> None:
+    """Refuse a store in memory, which is gone when the command ends."""
+    if url.startswith("memory"):
+        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
+
+
 @contextmanager
 def _existing(url: str) -> Iterator[Store]:
     """Open a store to read from; a missing store is not made."""
-    with failing(), open_store(check_kept(url), create=False) as store:
-        yield store
+    with failing():
+        _check_lasting(url)
+        with open_store(url, create=False) as store:
+            yield store
 
 
-def _all_sessions(store: Store, limit: int | None = None) -> Iterator[SessionInfo]:
+def _session(store: Store, id: str) -> SessionInfo:
+    """Return the facts about a session that must exist."""
+    info = store.session(id)
+    if info is None:
+        at = "" if store.name == DEFAULT_URL else f" --store {store.name}"
+        raise InvalidInput(
+            f"{store.name}: there is no session {id!r}; see `muntin sessions list{at}`"
+        )
+    return info
+
+
+def _all_sessions(store: Store, limit: int = sys.maxsize) -> Iterator[SessionInfo]:
     after: str | None = None
-    left = sys.maxsize if limit is None else limit
-    while left > 0 and (page := store.sessions(after=after, limit=min(left, PAGE))):
-        whole = [info for info in page if not is_staged(info)]
-        yield from whole
-        after, left = page[-1].id, left - len(whole)
+    while limit > 0 and (page := store.sessions(after=after, limit=min(limit, PAGE))):
+        complete = [info for info in page if not is_staged(info)]
+        yield from complete
+        after, limit = page[-1].id, limit - len(complete)
 
 
 # Export.
-
-
-def _export(store: Store, ids: Iterable[str], done: list[dict[str, Any]]) -> Iterator[bytes]:
-    for id in ids:
-        lines = export_session(store, id)
-        header = next(lines)
-        done.append({"id": id, "items": json.loads(header)["items"]})
-        yield header
-        yield from lines
-
-
-def _told(lines: Iterable[bytes], advance: Advance) -> Iterator[bytes]:
-    """Yield lines, and now and then show how many there were."""
-    for number, line in enumerate(lines):
-        if number % 1_000 == 0:
-            advance(number, many(number, "line"))
-        yield line
 
 
 def _print_lines(lines: Iterable[bytes]) -> None:
@@ -281,37 +290,126 @@ def _print_lines(lines: Iterable[bytes]) -> None:
         for line in lines:
             print(safe(line.decode().rstrip("\n")))
         return
-    for line in lines:
-        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.writelines(lines)
     sys.stdout.buffer.flush()
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file whole or not at all."""
     # A pipe or device is written directly.
-    whole = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
+    target = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
     try:
-        with whole.open("wb") as file:
-            file.writelines(lines)
-        if whole is not path:
-            os.replace(whole, path)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
+        with naming(path, "written"), progress(f"writing {path}") as advance:
+            with target.open("wb") as file:
+                for number, line in enumerate(lines):
+                    if number % 1_000 == 0:
+                        advance(number, many(number, "line"))
+                    file.write(line)
+            if target is not path:
+                os.replace(target, path)
     finally:
-        if whole is not path:
-            whole.unlink(missing_ok=True)
+        if target is not path:
+            target.unlink(missing_ok=True)
+
+
+# Import.
+
+
+@contextmanager
+def _new_store(url: str) -> Iterator[Store]:
+    """Open a store to import into; a new file is removed again if nothing came in."""
+    _check_lasting(url)
+    new_file: str | None = None
+    if url.startswith("sqlite"):
+        from muntin.timeline.store.sql.address import read_address
+
+        file = read_address(url).file
+        new_file = None if file is None or os.path.exists(file) else file
+    is_empty = False
+    try:
+        with open_store(url) as store:
+            try:
+                yield store
+            except BaseException:
+                is_empty = new_file is not None and not store.sessions(limit=1)
+                raise
+    finally:
+        # SQLite keeps a second file as long as any process, here another one, has the store open.
+        if is_empty and new_file is not None and not os.path.exists(f"{new_file}-wal"):
+            os.unlink(new_file)
+
+
+def _import(
+    store: Store, path: Path, rename: str | None, tokenizer: str | None, wake: bool
+) -> list[Imported]:
+    """Import one file and return its sessions."""
+    is_file = str(path) != "-"
+    source, stem = (str(path), path.stem) if is_file else ("<stdin>", "stdin")
+    sessions: list[Imported] = []
+    bytes_read = items = 0
+
+    def lines(file: BinaryIO) -> Iterator[bytes]:
+        nonlocal bytes_read
+        for line in file:
+            bytes_read += len(line)
+            yield line
+
+    with (
+        naming(source),
+        path.open("rb") if is_file else nullcontext(sys.stdin.buffer) as file,
+        progress(source, total=_size(file)) as advance,
+        closing(
+            import_sessions(
+                store,
+                lines(file),
+                source=source,
+                stem=stem,
+                rename=rename,
+                tokenizer=tokenizer,
+                wake=wake,
+            )
+        ) as steps,
+    ):
+        for step in steps:
+            advance(bytes_read, many(items + step.items, "item"))
+            if step.complete:
+                items += step.items
+                sessions.append(step)
+    return sessions
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Return how many bytes there are to read, if that is known."""
+    try:
+        return os.fstat(file.fileno()).st_size or None
+    except OSError:
+        return None
+
+
+def _show_imported(sessions: Sequence[Imported], name: str, as_json: bool, wake: bool) -> None:
+    if as_json:
+        listed = [{"id": s.session, "items": s.items, "turns": s.turns} for s in sessions]
+        print_json({"store": name, "sessions": listed})
+        return
+    for session in sessions[:SHOWN]:
+        say(f"{session.session}: {many(session.items, 'item')} in {many(session.turns, 'turn')}")
+    if len(sessions) > SHOWN:
+        say(f"… and {many(len(sessions) - SHOWN, 'more session')}")
+    items = sum(session.items for session in sessions)
+    say(f"{many(len(sessions), 'session')} with {many(items, 'item')} imported into {name}")
+    unsettled = sum(session.unsettled for session in sessions)
+    if unsettled and not wake:
+        say(f"{many(unsettled, 'unfinished turn')} marked failed; with --wake they wait on")
 
 
 # Showing.
 
 
 def _show_list(infos: Sequence[SessionInfo], name: str, *, more: bool) -> None:
-    from rich.table import Table
-
     if not infos and not more:
         say(f"{name} has no sessions")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("session", overflow="fold")
     for heading in ("items", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -335,7 +433,9 @@ def _show_session(
     counts = f"{many(info.items, 'item')} in {many(info.turns, 'turn')}"
     begin, end = _minute(info.created), _minute(info.updated)
     span = f"{begin} to {end.removeprefix(begin[:11])} UTC"
-    key = _usual_key(items)
+    # The tokenizer that counted most of the items.
+    counted_by = Counter(key for item in items for key in item.tokens).most_common(1)
+    key = counted_by[0][0] if counted_by else None
     counted = f" · tokens by {safe(key.partition('+')[0])}" if key else ""
     out.print(Styled(safe(info.id), "bold"))
     out.print(f"{counts} · {span}{counted}")
@@ -345,8 +445,12 @@ def _show_session(
     if hidden:
         out.print(f"… {many(hidden, 'earlier item')}; see them with --limit {info.items}")
     status = {turn.number: turn.status for turn in turns}
-    rows = [(str(item.position), _who(item), _tokens(item, key)) for item in items]
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows = []
+    for item in items:
+        who = item.kind if item.kind == "reasoning" or item.role is None else item.role
+        count = None if key is None else item.tokens.get(key)
+        rows.append((str(item.position), who, "-" if count is None else f"{count:,}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     turn = None
     for (position, who, tokens), item in zip(rows, items, strict=True):
         if item.turn != turn:
@@ -354,57 +458,39 @@ def _show_session(
             how = status.get(turn, "completed")
             heading = f"turn {turn}" if how == "completed" else f"turn {turn}, {how}"
             out.print(Styled(f"\n{heading}", "bold"))
-        columns = position.rjust(wide[0]), who.ljust(wide[1]), tokens.rjust(wide[2]), ""
+        columns = position.rjust(widths[0]), who.ljust(widths[1]), tokens.rjust(widths[2]), ""
         line = Styled("  ".join(columns), "dim")
         line.append(_text(item), "not dim")
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _who(item: Item) -> str:
-    return item.kind if item.kind == "reasoning" or item.role is None else item.role
-
-
-def _usual_key(items: Sequence[Item]) -> str | None:
-    """Return the tokenizer that counted most of the items."""
-    found = Counter(key for item in items for key in item.tokens)
-    return found.most_common(1)[0][0] if found else None
-
-
-def _tokens(item: Item, key: str | None) -> str:
-    count = item.tokens.get(key) if key is not None else None
-    return "-" if count is None else f"{count:,}"
-
-
 def _text(item: Item) -> str:
     """Return the beginning of an item in one line, with its marks."""
-    said: list[str] = []
+    texts: list[str] = []
     if not item.visibility.client:
-        said.append("(hidden from the client)")
+        texts.append("(hidden from the client)")
     if not item.visibility.history:
-        said.append("(hidden from the model)")
+        texts.append("(hidden from the model)")
     if item.transient:
-        said.append("(for this turn only)")
-    if item.message is None:
-        said += [_payload(item)] if item.kind != "run" or item.payload else []
-    else:
+        texts.append("(for this turn only)")
+    if item.message is not None:
         content = item.message.content
-        parts = (content,) if isinstance(content, str) else content or ()
-        said += [part if isinstance(part, str) else _part(part) for part in parts]
-        said += [f"{call.name}({call.arguments})" for call in item.message.tool_calls]
-        said += [file_hint(file.name) for file in item.message.attachments]
-    begin = " ".join(text[:LONGEST] for text in said)
+        texts += [content] if isinstance(content, str) else map(_part_text, content or ())
+        texts += [f"{call.name}({call.arguments})" for call in item.message.tool_calls]
+        texts += [file_hint(file.name) for file in item.message.attachments]
+    elif item.kind == "context_inserted":
+        entry = entry_of(item)
+        texts.append(f"{entry.id} ({entry.name}): {entry.content}")
+    elif isinstance(item.payload, str):
+        texts.append(item.payload)
+    elif item.kind != "run" or item.payload:
+        texts.append(compact_json(item.payload))
+    begin = " ".join(text[:LONGEST] for text in texts)
     return safe(" ".join(begin[:LONGEST].split()))
 
 
-def _payload(item: Item) -> str:
-    if item.kind == "context_inserted":
-        entry = entry_of(item)
-        return f"{entry.id} ({entry.name}): {entry.content}"
-    return item.payload if isinstance(item.payload, str) else compact_json(item.payload)
-
-
-def _part(part: Part) -> str:
+def _part_text(part: Part) -> str:
     if isinstance(part, Text | Reasoning):
         return part.text
     return f"[{part.data['type'] if isinstance(part, Other) else type(part).__name__.lower()}]"

@@ -5,19 +5,19 @@ Typer reads them when the command runs.
 """
 
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from muntin.cli.chats import exported, is_header, read_bytes
-from muntin.cli.terminal import failing, print_json, progress, say
-from muntin.core.message import Message, MessageLike
+from muntin.cli.chats import exported_messages, is_header, read_bytes
+from muntin.cli.options import AsJson
+from muntin.cli.terminal import failing, naming, print_json, progress, safe_text, say
+from muntin.core.message import MessageLike
 from muntin.core.planning.slot import Stepped
 from muntin.errors import InvalidInput
-from muntin.simulator import Simulation, simulate_trace
+from muntin.simulator import simulate_trace
 from muntin.simulator.run import PolicyLike
 from muntin.timeline.lines import Lines
 
@@ -49,7 +49,7 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a picture, such as out.html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what prompt caching saves on a conversation.
 
@@ -63,22 +63,15 @@ def simulate(
             messages, budget=budget, model=model, policies=policies, steps=steps, pause=pause
         )
     if plot is not None:
-        _draw(result, plot)
+        with naming(plot, "written"):
+            result.save(plot)
     if as_json:
         print_json(result.to_dict())
         return
-    for line in str(result).split("\n"):
-        say(line)
+    print(safe_text(str(result)))
     if plot is not None:
         say("")
         say(f"Written: {plot}")
-
-
-def _draw(result: Simulation, path: Path) -> None:
-    try:
-        result.save(path)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read_trace(path: Path) -> list[MessageLike]:
@@ -86,49 +79,32 @@ def read_trace(path: Path) -> list[MessageLike]:
 
     Several conversations become one, in order; system messages of later ones are left out.
     """
-    read = Lines(read_bytes(path).splitlines(keepends=True))
-    values: list[Any] = []
+    lines = Lines(read_bytes(path).splitlines(keepends=True))
+    export: list[Any] = []
     messages: list[MessageLike] = []
     try:
-        for value in read:
-            values.append(value)
-            if is_header(values[0]):
-                continue
-            if isinstance(value, dict) and "role" in value:
+        for number, value in enumerate(lines):
+            if export or (not number and is_header(value)):
+                export.append(value)
+            elif isinstance(value, dict) and "role" in value:
                 messages.append(value)
             else:
-                found = _conversation(value)
-                messages += [m for m in found if not messages or not _is_system(m)]
+                chat = value.get("messages") if isinstance(value, dict) else value
+                if not isinstance(chat, list) or not all(isinstance(each, dict) for each in chat):
+                    raise InvalidInput(
+                        "neither a message, nor a list of messages, nor an object with 'messages'"
+                    )
+                messages += [m for m in chat if not messages or m.get("role") not in SYSTEM]
     except InvalidInput as error:
         name = "<stdin>" if str(path) == "-" else path
-        raise InvalidInput(f"{name}{read.place}: {error}") from error
-    if is_header(values[0]):
-        messages += _exported(path, values)
-    return messages
-
-
-def _exported(path: Path, values: list[Any]) -> list[Message]:
-    """Return the conversation of an export; the instructions of later sessions are left out."""
-    second = next((n for n, each in enumerate(values, 1) if n > 1 and is_header(each)), None)
+        raise InvalidInput(f"{name}{lines.place}: {error}") from error
     try:
-        return [
-            message
-            for number, message in exported(values)
-            if second is None or number < second or message.role not in SYSTEM
-        ]
+        for session, message in exported_messages(export):
+            if session == 1 or message.role not in SYSTEM:
+                messages.append(message)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
-
-
-def _conversation(value: Any) -> list[Mapping[str, Any]]:
-    found = value.get("messages") if isinstance(value, dict) else value
-    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
-        return found
-    raise InvalidInput("neither a message, nor a list of messages, nor an object with 'messages'")
-
-
-def _is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in SYSTEM
+    return messages
 
 
 def named_policy(text: str) -> tuple[str, PolicyLike]:
@@ -143,9 +119,9 @@ def named_policy(text: str) -> tuple[str, PolicyLike]:
     module, _, name = text.partition(":")
     sys.path.insert(0, "")  # the user's function is usually in this folder
     try:
-        found: Callable[..., Any] = getattr(import_module(module), name)
+        policy: PolicyLike = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(f"--policy {text}: {error}") from error
     finally:
         sys.path.remove("")
-    return text, found
+    return text, policy

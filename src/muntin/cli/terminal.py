@@ -17,10 +17,11 @@ from threading import Timer
 from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO
 
 from muntin.cli.words import in_flags
-from muntin.errors import MuntinError
+from muntin.errors import InvalidInput, MuntinError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 # Work that takes longer than this gets a progress bar.
 BAR_SECONDS = 0.5
@@ -89,6 +90,15 @@ def console() -> Console:
     return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
+def plain_table(*, header: bool = True) -> Table:
+    """Return a table of Rich's without lines."""
+    from rich.table import Table
+
+    return Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=header
+    )
+
+
 def this_command() -> str:
     """Return how this command was called, so that a printed command works when it is copied."""
     called = sys.argv[0]
@@ -134,6 +144,15 @@ def failing() -> Iterator[None]:
         fail(f"{where}{error.strerror or error}")
 
 
+@contextmanager
+def naming(file: object, what: str = "read") -> Iterator[None]:
+    """Turn an error of the file system into an error that names the file and what failed."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be {what}: {error.strerror or error}") from error
+
+
 class Advance(Protocol):
     """Shows the progress of something."""
 
@@ -160,10 +179,9 @@ def progress(what: str, *, total: int | None = None) -> Iterator[Advance]:
         TimeElapsedColumn,
     )
 
-    known = (BarColumn(), TaskProgressColumn())
     bar = Progress(
         TextColumn("{task.description}", markup=False),
-        *((SpinnerColumn(),) if total is None else known),
+        *((SpinnerColumn(),) if total is None else (BarColumn(), TaskProgressColumn())),
         TextColumn("{task.fields[remark]}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
