@@ -46,7 +46,7 @@ SUBJECTS = {
     "test_examples.py": "",
     "test_import.py": "__main__ errors",
     "test_shape.py": "",
-    "cli/test_usage.py": "chats options words terminal commands",
+    "cli/test_usage.py": "error_text options terminal transcripts commands",
     "core/test_message.py": "parts",
     "core/counting/test_counter.py": "memo",
     "core/counting/test_published.py": "counter exact tools ../accepted",

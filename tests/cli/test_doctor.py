@@ -92,7 +92,7 @@ def test_the_installed_package_names_its_extras():
     ],
 )
 def test_what_is_missing_is_no_fault_unless_it_was_asked_for(requirement, asked, state, detail):
-    check = _extra("cli", {"cli": [requirement]}, asked=asked)
+    check = _extra("cli", {"cli": [requirement]}, is_required=asked)
     assert check.state == state
     assert detail in check.detail
 

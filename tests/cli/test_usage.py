@@ -14,7 +14,7 @@ import pytest
 
 from muntin import Session, assistant, user
 from muntin.cli.commands import COMMANDS
-from muntin.cli.words import IN_FLAGS
+from muntin.cli.error_text import IN_FLAGS
 from muntin.timeline.files import export_session
 from muntin.timeline.store import open_store
 from tests.cli.command import MUNTIN, environment, fails, run, said, shown

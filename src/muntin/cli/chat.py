@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.error_text import in_flags
 from muntin.cli.options import WindowBudget, check_url, store_option
 from muntin.cli.terminal import (
     coloured,
@@ -32,7 +33,6 @@ from muntin.cli.terminal import (
     this_command,
     width,
 )
-from muntin.cli.words import in_flags
 from muntin.core.counting.counter import as_tokenizer
 from muntin.core.report import level_words, prefix_words
 from muntin.core.window import Window

@@ -12,8 +12,8 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 from muntin import __version__
+from muntin.cli.error_text import plain_value
 from muntin.cli.terminal import fail
-from muntin.cli.words import plain_value
 from muntin.errors import MissingExtra, needing
 
 if TYPE_CHECKING:

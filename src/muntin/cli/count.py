@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from muntin.cli.chats import exported_messages, is_header, read_bytes
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import (
     complain,
@@ -19,6 +18,7 @@ from muntin.cli.terminal import (
     progress,
     safe,
 )
+from muntin.cli.transcripts import exported_messages, is_header, read_bytes
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.exact import hf_tokenizer
 from muntin.core.forms import joins_others, messages_from

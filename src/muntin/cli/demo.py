@@ -143,18 +143,18 @@ class Recording:
     @property
     def questions(self) -> list[str]:
         """The user's messages that got an answer."""
-        answered = max(n for n, each in enumerate(self.messages) if each.role == "assistant")
-        return [each.text for each in self.messages[:answered] if each.role == "user"]
+        answered = max(n for n, message in enumerate(self.messages) if message.role == "assistant")
+        return [message.text for message in self.messages[:answered] if message.role == "user"]
 
     def said_by(self, role: str) -> list[Message]:
         """Return the messages of a role."""
-        return [each for each in self.messages if each.role == role]
+        return [message for message in self.messages if message.role == role]
 
 
 def recording() -> Recording:
     """Read the recording that ships with the package."""
     text = files("muntin.cli").joinpath("data", "airline.json").read_text(encoding="utf-8")
-    first, *rest = [as_message(each) for each in json.loads(text)["messages"]]
+    first, *rest = [as_message(message) for message in json.loads(text)["messages"]]
     return Recording(first.text, tuple(rest))
 
 
@@ -225,7 +225,7 @@ async def replay(
     """
     recorded = recording()
     model = ScriptedModel(recorded.said_by("assistant"), name="recorded", budget=budget)
-    results = iter([each.text for each in recorded.said_by("tool")])
+    results = iter([message.text for message in recorded.said_by("tool")])
     store.delete(session)
     async with App(store, model=model, tokenizer=TOKENIZER) as app:
         chat = app.conversation(session, strategy=Agent(recorded.policy), tools=tools(results))

@@ -125,10 +125,10 @@ def _extras(wanted: Iterable[str]) -> Iterator[Check]:
             raise InvalidInput(f"there is no extra {name!r}; known are: {extras}")
     for name in sorted(needs):
         if name in wanted or name not in _BUNDLES:
-            yield _extra(name, needs, asked=name in wanted)
+            yield _extra(name, needs, is_required=name in wanted)
 
 
-def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
+def _extra(name: str, needs: dict[str, list[str]], *, is_required: bool) -> Check:
     is_missing, versions = False, []
     for package, least in _packages(name, needs):
         try:
@@ -143,7 +143,7 @@ def _extra(name: str, needs: dict[str, list[str]], *, asked: bool) -> Check:
     if not is_missing:
         return Check("extras", name, "ok", ", ".join(versions))
     purpose = f"for {PURPOSES[name]}: " if name in PURPOSES else ""
-    state: State = "broken" if asked else "missing"
+    state: State = "broken" if is_required else "missing"
     return Check("extras", name, state, f"{purpose}pip install 'muntin[{name}]'")
 
 

@@ -58,7 +58,7 @@ def gateway(
     with open_store(store) as opened, listen(host, port) as listening:
         token = new_token()
         page = make_app(opened, token=token, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
-        made = Gateway(
+        server = Gateway(
             upstream,
             budget,
             store=opened,
@@ -69,13 +69,13 @@ def gateway(
         look = address_of(listening, token, f"{INSPECTOR}/")
         address = look.partition(INSPECTOR)[0]
         if as_json:
-            told = {"url": address, "inspector": look, "upstream": made.upstream.name}
-            print_json({**told, "store": opened.name}, lines=True)
+            addresses = {"url": address, "inspector": look, "upstream": server.upstream.name}
+            print_json({**addresses, "store": opened.name}, lines=True)
         else:
             print(address, flush=True)
-            note(f"In front of {made.upstream.name}, recording into {opened.name}, until Ctrl-C.")
+            note(f"In front of {server.upstream.name}, recording into {opened.name}, until Ctrl-C.")
             note(f"Sessions: {look}")
-        serve(made, listening, _patient())
+        serve(server, listening, _patient())
 
 
 def _patient() -> type[Protocol]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from muntin.cli.chats import exported_messages, is_header, read_bytes
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import failing, naming, print_json, progress, safe_text, say
+from muntin.cli.transcripts import exported_messages, is_header, read_bytes
 from muntin.core.message import MessageLike
 from muntin.core.planning.slot import Stepped
 from muntin.errors import InvalidInput
@@ -90,7 +90,9 @@ def read_trace(path: Path) -> list[MessageLike]:
                 messages.append(value)
             else:
                 chat = value.get("messages") if isinstance(value, dict) else value
-                if not isinstance(chat, list) or not all(isinstance(each, dict) for each in chat):
+                if not isinstance(chat, list) or not all(
+                    isinstance(message, dict) for message in chat
+                ):
                     raise InvalidInput(
                         "neither a message, nor a list of messages, nor an object with 'messages'"
                     )

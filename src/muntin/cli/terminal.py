@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO
 
-from muntin.cli.words import in_flags
+from muntin.cli.error_text import in_flags
 from muntin.errors import InvalidInput, MuntinError
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def safe(text: str) -> str:
 
 def safe_text(text: str) -> str:
     """Escape a text of several lines as `safe` does, but keep its line ends and tabs."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else _escape(found), text)
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in "\n\t" else _escape(match), text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     return f"\\u{ord(character):04x}" if character < "\U00010000" else json.dumps(character)[1:-1]
 
 
@@ -110,8 +110,8 @@ def this_command() -> str:
 def _as_typed(path: str) -> str:
     """Return the shortest name by which a shell in this folder finds a program."""
     name = os.path.basename(path)
-    found = shutil.which(name)
-    if found is not None and os.path.realpath(found) == os.path.realpath(path):
+    installed = shutil.which(name)
+    if installed is not None and os.path.realpath(installed) == os.path.realpath(path):
         return name
     here = os.path.relpath(path)
     if here.startswith(os.pardir):

@@ -48,19 +48,19 @@ def _find(name: str) -> App:
         raise InvalidInput(f"name the module, not its file: {meant}:{attribute}")
     sys.path.insert(0, os.getcwd())
     try:
-        held = vars(import_module(module))
+        names = vars(import_module(module))
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # the module needs something that is missing
         raise InvalidInput(f"there is no module {module!r} here: {error}") from error
-    if attribute not in held:
-        apps = [f"{module}:{key}" for key, value in held.items() if isinstance(value, App)]
+    if attribute not in names:
+        apps = [f"{module}:{key}" for key, value in names.items() if isinstance(value, App)]
         meant = f"; did you mean {apps[0]}?" if apps else ": assign the App to a name there"
         raise InvalidInput(f"module {module!r} has no {attribute!r}{meant}")
-    found = held[attribute]
-    if not isinstance(found, App):
-        raise InvalidInput(f"{name!r} is not an App, but {shown(found)}")
-    return found
+    candidate = names[attribute]
+    if not isinstance(candidate, App):
+        raise InvalidInput(f"{name!r} is not an App, but {shown(candidate)}")
+    return candidate
 
 
 async def _work(app: App, concurrency: int, timeout: float) -> None:

@@ -28,8 +28,8 @@ _VALUES = (
 
 def plain_value(text: str) -> str:
     """Return an error about a value in plain words."""
-    for said, plain in _VALUES:
-        text = text.replace(said, f"this must be {plain}")
+    for typer_text, plain in _VALUES:
+        text = text.replace(typer_text, f"this must be {plain}")
     return text
 
 
