@@ -79,34 +79,33 @@ class Cache:
 
     def send(self, request: Request) -> Usage:
         """Send a request: find its longest cached prefix, and remember its prefixes."""
-        names = self._prefixes(request.blocks)
-        ends = list(accumulate(block.tokens for block in request.blocks))
-        tokens = ends[-1] if ends else 0
-        if self._rules.breakpoints:
-            return self._send_marked(request, names, ends, tokens)
-        known = 0
-        while known < len(names) and self._is_alive(names[known], request.at):
-            known += 1
-        if tokens >= self._rules.min_prefix:
-            self._used.update((name, request.at) for name in names)
-        read = self._rules.readable(ends[known - 1] if known else 0)
-        return charge(self._rules, tokens, read, self._rules.readable(tokens))
-
-    def _send_marked(
-        self, request: Request, names: list[int], ends: list[int], tokens: int
-    ) -> Usage:
-        """Send a marked request: marked prefixes are written, and written prefixes are found."""
-        marks = self._checked(request)
-        written = [
-            m for m in marks[-self._rules.breakpoints :] if ends[m - 1] >= self._rules.min_prefix
-        ]
-        found = self._find(request, marks, names)
-        alive = [m for m in marks if m < found and self._is_alive(names[m - 1], request.at)]
-        for mark in {*written, *alive, found} - {0}:
-            self._used[names[mark - 1]] = request.at
-        read = self._rules.readable(ends[found - 1] if found else 0)
-        cached = self._rules.readable(ends[written[-1] - 1] if written else 0)
-        return charge(self._rules, tokens, read, cached)
+        rules, blocks = self._rules, request.blocks
+        names = self._prefixes(blocks)
+        ends = [0, *accumulate(block.tokens for block in blocks)]
+        if not rules.breakpoints:
+            read = 0
+            while read < len(names) and self._is_alive(names[read], request.at):
+                read += 1
+            if ends[-1] >= rules.min_prefix:
+                self._used.update((name, request.at) for name in names)
+            cached = ends[-1]
+        else:
+            # Marked prefixes are written, and written prefixes are found.
+            marks = self._checked(request)
+            written = [m for m in marks[-rules.breakpoints :] if ends[m] >= rules.min_prefix]
+            read = max(
+                (
+                    place
+                    for place in _searched(blocks, marks, rules.lookback)
+                    if self._is_alive(names[place - 1], request.at)
+                ),
+                default=0,
+            )
+            renewed = [m for m in marks if m < read and self._is_alive(names[m - 1], request.at)]
+            for mark in {*written, *renewed, read} - {0}:
+                self._used[names[mark - 1]] = request.at
+            cached = ends[written[-1]] if written else 0
+        return charge(rules, ends[-1], rules.readable(ends[read]), rules.readable(cached))
 
     def _checked(self, request: Request) -> list[int]:
         marks = sorted(set(request.marks))
@@ -119,17 +118,6 @@ class Cache:
                 f"{self._rules.breakpoints}"
             )
         return marks
-
-    def _find(self, request: Request, marks: Sequence[int], names: Sequence[int]) -> int:
-        """Return how many blocks are found in the cache, looking back from every mark."""
-        return max(
-            (
-                place
-                for place in _looked_at(request.blocks, marks, self._rules.lookback)
-                if self._is_alive(names[place - 1], request.at)
-            ),
-            default=0,
-        )
 
     def _is_alive(self, name: int, at: float) -> bool:
         used = self._used.get(name)
@@ -145,9 +133,7 @@ class Cache:
         return names
 
 
-def _looked_at(
-    blocks: Sequence[Block], marks: Sequence[int], lookback: int | None
-) -> Iterable[int]:
+def _searched(blocks: Sequence[Block], marks: Sequence[int], lookback: int | None) -> Iterable[int]:
     """Yield the places (numbers of blocks) where the provider searches for a cached prefix.
 
     At most `lookback` positions per mark, beginning with the mark itself; a run of tool calls, or

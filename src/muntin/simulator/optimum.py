@@ -6,8 +6,7 @@ where they pay.
 
 The average gets a price: for a price of retention, dynamic programming over requests and frontiers
 finds the best sequence; bisection finds the price. A price finds only the corners of the cost
-curve; between two corners, the beginning of one sequence is joined to the end of the other. Weak
-duality gives a bound that no sequence can undercut.
+curve; between two corners, the beginning of one sequence is joined to the end of the other.
 """
 
 from __future__ import annotations
@@ -45,12 +44,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best frontiers, one turn a request; no sequence can cost less than `bound`."""
+    """The best frontiers, one turn a request, their cost, and what they retain on average."""
 
     frontiers: tuple[int, ...]
     cost: float
     retained: float
-    bound: float
 
 
 def optimum(
@@ -70,20 +68,16 @@ def optimum(
     while above.retained < retained and high < _HIGHEST:
         low, high, below = high, 4 * high, above
         above = table.solve(high)
-    bound = 0.0
     for _ in range(_BISECTIONS):
         price = (low + high) / 2
         trial = table.solve(price)
-        # Each price gives a bound for all sequences; the best bound counts.
-        bound = max(bound, trial.cost - price * (trial.retained - retained) * len(points))
         if trial.retained >= retained:
             high, above = price, trial
         else:
             low, below = price, trial
         if high - low < _CLOSE * high:
             break
-    best = table.splice(below, above, retained)
-    return Optimum(best.frontiers, best.cost, best.retained, min(bound, best.cost))
+    return table.splice(below, above, retained)
 
 
 class _Table:
@@ -94,24 +88,23 @@ class _Table:
     ) -> None:
         self._points = points
         self._starts = starts
-        self._head = rules.readable(head)
-        self._rules = rules
-        self._ranges = list(_feasible(points, starts))
-        self._costs = [
-            [self._cost(number, turn) for turn in turns]
-            for number, turns in enumerate(self._ranges)
-        ]
-
-    def _cost(self, number: int, turn: int) -> tuple[float, float]:
-        """Return the cost of a request if the frontier stayed here, and if it moved here."""
-        point, cut = self._points[number], self._starts[turn]
-        tokens, cached = point.sent - cut, self._rules.readable(point.cached - cut)
-        warm = 0 if point.expired else self._rules.readable(max(0, point.shared - cut))
-        cold = 0 if point.expired or not number else self._head
-        return (
-            charge(self._rules, tokens, warm, cached).cost,
-            charge(self._rules, tokens, cold, cached).cost,
-        )
+        # The turns with which each request may begin: turns that were cut stay out.
+        self._ranges: list[range] = []
+        # The cost of each if the frontier stayed there, and if it moved there.
+        self._costs: list[list[tuple[float, float]]] = []
+        first = 0
+        for number, point in enumerate(points):
+            while first < point.turn and point.sent - starts[first] > point.limit:
+                first += 1
+            self._ranges.append(range(first, point.turn + 1))
+            cold = 0 if point.expired or not number else rules.readable(head)
+            costs = []
+            for cut in starts[first : point.turn + 1]:
+                warm = 0 if point.expired else rules.readable(max(0, point.shared - cut))
+                tokens, cached = point.sent - cut, rules.readable(point.cached - cut)
+                stay, move = (charge(rules, tokens, read, cached).cost for read in (warm, cold))
+                costs.append((stay, move))
+            self._costs.append(costs)
 
     def solve(self, price: float) -> Optimum:
         """Return the sequence that is best when a retained token is worth `price`."""
@@ -134,36 +127,30 @@ class _Table:
                 source[turn] = turn if stayed <= moved else earlier_turn
             values = reached
             came_from.append(source)
-        return self._trace_back(values, came_from)
-
-    def _trace_back(self, values: dict[int, float], came_from: list[dict[int, int]]) -> Optimum:
-        turn = min(values, key=lambda each: (values[each], each))
+        turn = min(values, key=lambda turn: (values[turn], turn))
         frontiers: list[int] = []
         for source in reversed(came_from):
             frontiers.append(turn)
             turn = source[turn]
         frontiers.reverse()
-        return self._told(frontiers)
+        *_, (cost, retained) = self._running(frontiers)
+        return Optimum(tuple(frontiers), cost, retained / len(frontiers))
 
     def splice(self, below: Optimum, above: Optimum, retained: float) -> Optimum:
         """Return the cheapest join of a beginning and an end of the two that retains enough."""
         wanted = retained * len(self._points)
         best = above
-        for one, other in ((below.frontiers, above.frontiers), (above.frontiers, below.frontiers)):
-            spent, kept = list(self._running(one)), list(self._running(other))
+        for one, two in ((below.frontiers, above.frontiers), (above.frontiers, below.frontiers)):
+            begins, ends = list(self._running(one)), list(self._running(two))
             for cut in range(1, len(one)):
-                if one[cut - 1] > other[cut]:
+                if one[cut - 1] > two[cut]:
                     continue
-                cost = spent[cut][0] + kept[-1][0] - kept[cut + 1][0]
-                cost += self._step(cut, other[cut], one[cut - 1])
-                history = spent[cut][1] + kept[-1][1] - kept[cut][1]
+                cost = begins[cut][0] + ends[-1][0] - ends[cut + 1][0]
+                cost += self._step(cut, two[cut], one[cut - 1])
+                history = begins[cut][1] + ends[-1][1] - ends[cut][1]
                 if history >= wanted and cost < best.cost:
-                    best = Optimum((*one[:cut], *other[cut:]), cost, history / len(one), cost)
+                    best = Optimum((*one[:cut], *two[cut:]), cost, history / len(one))
         return best
-
-    def _told(self, frontiers: Sequence[int]) -> Optimum:
-        *_, (cost, retained) = self._running(frontiers)
-        return Optimum(tuple(frontiers), cost, retained / len(frontiers), cost)
 
     def _running(self, frontiers: Sequence[int]) -> Iterator[tuple[float, int]]:
         """Yield cost and retained tokens before each request, and at the end."""
@@ -177,14 +164,3 @@ class _Table:
     def _step(self, number: int, turn: int, before: int) -> float:
         stay, move = self._costs[number][turn - self._ranges[number].start]
         return stay if turn == before else move
-
-
-def _feasible(points: Sequence[Point], starts: Sequence[int]) -> list[range]:
-    """Return the turns with which each request may begin: turns that were cut stay out."""
-    first = 0
-    ranges = []
-    for point in points:
-        while first < point.turn and point.sent - starts[first] > point.limit:
-            first += 1
-        ranges.append(range(first, point.turn + 1))
-    return ranges

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from muntin.composer import Composer
@@ -57,19 +58,12 @@ class Trace:
 
     def moments(self, *, steps: bool) -> Iterator[Moment]:
         """Yield the moments of requests: one a turn, or one a tool step."""
-        bounds = [*self.turns, len(self.messages)]
-        for turn, begin in enumerate(self.turns):
+        for turn, (begin, after) in enumerate(pairwise([*self.turns, len(self.messages)])):
             volatile = self.volatile[turn % len(self.volatile)] if self.volatile else None
-            for end in self._ends(begin, bounds[turn + 1], steps):
+            # A request ends before an answer.
+            ends = [n for n in range(begin, after) if self.messages[n].role == "assistant"]
+            for end in (ends if steps else ends[:1]) or [after]:
                 yield Moment(turn, self.system, self.messages[:end], volatile)
-
-    def _ends(self, begin: int, after: int, steps: bool) -> Iterator[int]:
-        """Yield where each request of this turn ends: before each answer, or before the first."""
-        answers = [n for n in range(begin, after) if self.messages[n].role == "assistant"]
-        if not answers:
-            yield after
-        else:
-            yield from answers if steps else answers[:1]
 
 
 def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = ()) -> Trace:
@@ -110,8 +104,8 @@ def slots_policy(
 ) -> Policy:
     """Return the policy that composes every request with Muntin, remembering the window before."""
     counter = Counter.of(profile, tokenizer=tokenizer)
-    offered = Schemas.of(tools)
-    composer = Composer(None, profile, counter, Budget(budget), trimming, offered, ladder=ladder)
+    schemas = Schemas.of(tools)
+    composer = Composer(None, profile, counter, Budget(budget), trimming, schemas, ladder=ladder)
 
     def compose(moment: Moment) -> Sent:
         nonlocal composer
@@ -139,16 +133,6 @@ def user_policy(policy: UserPolicy, budget: int) -> Policy:
         return _sent(moment, messages_from(policy(moment.messages(), budget)))
 
     return call
-
-
-def frontier_policy(frontiers: Sequence[int]) -> Policy:
-    """Return the policy whose history begins at these messages, one a request."""
-    starts = iter(frontiers)
-
-    def cut(moment: Moment) -> Sent:
-        return _sent(moment, moment.messages(next(starts)))
-
-    return cut
 
 
 def _sent(moment: Moment, messages: Sequence[Message]) -> Sent:

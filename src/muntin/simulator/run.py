@@ -19,12 +19,11 @@ from muntin.core.schemas import Schemas
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.names import caching_for, prices_of
-from muntin.simulator.cache import Block, Cache, Request
+from muntin.simulator.cache import Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
     RETRIEVAL_RATIO,
     Policy,
-    Sent,
     Trace,
     UserPolicy,
     full_policy,
@@ -62,16 +61,13 @@ def simulate(
     breakpoints are marked as by automatic caching; if the planner could have set breakpoints and
     set none, there are none.
     """
-    profile, rules = _known(profile, caching)
+    profile, rules = _with_rules(profile, caching)
     blocks = Blocks(profile, tokenizer)
     sender = _Sender(rules, pause)
     for turn, window in enumerate(windows):
-        made = blocks.of_window(window)
-        marks = marks_of(window, made)
-        if not marks and not _takes_marks(window):
-            marks = usual_marks(made, rules)
-        retained = sum(block.tokens for block in made.blocks if block.source in history)
-        sender.send(turn, made, marks, retained)
+        request = blocks.of_window(window)
+        retained = sum(block.tokens for block in request.blocks if block.source in history)
+        sender.send(turn, request, _marks(window, request, rules), retained)
     run = PolicyRun("windows", tuple(sender.steps))
     return Simulation((run,), rules, model=profile.name, dollars=_input_price(profile.name))
 
@@ -102,7 +98,7 @@ def simulate_trace(
     by the `ladder` can cost less.
     """
     trace = trace_of(messages, volatile)
-    profile, rules = _known(model, caching)
+    profile, rules = _with_rules(model, caching)
     tokens = as_budget(budget).remaining_input_tokens
     replay = Replay(
         trace,
@@ -115,12 +111,10 @@ def simulate_trace(
         pause=pause,
         ladder=as_shapes("simulate_trace", None, ladder)[1],
     )
-    named = policies if isinstance(policies, Mapping) else _named(policies)
     runs = []
-    for name, policy in named.items():
+    for name, policy in (policies if isinstance(policies, Mapping) else _named(policies)).items():
         run = replay.run(name, replay.policy(policy))
-        limited = best and policy != "full"
-        runs.append(replay.with_best(run) if limited else run)
+        runs.append(replay.with_best(run) if best and policy != "full" else run)
     return Simulation(
         tuple(runs), rules, model=profile.name, budget=tokens, dollars=_input_price(profile.name)
     )
@@ -177,35 +171,41 @@ class Replay:
         if policy == "full":
             return full_policy
         if isinstance(policy, str):
-            policy = _trimming(policy)
-        if not callable(policy):
-            return slots_policy(
-                policy,
-                budget,
-                profile=self._profile,
-                tokenizer=self._tokenizer,
-                tools=self._tools,
-                ladder=self._ladder,
-            )
-        return user_policy(policy, budget)
+            if policy not in _TRIMMINGS:
+                raise InvalidInput(
+                    f"unknown policy {shown(policy)}; use 'exact', 'stepped', 'full', a trimming "
+                    "or a function"
+                )
+            policy = _TRIMMINGS[policy]
+        if callable(policy):
+            return user_policy(policy, budget)
+        return slots_policy(
+            policy,
+            budget,
+            profile=self._profile,
+            tokenizer=self._tokenizer,
+            tools=self._tools,
+            ladder=self._ladder,
+        )
 
     def run(self, name: str, policy: Policy) -> PolicyRun:
         """Send the requests of the policy, one by one."""
         sender = _Sender(self.rules, self.pause)
         for moment in self.moments:
             sent = policy(moment)
-            made = self.blocks.of(sent.messages, sent.sources, self._tools)
-            stable = _before_retrieval(made.blocks)
-            retained = sum([b.tokens for b in made.blocks if b.source not in _BESIDE])
+            request = self.blocks.of(sent.messages, sent.sources, self._tools)
+            # What stands before the text that is gone in the next request.
+            stable = len(request.blocks)
+            retained = 0
+            for number, block in enumerate(request.blocks):
+                if block.source == "retrieval":
+                    stable = min(stable, number)
+                if block.source not in _BESIDE:
+                    retained += block.tokens
             most = min(self.history_budget, self._ends[len(moment.said)])
-            sender.send(
-                moment.turn,
-                made,
-                self._marks(sent, made, stable),
-                retained,
-                min(1.0, retained / max(1, most)),
-                stable,
-            )
+            marks = _marks(sent.window, request, self.rules, stable)
+            share = min(1.0, retained / max(1, most))
+            sender.send(moment.turn, request, marks, retained, share, stable)
         return PolicyRun(name, tuple(sender.steps))
 
     def with_best(self, run: PolicyRun) -> PolicyRun:
@@ -223,7 +223,7 @@ class Replay:
 
         It has only the history's budget; with `lend`, also the room that volatile text leaves.
         """
-        return optimum(self.points(lend=lend), self._starts(), self.head, self.rules, retained)
+        return optimum(self.points(lend=lend), self.starts(), self.head, self.rules, retained)
 
     def points(self, *, lend: bool = False) -> list[Point]:
         """Return the requests as points for the optimum."""
@@ -241,34 +241,31 @@ class Replay:
             shared = self.head + said
         return points
 
-    def frontiers(self, best: Optimum) -> list[int]:
-        """Return the messages at which the optimum's histories begin."""
-        return [self.trace.turns[turn] if turn else 0 for turn in best.frontiers]
-
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
+        """Return how many tokens of the conversation stand before each turn."""
         return [self._ends[turn] if number else 0 for number, turn in enumerate(self.trace.turns)]
-
-    def _marks(self, sent: Sent, made: Made, stable: int) -> tuple[int, ...]:
-        if sent.window is not None and (sent.window.breakpoints or _takes_marks(sent.window)):
-            return marks_of(sent.window, made)
-        return usual_marks(made, self.rules, stable)
 
 
 class _Sender:
     """Sends requests to the cache model, and keeps the cost of each."""
 
     def __init__(self, rules: Caching, pause: Pause) -> None:
+        for seconds in pause if isinstance(pause, Sequence) and pause else (pause,):
+            if not isinstance(seconds, int | float) or not seconds >= 0:  # NaN is not
+                raise InvalidInput(
+                    f"pause must be a number of seconds, at least 0, got {shown(seconds)}"
+                )
         self.steps: list[RequestCost] = []
         self._cache = Cache(rules)
         self._rules = rules
-        self._pause = _checked(pause)
+        self._pause = pause
         self._at = 0.0
         self._before: Pieces = ()
 
     def send(
         self,
         turn: int,
-        made: Made,
+        request: Made,
         marks: tuple[int, ...],
         retained: int,
         share: float | None = None,
@@ -277,25 +274,33 @@ class _Sender:
         """Send one request and keep its cost; only the first `stable` blocks may come again."""
         gap = _gap(self._pause, len(self.steps))
         self._at += gap
-        usage = self._cache.send(Request(made.blocks, marks=marks, at=self._at))
-        diverged, cause = _divergence(self._before, made)
-        if cause is None and self.steps and not usage.read:
+        usage = self._cache.send(Request(request.blocks, marks=marks, at=self._at))
+        # A user message that leads has no slot.
+        both = zip(request.blocks, request.places, strict=True)
+        placed = [(block, place) for block, place in both if block.source != "lead"]
+        difference = parted([(block.key, block.source) for block, _ in placed], self._before)
+        diverged = cause = None
+        if difference is not None:
+            cause = f"{difference.slot} {difference.reason}"
+            if difference.place < len(placed):
+                diverged = placed[difference.place][1]
+            else:
+                diverged = max((place for _, place in placed), default=-1) + 1
+        elif self.steps and not usage.read:
             cause = "expired" if gap > self._rules.ttl else "not cached"
-        paid = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
-        self.steps.append(RequestCost(turn, *paid, retained, share, diverged, cause))
-        self._before = _pieces(made, stable)
+        costs = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
+        self.steps.append(RequestCost(turn, *costs, retained, share, diverged, cause))
+        lasting = request.blocks[:stable]
+        self._before = [(block.key, block.source) for block in lasting if block.source != "lead"]
 
 
-def _takes_marks(window: Window) -> bool:
-    """Say whether a window was planned for a provider that takes breakpoints."""
-    return window.caching is not None and window.caching.breakpoints > 0
-
-
-def _checked(pause: Pause) -> Pause:
-    for each in pause if isinstance(pause, Sequence) and pause else (pause,):
-        if not isinstance(each, int | float) or not each >= 0:  # NaN is not
-            raise InvalidInput(f"pause must be a number of seconds, at least 0, got {shown(each)}")
-    return pause
+def _marks(
+    window: Window | None, request: Made, rules: Caching, stable: int | None = None
+) -> tuple[int, ...]:
+    """Return the marks of a request: its window's, or the usual ones where none could be set."""
+    marks = () if window is None else marks_of(window, request)
+    takes_marks = window is not None and window.caching is not None and window.caching.breakpoints
+    return marks if marks or takes_marks else usual_marks(request, rules, stable)
 
 
 def _gap(pause: Pause, number: int) -> float:
@@ -303,27 +308,6 @@ def _gap(pause: Pause, number: int) -> float:
     if number == 0:
         return 0.0
     return pause[(number - 1) % len(pause)] if isinstance(pause, Sequence) else pause
-
-
-def _before_retrieval(blocks: Sequence[Block]) -> int:
-    """Return how many blocks stand before the texts that are gone in the next request."""
-    return next((n for n, block in enumerate(blocks) if block.source == "retrieval"), len(blocks))
-
-
-def _pieces(made: Made, end: int | None = None) -> Pieces:
-    """Return the first blocks as pieces with a slot; a user message that leads has no slot."""
-    return [(block.key, block.source) for block in made.blocks[:end] if block.source != "lead"]
-
-
-def _divergence(before: Pieces, made: Made) -> tuple[int | None, str | None]:
-    """Return the first message that differs from the request before, and why."""
-    there = parted(_pieces(made), before)
-    if there is None:
-        return None, None
-    both = zip(made.blocks, made.places, strict=True)
-    places = [place for block, place in both if block.source != "lead"]
-    first = places[there.place] if there.place < len(places) else max(places, default=-1) + 1
-    return first, f"{there.slot} {there.reason}"
 
 
 def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
@@ -341,16 +325,7 @@ def _named(policies: Sequence[PolicyLike]) -> dict[str, PolicyLike]:
 _TRIMMINGS: dict[str, Trimming] = {"exact": Exact(), "stepped": Stepped()}
 
 
-def _trimming(name: str) -> Trimming:
-    if name not in _TRIMMINGS:
-        raise InvalidInput(
-            f"unknown policy {shown(name)}; use 'exact', 'stepped', 'full', a trimming "
-            "or a function"
-        )
-    return _TRIMMINGS[name]
-
-
-def _known(model: Profile | str, caching: Caching | None) -> tuple[Profile, Caching]:
+def _with_rules(model: Profile | str, caching: Caching | None) -> tuple[Profile, Caching]:
     """Return the profile and its rules: given, or the profile's, or the model's by name."""
     profile = as_profile(model)
     if profile is None:
