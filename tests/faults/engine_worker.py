@@ -49,7 +49,7 @@ def work(
 ) -> None:
     """Be a worker."""
     if silent is not None:  # a hung worker is noticed sooner
-        for name, part in (("SILENT", 1), ("HEARTBEAT", 4), ("PRUNE", 4)):
+        for name, part in (("SILENT", 1), ("HEARTBEAT", 4)):
             setattr(worker, f"{name}_SECONDS", silent / part)
 
     async def run() -> None:
@@ -96,7 +96,7 @@ def die(url: str) -> None:
     """Send to an entity in many children, and let each die before another statement."""
     with open_store(url):
         pass  # the tables are there
-    App(url, engine="procrastinate")._wakes.engine._prepare()  # type: ignore[attr-defined]
+    asyncio.run(App(url, engine="procrastinate")._wakes.engine.ready())
     for number in range(60):
         child = os.fork()
         if not child:

@@ -53,7 +53,7 @@ def test_a_fetch_from_a_backlog_is_quick_however_many_wait(server: Server) -> No
         took = []
         connect = psycopg.AsyncConnection.connect
         async with await connect(url, autocommit=True) as connection:
-            jobs = manager.JobManager(_Connector(connection))
+            jobs = manager.JobManager(_Connector(connection, connection))
             worker = await jobs.register_worker()
             for _ in range(100):
                 began = time.perf_counter()

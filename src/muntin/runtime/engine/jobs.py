@@ -1,14 +1,13 @@
-"""The tables of procrastinate as Muntin uses them: how they are made, changed and asked.
+"""Wakes in the tables of procrastinate: how these are made, changed and asked.
 
-Statements only; needs nothing but the store. A job is a turn of a session: its `lock` is the
-session, so that one job runs at a time and in order. Its queue is the entity's type, so that a
-worker that does not know a type leaves its wakes to other workers.
+Statements only: `muntin doctor` asks them where procrastinate is not installed. A job is a turn of
+a session. Its `lock` is the session, so that jobs of a session run one at a time and in order. Its
+queue is the entity's type, so that a worker that does not know a type leaves it to others.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from hashlib import blake2b
 
 from muntin.runtime.engine.protocol import EngineState, WorkerState
@@ -18,8 +17,6 @@ from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 
 TASK = "muntin.wake"
-# All workers listen on this channel; the names are procrastinate's.
-CHANNEL = "procrastinate_any_queue_v1"
 _TRIGGER = "procrastinate_jobs_notify_queue_job_inserted_v1"
 # The key of the lock that is held while tables are made; the same number in all processes.
 _SETUP_LOCK = 0x6D756E75
@@ -35,19 +32,18 @@ SELECT to_regclass('procrastinate_jobs') IS NOT NULL,
 _INDEX = """
 CREATE INDEX IF NOT EXISTS muntin_jobs_lock ON procrastinate_jobs (lock, priority DESC, id)
 WHERE status IN ('todo', 'doing')"""
-_NOTIFY = f'SELECT pg_notify(\'{CHANNEL}\', \'{{"type": "job_inserted", "job_id": 0}}\')'
-# A running job is told to stop; a job that waits for its time is due at once, for others wait.
-_STOP = f"""
-UPDATE procrastinate_jobs SET abort_requested = (status = 'doing'),
-    scheduled_at = CASE WHEN status = 'doing' THEN scheduled_at END
-WHERE lock = :session AND CAST(args->>'turn' AS BIGINT) = :turn AND task_name = '{TASK}'
-    AND status IN ('doing', 'todo') RETURNING id"""
-# Turns that wait and have no job; one statement sees one moment, so no job is on its way.
+_NOTIFY = """
+SELECT pg_notify('procrastinate_any_queue_v1', '{"type": "job_inserted", "job_id": 0}')"""
+_CANCEL = f"""
+SELECT procrastinate_cancel_job_v1(id, abort => true, delete_job => true) FROM procrastinate_jobs
+WHERE lock = :session AND args->>'turn' = :turn AND task_name = '{TASK}'
+    AND status IN ('doing', 'todo')"""
+# Turns of sessions without any job; one statement sees one moment, so no job is on its way.
 _JOBLESS = """
-SELECT s.name, max(t.number) FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
+SELECT s.name, t.number FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
 WHERE t.status IN ('open', 'pending') AND (t.owner IS NULL OR t.resumable) AND NOT EXISTS (
     SELECT 1 FROM procrastinate_jobs WHERE lock = s.name AND status IN ('todo', 'doing'))
-GROUP BY s.name ORDER BY s.name"""
+ORDER BY s.name, t.number"""
 _FAILED = f"""
 SELECT count(*) FROM procrastinate_jobs WHERE task_name = '{TASK}' AND status = 'failed'"""
 _WORKERS = f"""
@@ -57,8 +53,9 @@ LEFT JOIN procrastinate_jobs j
 GROUP BY w.id ORDER BY w.id"""
 
 
-def queue_of(kind: str) -> str:
-    """Return the name of the queue of a type of entities."""
+def queue_of(session: str) -> str:
+    """Return the name of the queue of a session's type; a type alone will do."""
+    kind = session.partition("/")[0]
     if len(kind) > _LONGEST_KIND:
         digest = blake2b(kind.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         kind = f"{kind[:_LONGEST_KIND]}:{digest}"
@@ -68,8 +65,9 @@ def queue_of(kind: str) -> str:
 def make_tables(database: Database) -> None:
     """Make the tables, and change them where needed; do nothing if they are as they should be.
 
-    Safe for any number of processes at once. The trigger that notifies of each job is switched
-    off: a notification holds one lock for all commits of a server.
+    Safe for any number of processes at once. The trigger that notifies of each job within its
+    commit is switched off: a notification holds one lock for all commits of a server, so that 32
+    senders on a disk of 2 ms share 307 commits a second instead of 6,361.
     """
     if all(database.query(_READY)[0]):
         return
@@ -77,12 +75,12 @@ def make_tables(database: Database) -> None:
 
     def write(tx: Transaction) -> None:
         tx.text(f"SELECT pg_advisory_xact_lock({_SETUP_LOCK})")
-        made, indexed, quiet = tx.all(_READY)[0]
-        if not made:
+        exists, is_indexed, is_quiet = tx.all(_READY)[0]
+        if not exists:
             tx.text(SchemaManager.get_schema())
-        if not indexed:
+        if not is_indexed:
             tx.text(_INDEX)
-        if not quiet:
+        if not is_quiet:
             tx.text(f"ALTER TABLE procrastinate_jobs DISABLE TRIGGER {_TRIGGER}")
 
     database.run_script(write)
@@ -93,27 +91,25 @@ def notify(database: Database) -> None:
     database.query(_NOTIFY)
 
 
-def stop_running(database: Database, session: str, turn: int) -> None:
-    """Tell the worker that runs a turn to stop; procrastinate's own trigger notifies it."""
-    database.query(_STOP, session=session, turn=turn)
+def cancel_job(database: Database, session: str, turn: int) -> None:
+    """Delete the job of a turn, or have its worker stop it."""
+    database.query(_CANCEL, session=session, turn=str(turn))
 
 
-def without_job(database: Database) -> list[tuple[str, int]]:
-    """Return the sessions whose turns wait without a job, each with its newest turn."""
-    return [(name, turn) for name, turn in database.query(_JOBLESS)]
+def turns_without_job(database: Database) -> list[tuple[str, int]]:
+    """Return the turns that wait in sessions without a job, in order."""
+    return [(session, turn) for session, turn in database.query(_JOBLESS)]
 
 
 def state_of(store: Store) -> EngineState:
     """Return how much waits and runs, and the known workers, if there are any."""
-    found = store.backlog()
+    backlog = store.backlog()
+    state = EngineState(backlog.waiting, backlog.running, since=backlog.since)
     database = store.database if isinstance(store, SqlStore) else None
-    known = EngineState(found.waiting, found.running, since=found.since)
     if database is None or database.kind != "postgresql" or not database.query(_READY)[0][0]:
-        return known
-    ((failed,),) = database.query(_FAILED)
-    workers = tuple(_worker(*row) for row in database.query(_WORKERS))
-    return replace(known, failed=failed, workers=workers)
-
-
-def _worker(id: int, heard: datetime, running: int) -> WorkerState:
-    return WorkerState(f"worker {id}", heard, running)
+        return state
+    workers = tuple(
+        WorkerState(f"worker {id}", heartbeat, running)
+        for id, heartbeat, running in database.query(_WORKERS)
+    )
+    return replace(state, failed=database.query(_FAILED)[0][0], workers=workers)

@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from contextlib import suppress
 from functools import partial
-from threading import Lock
 from typing import Any, cast
 
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, StoreError, needing
-from muntin.runtime.engine import jobs as tables
+from muntin.runtime.engine import jobs
 from muntin.runtime.engine.protocol import EngineState, Host
-from muntin.timeline.store import Store
 from muntin.timeline.store.sql import SqlStore
-from muntin.timeline.store.sql.database import Database
 
 with needing("engine='procrastinate' needs: pip install 'muntin[engine]'"):
+    import psycopg
     from procrastinate import PsycopgConnector, exceptions, manager
     from procrastinate.jobs import Job
 
-    from muntin.runtime.engine.worker import Lost, Worker
+    from muntin.runtime.engine.worker import run_worker
 
 # A notification holds one lock for all commits of a server. So it follows the commit, and one
 # notification serves all turns stored within so many seconds. Workers poll for missed ones.
@@ -46,37 +45,35 @@ class Procrastinate:
     """
 
     def __init__(self) -> None:
-        self._ready = False
-        self._preparing = Lock()
+        self._is_ready = False
         self._manager = manager.JobManager(PsycopgConnector())
         # When workers were last notified, and the task that will notify them next.
-        self._told = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._notified = 0.0
+        self._notifying: asyncio.Task[None] | None = None
 
     def bind(self, host: Host) -> None:
-        self._database = _database(host.store)
+        store = host.store
+        if not isinstance(store, SqlStore) or store.database.kind != "postgresql":
+            raise InvalidInput(
+                f"engine='procrastinate' needs a store in PostgreSQL, not {shown(store.name)}; "
+                "use engine='embedded' on one machine"
+            )
+        self._database = store.database
         self._host = host
 
     async def ready(self) -> None:
-        if not self._ready:
-            await asyncio.to_thread(self._prepare)
-
-    def _prepare(self) -> None:
-        with self._preparing:
-            if not self._ready:
-                tables.make_tables(self._database)
-                self._ready = True
+        if not self._is_ready:
+            await asyncio.to_thread(jobs.make_tables, self._database)
+            self._is_ready = True
 
     # Waiting turns.
 
     def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
         job = Job(
-            id=None,
-            queue=tables.queue_of(session.partition("/")[0]),
+            queue=jobs.queue_of(session),
             lock=session,
             queueing_lock=None,
-            task_name=tables.TASK,
+            task_name=jobs.TASK,
             priority=priority,
             task_kwargs={"session": session, "turn": turn},
         )
@@ -88,18 +85,15 @@ class Procrastinate:
 
     def stored(self, session: str, turn: int) -> None:
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # the old loop has ended, with its task
-            self._loop, self._told, self._telling = loop, 0.0, None
-        if self._telling is None:
-            self._telling = loop.create_task(self._tell())
+        if self._notifying is None or self._notifying.get_loop() is not loop:
+            self._notifying = loop.create_task(self._notify())
 
-    async def _tell(self) -> None:
-        """Notify the workers; turns stored meanwhile are in the next notification."""
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._told + NOTIFY_SECONDS - loop.time())
-        self._told, self._telling = loop.time(), None
+    async def _notify(self) -> None:
+        """Notify the workers; turns stored from then on are in the next notification."""
+        await asyncio.sleep(self._notified + NOTIFY_SECONDS - time.monotonic())
+        self._notified, self._notifying = time.monotonic(), None
         with suppress(StoreError):  # workers poll too
-            await asyncio.to_thread(tables.notify, self._database)
+            await asyncio.to_thread(jobs.notify, self._database)
 
     def start(self) -> None:
         pass
@@ -110,21 +104,12 @@ class Procrastinate:
         return await asyncio.to_thread(self._adopt)
 
     def _adopt(self) -> tuple[str, ...]:
-        found = [
-            (session, turn)
-            for session, turn in tables.without_job(self._database)
-            if session.partition("/")[0] in self._host.kinds()
-        ]
-        for session, turn in found:
-            self._database.transact(partial(self.waits, session=session, turn=turn))
-        return tuple(session for session, _ in found)
-
-    async def _adopt_on(self) -> None:
-        """Look now and then for turns that were not sent through the engine."""
-        while True:
-            await asyncio.sleep(ADOPT_SECONDS)
-            with suppress(StoreError):
-                await self.resume()
+        sessions: dict[str, None] = {}
+        for session, turn in jobs.turns_without_job(self._database):
+            if session.partition("/")[0] in self._host.kinds():
+                self._database.transact(partial(self.waits, session=session, turn=turn))
+                sessions[session] = None
+        return tuple(sessions)
 
     # Working.
 
@@ -135,17 +120,23 @@ class Procrastinate:
         finally:
             adopting.cancel()
 
+    async def _adopt_on(self) -> None:
+        while True:
+            await asyncio.sleep(ADOPT_SECONDS)
+            with suppress(StoreError):
+                await self.resume()
+
     async def _work(self, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
         pause, longest = RETRY_SECONDS
         while not stop.is_set():
-            began = asyncio.get_running_loop().time()
+            began = time.monotonic()
             try:
                 await self.resume()
-                worker = Worker(self._host, self._database.options, at_once)
-                return await worker.run(stop, timeout)
-            except (Lost, StoreError) as error:
-                _log.warning("a worker lost the server, another follows: %s", error)
-            if asyncio.get_running_loop().time() - began > longest:
+                return await run_worker(self._host, self._database.options, at_once, stop, timeout)
+            except (psycopg.Error, StoreError) as error:
+                reason = str(error).partition("\n")[0]
+                _log.warning("a worker lost the server, another follows: %s", reason)
+            if time.monotonic() - began > longest:
                 pause = RETRY_SECONDS[0]
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause * random.uniform(0.5, 1)):
@@ -161,21 +152,13 @@ class Procrastinate:
 
     async def cancel(self, session: str, turn: int) -> None:
         await self.ready()
-        await asyncio.to_thread(tables.stop_running, self._database, session, turn)
+        await asyncio.to_thread(jobs.cancel_job, self._database, session, turn)
 
     def state(self) -> EngineState:
-        return tables.state_of(self._host.store)
+        return jobs.state_of(self._host.store)
 
     async def close(self, timeout: float) -> tuple[str, ...]:
-        if self._telling is not None and self._loop is asyncio.get_running_loop():
-            await self._telling
+        task = self._notifying
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            await task
         return ()
-
-
-def _database(store: Store) -> Database:
-    if isinstance(store, SqlStore) and store.database.kind == "postgresql":
-        return store.database
-    raise InvalidInput(
-        f"engine='procrastinate' needs a store in PostgreSQL, not {shown(store.name)}; "
-        "use engine='embedded' on one machine"
-    )

@@ -1,32 +1,40 @@
-"""A worker of procrastinate's jobs: fetches, runs, ends; lives as long as its connection.
+"""A worker of procrastinate, with what its own lacks.
 
-Written on procrastinate's job manager, because procrastinate's own worker keeps jobs that it no
-longer runs when the server was lost, ends with the first of its side tasks, and never gives back
-the jobs of dead workers.
+Procrastinate's worker fetches, runs, retries, listens and aborts. Left alone it would lose or
+double wakes, so this one adds:
 
-A worker holds a lock of its connection. When its process dies, or its connection, PostgreSQL
-drops the lock, and the other workers give its jobs back within half a second. A process that
-hangs keeps its lock: its jobs are given back when its heartbeat was not heard.
+- It gives back the jobs of dead workers. Each worker holds a lock of its connection; when its
+  process or connection dies, PostgreSQL drops the lock, and the others give its jobs back within
+  half a second. A process that hangs keeps its lock, and is found by its missing heartbeat.
+- It lives as long as its connection: without it, other workers run its wakes, so it stops them.
+- It ends only its own jobs. Procrastinate lets a worker that hung end the job of its follower.
+- A job that ends lets the next one of its session begin at once, not at the next poll.
+- It beats until its last wake is over. Procrastinate's goes silent when it is told to stop.
+- A type of entities may have fewer places than the worker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from typing import Any
 
+import procrastinate
 import psycopg
-from procrastinate import manager
-from procrastinate.connector import BaseAsyncConnector
-from procrastinate.jobs import Job
+from procrastinate.connector import BaseAsyncConnector, Notify
+from procrastinate.job_context import AbortReason
+from procrastinate.jobs import Job, JobInserted, Status
+from procrastinate.manager import JobManager, NotificationCallback
+from procrastinate.worker import Worker
 from psycopg.rows import dict_row
 
-from muntin.errors import StoreError
-from muntin.runtime.engine.jobs import CHANNEL, TASK, queue_of
+from muntin.core.checks import shown
+from muntin.errors import InvalidInput, InvalidType
+from muntin.runtime.engine.jobs import TASK, queue_of
 from muntin.runtime.engine.protocol import (
     POLL_SECONDS,
     SILENT_SECONDS,
@@ -36,8 +44,8 @@ from muntin.runtime.engine.protocol import (
 )
 from muntin.runtime.engine.timers import release_timers
 
-# How often to look for dead workers, to look for silent workers, and to send a heartbeat.
-REAP_SECONDS, PRUNE_SECONDS, HEARTBEAT_SECONDS = 0.5, 5.0, 10.0
+# How often to look for dead workers; how often to send a heartbeat, and to look for silent workers.
+REAP_SECONDS, HEARTBEAT_SECONDS = 0.5, 5.0
 # How long a turn waits after its wake could not reach the store: twice as long each time.
 BACK_OFF_SECONDS, LONGEST_SECONDS = 1.0, 30.0
 
@@ -51,17 +59,19 @@ SETTINGS = (
 )
 # One key for each worker of each set of tables; a database may hold several.
 _KEY = "(('procrastinate_workers'::regclass::oid::bigint << 32) | {})"
-_LOCK = f"SELECT pg_advisory_lock({_KEY.format('%s::bigint')})"
-_MINE = "WHERE id = %s AND status = 'doing' AND worker_id = %s"
-_END = f"DELETE FROM procrastinate_jobs {_MINE}"
-_GIVE_BACK = f"""
-UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL, abort_requested = false,
-    attempts = attempts + %s, scheduled_at = now() + make_interval(secs => %s) {_MINE}"""
+_LOCK = f"SELECT pg_advisory_lock({_KEY.format('%(worker)s::bigint')})"
+_MINE = """
+(SELECT id FROM procrastinate_jobs
+WHERE id = %(job)s AND worker_id = %(worker)s AND status = 'doing' FOR UPDATE) AS mine"""
+_FINISH = f"SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete)s) FROM {_MINE}"
+_RETRY = f"""
+SELECT procrastinate_retry_job_v2(id, now() + make_interval(secs => %(seconds)s), NULL, NULL, NULL)
+FROM {_MINE}"""
 # Jobs of dead workers: their lock is free, or their row was removed.
 _REAP = f"""
 WITH busy AS MATERIALIZED (
     SELECT DISTINCT worker_id FROM procrastinate_jobs
-    WHERE status = 'doing' AND task_name = '{TASK}' AND worker_id IS NOT NULL AND worker_id <> %s),
+    WHERE status = 'doing' AND task_name = '{TASK}' AND worker_id <> %(worker)s),
 dead AS MATERIALIZED (
     SELECT worker_id FROM busy WHERE pg_try_advisory_xact_lock({_KEY.format("worker_id")}))
 UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL, abort_requested = false,
@@ -72,225 +82,227 @@ WHERE status = 'doing' AND task_name = '{TASK}'
 _log = logging.getLogger(__name__)
 
 
-class Lost(Exception):
-    """The worker lost the server, and stopped."""
+async def run_worker(
+    host: Host, options: Mapping[str, Any], at_once: int, stop: asyncio.Event, timeout: float
+) -> tuple[str, ...]:
+    """Work until told to stop; return the sessions whose wakes had to be stopped then.
 
-
-class Worker:
-    """Runs jobs, `at_once` of them side by side, until it is stopped or loses the server."""
-
-    def __init__(self, host: Host, options: Mapping[str, Any], at_once: int) -> None:
-        self._host = host
-        self._options = {**_ALIVE, **options}
-        self._at_once = at_once
-        self._running: dict[asyncio.Task[None], Job] = {}
-        self._busy: Counter[str] = Counter()  # by type
-        # Set when there may be a job to fetch.
-        self._bell = asyncio.Event()
-        self._stopped: set[int | None] = set()
-
-    async def run(self, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
-        """Work until told to stop; return the sessions whose wakes had to be stopped then.
-
-        Raises `Lost` if the server was lost: all wakes were stopped, other workers run the jobs.
-        """
-        async with AsyncExitStack() as stack:
-            try:
-                connection = await self._connect(stack)
-                listening = await self._connect(stack)
-                self._manager = manager.JobManager(_Connector(connection))
-                self._connection = connection
-                self._id = await self._manager.register_worker()
-                await connection.execute(_LOCK, [self._id])
-                await listening.execute(f'LISTEN "{CHANNEL}"')
-                return await self._run(listening, stop, timeout)
-            except psycopg.Error as error:
-                raise Lost(str(error).partition("\n")[0]) from error
-            finally:
-                await self._cancel(list(self._running))
-
-    async def _connect(self, stack: AsyncExitStack) -> psycopg.AsyncConnection[Any]:
-        connection = await psycopg.AsyncConnection.connect(**self._options, autocommit=True)
-        stack.push_async_callback(connection.close)
-        await connection.execute(SETTINGS)
-        return connection
-
-    async def _run(
-        self, listening: psycopg.AsyncConnection[Any], stop: asyncio.Event, timeout: float
-    ) -> tuple[str, ...]:
-        """Fetch and run jobs, with the side tasks; the first task that fails ends all."""
-        sides = [
-            asyncio.create_task(each)
-            for each in (
-                self._listen(listening),
-                _every(HEARTBEAT_SECONDS, self._heartbeat),
-                _every(PRUNE_SECONDS, self._prune),
-                _every(REAP_SECONDS, self._reap),
-                release_timers(self._host),
-            )
+    Raises an error of psycopg if the server was lost: all wakes were stopped by then.
+    """
+    async with AsyncExitStack() as stack:
+        connections = []
+        for _ in ("statements", "notifications"):
+            connect = psycopg.AsyncConnection.connect(**{**_ALIVE, **options}, autocommit=True)
+            connections.append(await stack.enter_async_context(await connect))
+            await connections[-1].execute(SETTINGS)
+        connector = _Connector(*connections)
+        app = procrastinate.App(connector=connector)
+        app.job_manager = jobs = _Jobs(connector, host)
+        app.task(name=TASK, pass_context=True, retry=_Retries())(jobs.run)
+        worker = Worker(
+            app,
+            concurrency=at_once,
+            fetch_job_polling_interval=POLL_SECONDS,
+            update_heartbeat_interval=HEARTBEAT_SECONDS,
+            stalled_worker_timeout=SILENT_SECONDS,
+            delete_jobs="successful",
+            install_signal_handlers=False,
+        )
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(worker.run()),  # type: ignore[no-untyped-call]
+            asyncio.create_task(jobs.reap()),
+            asyncio.create_task(release_timers(host)),
         ]
-        work = asyncio.create_task(self._work(stop, timeout))
+        winding_up = asyncio.create_task(jobs.wind_up(stop, timeout))
+        parts = [connector.lost, *tasks, winding_up]
+        for part in parts:  # the first error is raised; asyncio would log the others
+            part.add_done_callback(lambda part: part.cancelled() or part.exception())
         try:
-            await asyncio.wait([work, *sides], return_when=asyncio.FIRST_COMPLETED)
-            for task in (*sides, work):
-                if task.done():
-                    task.result()
-            return work.result()
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in parts:
+                if part.done():
+                    part.result()
+            if winding_up.done():
+                return winding_up.result()
+            raise psycopg.OperationalError("procrastinate's worker ended by itself")
         finally:
-            await self._cancel([work, *sides])
-
-    async def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                task.exception()  # mark the exception as seen
-
-    # Fetching.
-
-    async def _work(self, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
-        stopping = asyncio.create_task(stop.wait())
-        while not stop.is_set():
-            self._bell.clear()
-            await self._fetch(stop)
-            rung = asyncio.create_task(self._bell.wait())
-            waits = [rung, stopping, *self._failed()]
-            await asyncio.wait(waits, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            rung.cancel()
-            for task in self._failed():
-                task.result()
-        return await self._wind_up(timeout)
-
-    def _failed(self) -> list[asyncio.Task[None]]:
-        """Return the jobs whose end could not be written."""
-        return [task for task in self._running if task.done()]
-
-    async def _fetch(self, stop: asyncio.Event) -> None:
-        while len(self._running) < self._at_once and not stop.is_set():
-            queues = self._queues()
-            if not queues:
-                return
-            job = await self._manager.fetch_job(queues=queues, worker_id=self._id)
-            if job is None:
-                return
-            self._busy[job.queue] += 1
-            task = asyncio.create_task(self._do(job))
-            self._running[task] = job
-            task.add_done_callback(self._done)
-
-    def _queues(self) -> list[str]:
-        """Return the queues of the types that are known here and have room."""
-        found = []
-        for kind in self._host.kinds():
-            limit, queue = self._host.at_once(kind), queue_of(kind)
-            if limit is None or self._busy[queue] < limit:
-                found.append(queue)
-        return found
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        job = self._running[task]
-        self._busy[job.queue] -= 1
-        # Fetch jobs that waited for this lock; stop if the end of a job could not be written.
-        self._bell.set()
-        if task.cancelled() or task.exception() is None:
-            del self._running[task]
-
-    async def _wind_up(self, timeout: float) -> tuple[str, ...]:
-        """Let running jobs come to an end, give the rest back, and sign off."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=timeout)
-        left = tuple(str(job.lock) for job in self._running.values())
-        for session in left:
-            _log.warning("stopped while %r was being handled; another worker resumes it", session)
-        await self._cancel(list(self._running))
-        await self._manager.unregister_worker(self._id)
-        if left:
-            await self._connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, _INSERTED])
-        return left
-
-    # Running.
-
-    async def _do(self, job: Job) -> None:
-        """Run the turn of a job, and end the job or give it back."""
-        session, turn = str(job.lock), cast("int", job.task_kwargs["turn"])
-        after, failed = None, 0
-        try:
-            await self._host.run(session, turn, sure=True)
-        except Again as again:
-            after = again.after
-        except asyncio.CancelledError:
-            if job.id not in self._stopped:
-                after = 0.0
-        except Exception as error:
-            # A store that is away. Any other error is a bug of Muntin's; the turn stays.
-            level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
-            _log.log(level, "%r is handled later: %s", session, error, exc_info=level > 30)
-            after, failed = min(BACK_OFF_SECONDS * 2**job.attempts, LONGEST_SECONDS), 1
-        self._stopped.discard(job.id)
-        if after is None:
-            await self._connection.execute(_END, [job.id, self._id])
-            return
-        await self._connection.execute(_GIVE_BACK, [failed, after, job.id, self._id])
-        asyncio.get_running_loop().call_later(after, self._bell.set)
-
-    # Side tasks.
-
-    async def _listen(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        async for notice in connection.notifies():
-            found = json.loads(notice.payload)
-            if found.get("type") == "abort_job_requested":
-                self._stop(found["job_id"])
-            else:
-                self._bell.set()
-        raise psycopg.OperationalError("the connection that listens was closed")
-
-    def _stop(self, job_id: int) -> None:
-        """Stop the wake of a turn that was cancelled."""
-        for task, job in self._running.items():
-            if job.id == job_id:
-                self._stopped.add(job_id)
+            worker.shutdown_graceful_timeout = 0
+            worker.stop()  # type: ignore[no-untyped-call]
+            for task in (*tasks[1:], winding_up):
                 task.cancel()
-
-    async def _heartbeat(self) -> None:
-        await self._manager.update_heartbeat(self._id)
-
-    async def _prune(self) -> None:
-        await self._manager.prune_stalled_workers(SILENT_SECONDS)
-
-    async def _reap(self) -> None:
-        cursor = await self._connection.execute(_REAP, [self._id])
-        found = await cursor.fetchall()
-        if found:
-            _log.warning("resumed the wakes of workers that are gone: %d", len(found))
-            self._bell.set()
-
-
-_INSERTED = json.dumps({"type": "job_inserted", "job_id": 0})
-
-
-async def _every(seconds: float, work: Any) -> None:
-    while True:
-        await work()
-        await asyncio.sleep(seconds)
+            await asyncio.wait(parts[1:], timeout=STOP_SECONDS)
 
 
 class _Connector(BaseAsyncConnector):
-    """One connection: if it is lost, the server is lost."""
+    """The connection of a worker, and another that listens: if one is lost, the worker is."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        listening: psycopg.AsyncConnection[Any],
+    ) -> None:
+        self._connection, self._listening = connection, listening
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
-        await self._connection.execute(query, arguments)
+        await self.execute_query_all_async(query, **arguments)
 
     async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
-        async with self._connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(query, arguments)
-            return await cursor.fetchone() or {}
+        return (await self.execute_query_all_async(query, **arguments))[0]
 
     async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
-        async with self._connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(query, arguments)
-            return await cursor.fetchall()
+        try:
+            async with self._connection.cursor(row_factory=dict_row) as cursor:
+                await cursor.execute(query, arguments)
+                return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            self._lose(error)
+            raise
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        try:
+            for channel in channels:
+                await self._listening.execute(f'LISTEN "{channel}"')
+            async for notice in self._listening.notifies():
+                await on_notification(channel=notice.channel, payload=notice.payload)
+            raise psycopg.OperationalError("the connection that listens was closed")
+        except Exception as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        if not self.lost.done():
+            self.lost.set_exception(error)
+
+
+class _Jobs(JobManager):
+    """The jobs of one worker."""
+
+    connector: _Connector
+
+    def __init__(self, connector: _Connector, host: Host) -> None:
+        super().__init__(connector)
+        self._host = host
+        self._worker_id = 0
+        self._running: dict[int | None, Job] = {}
+        self._is_stopping = False
+        self._on_notification: NotificationCallback | None = None
+
+    async def register_worker(self) -> int:
+        self._worker_id = await super().register_worker()
+        await self.connector.execute_query_async(_LOCK, worker=self._worker_id)
+        return self._worker_id
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """Fetch a job of a type that is known here and has room."""
+        busy = Counter(job.queue for job in self._running.values())
+        limits = {queue_of(kind): self._host.at_once(kind) for kind in self._host.kinds()}
+        free = [queue for queue, most in limits.items() if most is None or busy[queue] < most]
+        if self._is_stopping or not free:
+            return None
+        job = await super().fetch_job(free, worker_id)
+        if job is None:
+            return None
+        if not isinstance(job.task_kwargs, dict):  # the worker could not even name the job
+            job = job.evolve(task_kwargs={"args": job.task_kwargs})
+        self._running[job.id] = job
+        return job
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        self._on_notification = on_notification
+        await super().listen_for_jobs(on_notification=on_notification)
+
+    def _fetch_soon(self) -> None:
+        """Have the worker fetch now, as if a job had been inserted, rather than when it polls."""
+        if self._on_notification is not None:
+            inserted: JobInserted = {"type": "job_inserted", "job_id": 0}
+            notifying = self._on_notification(channel="", notification=inserted)
+            self._notifying = asyncio.ensure_future(notifying)  # a reference, as asyncio asks
+
+    async def run(self, context: procrastinate.JobContext, /, **args: Any) -> None:
+        """Run the turn of a job."""
+        session, turn = args.get("session"), args.get("turn")
+        if not (
+            isinstance(session, str)
+            and type(turn) is int
+            and 0 < turn < 2**63
+            and context.job.lock == session
+            and context.job.queue == queue_of(session)
+        ):
+            raise InvalidInput(f"the job is no wake: its arguments are {shown(args)}")
+        try:
+            await self._host.run(session, turn, sure=True)
+        except asyncio.CancelledError:
+            if context.abort_reason() is not AbortReason.USER_REQUEST:
+                raise
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        await self._end(job, _FINISH, status=status.value, delete=delete_job)
+
+    async def retry_job(
+        self, job: Job, retry_at: datetime | None = None, *unused: Any, **none: Any
+    ) -> None:
+        # By the server's clock, which may differ from this one.
+        seconds = (retry_at - datetime.now(UTC)).total_seconds() if retry_at else 0.0
+        await self._end(job, _RETRY, seconds=max(seconds, 0.0))
+        asyncio.get_running_loop().call_later(max(seconds, 0.0), self._fetch_soon)
+
+    async def _end(self, job: Job, statement: str, **arguments: Any) -> None:
+        """End a job as long as it is this worker's, and fetch jobs that waited for its lock."""
+        with suppress(psycopg.Error):  # the worker is lost, and others run the job
+            await self.connector.execute_query_async(
+                statement, job=job.id, worker=self._worker_id, **arguments
+            )
+        del self._running[job.id]
+        self._fetch_soon()
+
+    async def wind_up(self, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
+        """Wait until told to stop; then fetch nothing, and let running jobs come to an end.
+
+        Returns the sessions of the jobs that still run after `timeout` seconds.
+        """
+        await stop.wait()
+        self._is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._running:
+                    await asyncio.sleep(0.01)
+        left = tuple(str(job.lock) for job in self._running.values())
+        for session in left:
+            _log.warning("stopped while %r was being handled; another worker resumes it", session)
+        return left
+
+    async def update_heartbeat(self, worker_id: int) -> None:
+        """Beat, and remove workers that are silent; procrastinate looks when a worker begins."""
+        await super().update_heartbeat(worker_id)
+        await self.prune_stalled_workers(SILENT_SECONDS)
+
+    async def reap(self) -> None:
+        """Give back the jobs of dead workers, again and again."""
+        while True:
+            await asyncio.sleep(REAP_SECONDS)
+            jobs = await self.connector.execute_query_all_async(_REAP, worker=self._worker_id)
+            if jobs:
+                _log.warning("resumed the wakes of workers that are gone: %d", len(jobs))
+                self._fetch_soon()
+
+
+class _Retries(procrastinate.BaseRetryStrategy):
+    """When a job is tried again: a turn that cannot run yet, a store that is away, a stop.
+
+    A job that is no wake fails, and is kept for whoever looks.
+    """
+
+    def get_retry_decision(
+        self, *, exception: BaseException, job: Job
+    ) -> procrastinate.RetryDecision | None:
+        if isinstance(exception, InvalidInput | InvalidType):
+            return None
+        seconds = 0.0
+        if isinstance(exception, Again):
+            seconds = exception.after
+        elif not isinstance(exception, asyncio.CancelledError):
+            seconds = min(BACK_OFF_SECONDS * 2 ** min(job.attempts, 10), LONGEST_SECONDS)
+            _log.warning("%r is handled in %.1f s: %s", job.lock, seconds, exception)
+        return procrastinate.RetryDecision(retry_in={"microseconds": int(seconds * 1e6)})
