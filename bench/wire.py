@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.conversations import history
 from bench.measure import Figure, beside, run
 from muntin import Slots, Window
-from muntin.providers.wire import anthropic, google, responses
-from muntin.providers.wire import chat as openai
+from muntin.wire import anthropic, google, responses
+from muntin.wire import chat as openai
 
 MESSAGES = 1_000
 SHORT, LONG = 500, 5_000

@@ -108,7 +108,7 @@ def test_each_layer_knows_only_what_stands_under_it() -> None:
     height = {name: number for number, layer in enumerate(drawn) for name in layer}
     files = read(ROOT / "src" / "muntin")
     beyond = {top(module) for module in files} - {"muntin", "muntin.__main__", "__main__"}
-    assert (drawn[0], len(drawn), set(height)) == (["errors"], 12, beyond)
+    assert (drawn[0], len(drawn), set(height)) == (["errors"], 13, beyond)
     upwards = {
         (module, when)
         for when in ("load", "late")
@@ -116,7 +116,7 @@ def test_each_layer_knows_only_what_stands_under_it() -> None:
         if one in height and height[other] >= height[one]
     }
     # As the page says: inside of functions, which are called when all is there.
-    assert upwards == {("muntin.core.budget", "late"), ("muntin.core.window", "late")}
+    assert upwards == {(f"muntin.core.{name}", "late") for name in ("budget", "forms", "window")}
 
 
 def test_every_public_name_loads_without_any_package() -> None:

@@ -58,9 +58,13 @@ SUBJECTS = {
     "core/planning/test_worked_cases.py": (
         "planner units shrink render explain plan slot ../window ../composed"
     ),
-    "fitting/requests/test_valid.py": "*",
-    "fitting/test_own_tools.py": "reading writing ../core/forms/responses",
+    "fitting/test_own_tools.py": "../wire/lists ../wire/responses",
     "fitting/test_properties.py": "*",
+    "fitting/test_reading.py": (
+        "../wire/lists ../wire/pieces ../wire/lenient ../wire/reading ../core/forms"
+    ),
+    "fitting/test_valid.py": "* ../wire/requests ../wire/blocks",
+    "fitting/test_writing.py": "../wire/lists",
     "fitting/test_recorder.py": "../timeline/receipts",
     "gateway/test_node.py": "server",
     "gateway/test_restart.py": "server conversations recording ../cli/gateway",
@@ -86,18 +90,17 @@ SUBJECTS = {
     "prompts/test_plans.py": "definition generation texts",
     "providers/test_keys.py": "client names sdks",
     "providers/test_long_runs.py": "client sdks",
-    "providers/test_tool_names.py": "client wire/names ../core/accepted",
-    "providers/wire/test_chat.py": "chat_request chat_reply",
-    "providers/wire/test_decode.py": "* ../model",
-    "providers/wire/test_golden.py": "*",
-    "providers/wire/test_golden_sent.py": "*",
-    "providers/wire/test_not_carried.py": "common media",
-    "providers/wire/test_cache_options.py": "chat_request responses_request",
-    "providers/wire/test_shared.py": (
-        "* ../../core/caching/wire_order ../../core/caching/prefix ../../core/caching/frontier"
+    "providers/test_tool_names.py": "client ../wire/names ../core/accepted",
+    "wire/test_cache_options.py": "chat responses",
+    "wire/test_decode.py": "* ../providers/model",
+    "wire/test_golden.py": "*",
+    "wire/test_golden_sent.py": "*",
+    "wire/test_not_carried.py": "common media",
+    "wire/test_shared.py": (
+        "* ../core/caching/wire_order ../core/caching/prefix ../core/caching/frontier"
     ),
-    "providers/wire/test_streams.py": "*",
-    "providers/wire/test_wire.py": "*",
+    "wire/test_streams.py": "*",
+    "wire/test_wire.py": "*",
     "runtime/engine/test_asking.py": "embedded ../wakes",
     "runtime/engine/test_conformance.py": "* ../inbox",
     "runtime/engine/test_overload.py": "embedded worker ../wakes ../../providers/overload",

@@ -35,10 +35,10 @@ VALUES = {
     "muntin.__version__": "The version of Muntin, a str.",
     "muntin.RESERVED_TAG_NAMES": "Names that no tag may have.",
     "muntin.agent.ToolLike": "What is taken for a tool: a function, a `Tool`, or a schema.",
-    "muntin.providers.wire.chat": "OpenAI's Chat Completions, a `Wire`.",
-    "muntin.providers.wire.responses": "OpenAI's Responses, a `Wire`.",
-    "muntin.providers.wire.anthropic": "Anthropic's Messages, a `Wire`.",
-    "muntin.providers.wire.google": "Google's generateContent, a `Wire`.",
+    "muntin.wire.chat": "OpenAI's Chat Completions.",
+    "muntin.wire.responses": "OpenAI's Responses.",
+    "muntin.wire.anthropic": "Anthropic's Messages.",
+    "muntin.wire.google": "Google's generateContent.",
     "muntin.testing.CHECKS": "The names of the checks that `check_store` makes.",
 }
 
@@ -135,8 +135,8 @@ PAGES: Mapping[str, Page] = {
     "providers": Page(
         "Wire formats",
         "What [Providers](../providers.md) explains. Of each API `encode` turns a window into a "
-        "request, and `decode` a response into a reply.",
-        _names("muntin.providers.wire", "Wire chat responses anthropic google"),
+        "request, and `decode` a response into a reply; `Assembler` reads a stream.",
+        _names("muntin.wire", "chat responses anthropic google"),
     ),
     "simulator": Page(
         "The simulator",

@@ -119,7 +119,7 @@ def parts(examples: int) -> dict[str, Part]:
         ),
         "wire": suite(
             f"requests and answers of each provider, {examples // 2:,} random ones a property",
-            "tests/providers/wire/test_wire.py tests/providers/wire/test_decode.py",
+            "tests/wire/test_wire.py tests/wire/test_decode.py",
             2,
             MUNTIN_WIRE_EXAMPLES=examples // 2,
         ),

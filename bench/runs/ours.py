@@ -13,9 +13,9 @@ from bench.runs.script import Script, Turn
 from bench.runs.wire import ENCODING
 from muntin import App, Exact, Slots, Stepped, ToolCall, Window, assistant, tool, user
 from muntin.agent import run_agent, tool_schema
-from muntin.providers.wire import anthropic
-from muntin.providers.wire import chat as openai
 from muntin.testing import MemoryStore, ScriptedModel
+from muntin.wire import anthropic
+from muntin.wire import chat as openai
 
 ENCODERS: Mapping[str, Any] = {"openai": openai, "anthropic": anthropic}
 MAX_STEPS = 100_000

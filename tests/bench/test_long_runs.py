@@ -22,8 +22,8 @@ from bench.runs.script import MARK, NEEDLE, calls, script
 from bench.runs.table import places, tables
 from bench.runs.wire import lines, shared
 from muntin import Slots, ToolCall, Window, assistant, tool, user
-from muntin.providers.wire import anthropic, chat
-from tests.providers.wire.rules import CHECKS
+from muntin.wire import anthropic, chat
+from tests.wire.rules import CHECKS
 
 SMALL = script(24)
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from muntin.fitting import FittedMessages, fit
-from tests.providers.wire.rules import check_anthropic, check_chat
+from tests.wire.rules import check_anthropic, check_chat
 
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "elitr", "sed", "diam", "nonumy", "eirmod")
 

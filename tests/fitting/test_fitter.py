@@ -24,7 +24,7 @@ from muntin import (
 from muntin.core.message import NO_RESULT
 from muntin.errors import InvalidType
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, fit
-from muntin.fitting.reading import pieces_of
+from muntin.wire.lists import pieces_of
 from tests.fitting.talks import chat_call, chat_result, growing, words
 from tests.plans import counted_plans
 from tests.runtime.conftest import run

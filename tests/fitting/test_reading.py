@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muntin import InvalidInput
 from muntin.fitting import Pieces, fit
-from muntin.fitting.reading import Ref, piece, pieces_of, spans_of
+from muntin.wire.lists import Ref, piece, pieces_of, spans_of
 from tests.fitting.shapes import PNG, SHAPES, Shape, ask
 from tests.fitting.talks import chat_call, chat_result
 

@@ -15,7 +15,6 @@ import pytest
 from muntin import Message, Session, assistant, user
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.fitting import Fitter, Recorder, fit
-from muntin.fitting.reading import pieces_of
 from muntin.fitting.recorder import STEPS
 from muntin.fitting.talk import Talk
 from muntin.inspector.data import turns
@@ -24,6 +23,7 @@ from muntin.settings import counter_for
 from muntin.timeline import open_store
 from muntin.timeline.items import NoteKind, SideWrites
 from muntin.timeline.store.memory import MemoryStore
+from muntin.wire.lists import pieces_of
 from tests.fitting.talks import growing
 from tests.reliability.worker import SlowStore
 from tests.runtime.conftest import run

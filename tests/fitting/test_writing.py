@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from muntin import Message, ToolCall, assistant, tool, user
 from muntin.core.parts import Text
 from muntin.fitting import Placed, fit
-from muntin.fitting.reading import Ref
-from muntin.fitting.writing import written
+from muntin.wire.lists import Ref, written
 from tests.fitting.shapes import AIMessage, Call, Plain
 from tests.fitting.talks import chat_call, words
 

@@ -15,7 +15,7 @@ from typing import Any
 from muntin.fitting import Fitter
 from muntin.fitting.requests import FORMS, fit_request, form_of
 from tests.providers.servers import PROTOCOLS, Answer, Received, Server, serving
-from tests.providers.wire.rules import CHECKS
+from tests.wire.rules import CHECKS
 
 NAMES = {"chat": "chat", "responses": "responses", "anthropic": "messages"}
 MODELS = {"chat": "gpt-4o", "responses": "gpt-4o", "anthropic": "claude-opus-5"}

@@ -14,7 +14,6 @@ from muntin.core.parts import ToolCall
 from muntin.core.window import Window
 from muntin.errors import ProviderError
 from muntin.fitting import Fitter
-from muntin.fitting.reading import pieces_of
 from muntin.inspector.data import turns, window
 from muntin.inspector.plans import Plans
 from muntin.inspector.searching import everywhere
@@ -24,6 +23,7 @@ from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
+from muntin.wire.lists import pieces_of
 from tests.fitting.talks import growing
 from tests.fitting.test_client import client_of
 from tests.fitting.traffic import request, traffic

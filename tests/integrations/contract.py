@@ -18,7 +18,7 @@ from bench.frameworks.stage import Stage, played
 from bench.runs.rules import combined
 from bench.runs.score import Row
 from tests.paths import ROOT
-from tests.providers.wire.rules import CHECKS
+from tests.wire.rules import CHECKS
 
 REQUESTS, BUDGET = 44, 4_000
 # What a request has beside the window.

@@ -8,8 +8,8 @@ import pytest
 
 from bench.frameworks.stage import played
 from muntin.fitting import Fitted, Fitter
-from muntin.fitting.reading import pieces_of
 from muntin.integrations.shared import Hook, Schemas, model_name
+from muntin.wire.lists import pieces_of
 from tests.integrations.conftest import FRAMEWORKS
 from tests.packaging.promises import FRAMEWORKS as EXTRAS
 from tests.paths import ROOT

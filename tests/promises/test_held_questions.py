@@ -12,10 +12,10 @@ import pytest
 
 from muntin import App, Ladder, Message, Slots, Stepped, ToolCall, Window, assistant, tool, user
 from muntin.core.caching.frontier import Frontier
-from muntin.providers.wire import anthropic, chat
 from muntin.testing import ScriptedModel
 from muntin.timeline import past
 from muntin.timeline.receipts import plan_of
+from muntin.wire import anthropic, chat
 from tests.doors import DURABLE
 from tests.wired import WIRED
 

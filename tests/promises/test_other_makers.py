@@ -19,10 +19,10 @@ from pydantic import TypeAdapter
 
 from muntin import History, InvalidInput, Message, Slots, generate_sync, messages_from, prompt
 from muntin.errors import NeedsConversation
-from muntin.providers.wire import anthropic, chat, google, responses
 from muntin.testing import ScriptedModel
 from muntin.timeline import Session
 from muntin.timeline.store.memory import MemoryStore
+from muntin.wire import anthropic, chat, google, responses
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 

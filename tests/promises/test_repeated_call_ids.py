@@ -16,9 +16,9 @@ from muntin.runtime.recovery import recovery_tools
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.doors import DURABLE
-from tests.providers.wire.rules import CHECKS
-from tests.providers.wire.windows import PROVIDERS, encode
 from tests.runtime.conftest import run
+from tests.wire.rules import CHECKS
+from tests.wire.windows import PROVIDERS, encode
 
 # The sessions that the doors write to.
 SESSIONS = {

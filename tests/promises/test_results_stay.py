@@ -12,9 +12,9 @@ import pytest
 from muntin import App, BudgetExceeded, Ladder, Results, ToolCall, Window, flow, generator
 from muntin.agent import ToolLike
 from muntin.errors import InvalidType
-from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
+from muntin.wire import anthropic, chat
 from tests.doors import DOORS, DURABLE
 from tests.wired import WIRED
 

@@ -30,8 +30,8 @@ from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.doors import DOORS, DURABLE
 from tests.paths import ROOT
-from tests.providers.wire.rules import check_anthropic, check_chat
-from tests.providers.wire.windows import encode
+from tests.wire.rules import check_anthropic, check_chat
+from tests.wire.windows import encode
 
 BUDGET = 8_000
 

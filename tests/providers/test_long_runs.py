@@ -16,7 +16,7 @@ import pytest
 from muntin import App, Ladder, ToolCall
 from muntin.providers.client import Client
 from tests.providers.servers import PROTOCOLS, Answer, Received, serving
-from tests.providers.wire.rules import check_anthropic, check_chat, check_google, check_responses
+from tests.wire.rules import check_anthropic, check_chat, check_google, check_responses
 
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")

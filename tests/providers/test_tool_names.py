@@ -16,7 +16,7 @@ from muntin.agent.loop import stream_agent
 from muntin.agent.tools import ToolLike, tool_schema
 from muntin.providers.client import Client
 from muntin.providers.model import Finished, ToolCalled
-from muntin.providers.wire import anthropic, chat, google, responses
+from muntin.wire import anthropic, chat, google, responses
 from tests.providers.servers import PROTOCOLS, Answer, Protocol, Received, serving
 
 pytest.importorskip("openai")

@@ -16,11 +16,11 @@ from typing import Any
 from muntin.core.message import assistant, user
 from muntin.errors import StoreError
 from muntin.fitting import Fitter
-from muntin.fitting.reading import pieces_of
 from muntin.timeline.items import NoteKind, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import SqlStore
+from muntin.wire.lists import pieces_of
 
 
 def say(*words: object) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from muntin import App, InvalidInput, ToolCall, Window
-from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.receipts import plan_of
+from muntin.wire import anthropic, chat
 from tests.paths import ROOT
 
 BUDGET = 6_000

@@ -28,8 +28,8 @@ from muntin.providers.model import Reply, Usage
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.doors import DURABLE
-from tests.providers.wire.test_shared import MODELS, check, size
-from tests.providers.wire.windows import encode
+from tests.wire.test_shared import MODELS, check, size
+from tests.wire.windows import encode
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 RULES = "Answer in one short sentence, and be kind. " * 150

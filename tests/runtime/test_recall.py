@@ -36,8 +36,6 @@ from muntin import (
 )
 from muntin.agent.tools import tool_name
 from muntin.composer import Composer
-from muntin.providers.wire import anthropic
-from muntin.providers.wire import chat as wire_chat
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import draft_of
@@ -47,6 +45,8 @@ from muntin.timeline.recall.shelf import add_vectors, without_vector
 from muntin.timeline.recall.stored import recall
 from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
 from muntin.timeline.store import open_store
+from muntin.wire import anthropic
+from muntin.wire import chat as wire_chat
 from tests.doors import DURABLE
 from tests.plans import counted_plans
 from tests.runtime.conftest import run

@@ -23,11 +23,11 @@ from muntin import (
     flow,
     generator,
 )
-from muntin.providers.wire import anthropic, chat
 from muntin.runtime import Ctx
 from muntin.runtime.summaries import INSTRUCTION, TRIES, State
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
+from muntin.wire import anthropic, chat
 from tests.workers import Start
 
 NAME = "anthropic/claude-sonnet-4-5"

@@ -33,9 +33,9 @@ class Window(Composed):
         `BudgetExceeded` if the window is over budget, unless `strict` is False. What the API
         cannot carry is listed in `report.not_carried`.
         """
-        from muntin.providers.wire import chat_request, responses_request
+        from muntin.wire import chat, responses
 
-        encoders = {"chat": chat_request.encode, "responses": responses_request.encode}
+        encoders = {"chat": chat.encode, "responses": responses.encode}
         if api not in encoders:
             raise InvalidInput(f"unknown api {shown(api)}; use {', '.join(encoders)}")
         return encoders[api](self, strict=strict, files=files)
@@ -44,7 +44,7 @@ class Window(Composed):
         self, *, strict: bool = True, files: Mapping[str, File] | None = None
     ) -> dict[str, Any]:
         """Return the keyword arguments of an Anthropic Messages call; see `openai`."""
-        from muntin.providers.wire.anthropic_request import encode
+        from muntin.wire.anthropic import encode
 
         return encode(self, strict=strict, files=files)
 
@@ -52,7 +52,7 @@ class Window(Composed):
         self, *, strict: bool = True, files: Mapping[str, File] | None = None
     ) -> dict[str, Any]:
         """Return the keyword arguments of a Google `generate_content` call; see `openai`."""
-        from muntin.providers.wire.google_request import encode
+        from muntin.wire.google import encode
 
         return encode(self, strict=strict, files=files)
 

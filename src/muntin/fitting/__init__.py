@@ -3,8 +3,8 @@
 from muntin.fitting.client import fit_client
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.messages import FittedMessages, fit
-from muntin.fitting.pieces import Fitted, Piece, Pieces, Placed
 from muntin.fitting.recorder import Recorder, Sent
+from muntin.wire.pieces import Fitted, Piece, Pieces, Placed
 
 __all__ = [
     "Fitted",

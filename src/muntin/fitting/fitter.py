@@ -28,12 +28,12 @@ from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import Left, Table, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
-from muntin.fitting.pieces import Fitted, Piece
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import Talk
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
+from muntin.wire.pieces import Fitted, Piece
 
 
 class Fitter:

@@ -18,9 +18,9 @@ from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import BudgetExceeded
-from muntin.fitting.pieces import Piece, Placed
 from muntin.fitting.talk import Talk
 from muntin.timeline.receipts import plan_of
+from muntin.wire.pieces import Piece, Placed
 
 # The slot of the messages that stand before all pieces and are sent elsewhere.
 _ELSEWHERE = "instructions"

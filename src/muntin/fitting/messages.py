@@ -20,11 +20,10 @@ from muntin.core.report import Report
 from muntin.core.window import Window
 from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
-from muntin.fitting.pieces import Fitted, Placed
-from muntin.fitting.reading import NotSingle, pieces_of
 from muntin.fitting.recorder import Recorder
-from muntin.fitting.writing import written
 from muntin.timeline.store import Store
+from muntin.wire.lists import NotSingle, pieces_of, written
+from muntin.wire.pieces import Fitted, Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from muntin.agent.tools import tool_schema
 from muntin.core.checks import shown
-from muntin.core.forms.google import as_json
 from muntin.core.parts import as_plain
 from muntin.errors import InvalidType, MuntinError
+from muntin.wire.google import as_json
 
 
 def schemas(tools: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:

@@ -15,7 +15,7 @@ from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
 from muntin.core.planning.memory import Start
 from muntin.fitting.frontiers import Left
-from muntin.fitting.pieces import Piece, Pieces
+from muntin.wire.pieces import Piece, Pieces
 
 
 class Talk(Sequence[Message]):

@@ -10,7 +10,7 @@ from typing import Any
 
 from muntin.errors import MuntinError
 from muntin.providers.model import Reply
-from muntin.providers.wire import anthropic, chat, responses
+from muntin.wire import anthropic, chat, responses
 
 _FORMS: dict[str, Any] = {"chat": chat, "responses": responses, "anthropic": anthropic}
 # A longer answer is not read.

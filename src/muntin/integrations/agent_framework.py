@@ -18,8 +18,8 @@ from typing import Any
 from muntin.core.message import Message as Counted
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, call, model_name
+from muntin.wire.lists import piece
 
 with needing("muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"):
     from agent_framework import ChatContext, ChatMiddleware, Content, Message

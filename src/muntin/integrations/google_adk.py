@@ -19,8 +19,6 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
-from muntin.fitting.reading import piece
-from muntin.fitting.writing import answered_together
 from muntin.integrations.shared import (
     Fits,
     Hook,
@@ -30,6 +28,7 @@ from muntin.integrations.shared import (
     parted,
     rejoined,
 )
+from muntin.wire.lists import answered_together, piece
 
 with needing("muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"):
     from google.adk.plugins.base_plugin import BasePlugin

@@ -18,9 +18,9 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitted, Piece, Placed
-from muntin.fitting.reading import piece
-from muntin.fitting.repair import made_id
 from muntin.integrations.shared import Fits, Hook, Watcher, call, parted, rejoined
+from muntin.wire.lenient import made_id
+from muntin.wire.lists import piece
 
 with needing("muntin.integrations.haystack needs: pip install 'muntin[haystack]'"):
     from haystack.components.agents.state.state_utils import replace_values

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from muntin.errors import needing
-from muntin.fitting.reading import pieces_of
-from muntin.fitting.writing import written
 from muntin.integrations.shared import Hook, model_name
+from muntin.wire.lists import pieces_of, written
 
 with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'"):
     from litellm import get_llm_provider

@@ -18,9 +18,8 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitter, Piece, Pieces, Placed
-from muntin.fitting.reading import piece
-from muntin.fitting.writing import changed
 from muntin.integrations.shared import Hook, Watcher, call, model_name
+from muntin.wire.lists import changed, piece
 
 with needing("muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"):
     from llama_index.core.agent.workflow import FunctionAgent

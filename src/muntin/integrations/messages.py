@@ -20,8 +20,8 @@ from langchain_core.messages import (
 from muntin.core.message import Message, Role
 from muntin.core.parts import Text
 from muntin.fitting import Piece, Pieces, Placed
-from muntin.fitting.reading import piece
 from muntin.integrations.shared import call, model_name
+from muntin.wire.lists import piece
 
 # The key of a state under which the frontier is kept.
 FRONTIER = "muntin_frontier"

@@ -16,9 +16,8 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.errors import needing
-from muntin.fitting.reading import pieces_of
-from muntin.fitting.writing import written
 from muntin.integrations.shared import Fits, Hook, Watcher, model_name
+from muntin.wire.lists import pieces_of, written
 
 with needing("muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"):
     from agents import RunConfig

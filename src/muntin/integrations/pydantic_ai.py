@@ -20,8 +20,8 @@ from muntin.core.message import Message
 from muntin.core.parts import Other, Text
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.fitting.reading import piece
 from muntin.integrations.shared import Hook, call, model_name
+from muntin.wire.lists import piece
 
 with needing("muntin.integrations.pydantic_ai needs: pip install 'muntin[pydantic-ai]'"):
     from pydantic_ai.capabilities import AbstractCapability

@@ -17,9 +17,8 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Placed
-from muntin.fitting.reading import piece
-from muntin.fitting.writing import answered_together
 from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
+from muntin.wire.lists import answered_together, piece
 
 with needing("muntin.integrations.strands needs: pip install 'muntin[strands]'"):
     from strands.middleware import InvokeModelStage

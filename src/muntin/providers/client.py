@@ -264,4 +264,4 @@ async def _session(
 
 
 def _wire(api: Api) -> Any:
-    return getattr(import_module("muntin.providers.wire"), api.wire)
+    return import_module(f"muntin.wire.{api.wire}")

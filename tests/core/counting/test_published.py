@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from muntin import Message, Slots, ToolCall, Window, assistant, system, tool, user
 from muntin.core.counting.counter import Counter, as_tokenizer
-from tests.providers.wire.windows import ODD_TOOLS, TOOLS, conversations
+from tests.wire.windows import ODD_TOOLS, TOOLS, conversations
 
 pytest.importorskip("tiktoken")
 

@@ -1,0 +1,101 @@
+"""The forms of requests, by their paths, and the fitting of one request.
+
+Owns when a request is sent unchanged: when all of it fits, and when it is not to be fitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.fitting.fitter import Fitter
+from muntin.wire import anthropic, chat, google, responses
+from muntin.wire.pieces import Fitted
+from muntin.wire.requests import Body, Request, is_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How requests of an API are read and written."""
+
+    name: str
+    read: Callable[[Body], Request]
+    write: Callable[[Body, Fitted], dict[str, Any]]
+
+
+FORMS = {
+    "chat": Form("chat", chat.read_request, chat.write_request),
+    "responses": Form("responses", responses.read_request, responses.write_request),
+    "anthropic": Form("anthropic", anthropic.read_request, anthropic.write_request),
+    "google": Form("google", google.read_request, google.write_request),
+}
+_PATHS = (
+    (re.compile(r"/chat/completions/?$"), "chat"),
+    (re.compile(r"/responses/?$"), "responses"),
+    (re.compile(r"/messages/?$"), "anthropic"),
+    (re.compile(r":(stream)?generateContent$", re.IGNORECASE), "google"),
+)
+
+
+def form_of(path: str) -> Form | None:
+    """Return the form of the requests to a path; None if the path is not a model's."""
+    plain = path.partition("?")[0]
+    return next((FORMS[name] for pattern, name in _PATHS if pattern.search(plain)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A request that is ready to be sent.
+
+    `body` is the same object if everything stays, or if `passes` says why it is not fitted.
+    """
+
+    body: Mapping[str, Any]
+    request: Request
+    fitted: Fitted | None = None
+    passes: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether something was left out, shortened or added."""
+        return self.fitted is not None and not is_whole(self.request.pieces, self.fitted)
+
+
+def model_of(path: str) -> str | None:
+    """Return the model that a path names, as Gemini's paths do."""
+    found = re.search(r"/models/([^/:]+):", path)
+    return None if found is None else f"google/{found[1]}"
+
+
+def fit_request(
+    fitter: Fitter,
+    form: Form,
+    body: Body,
+    *,
+    request: Request | None = None,
+    model: str | None = None,
+    previous: Mapping[str, Any] | None = None,
+    conversation: str | None = None,
+) -> Outcome:
+    """Return a request that fits; `request` is the body as it was read before, if it was.
+
+    Raises `InvalidInput` for a body that is no request of this form, and `BudgetExceeded` if system
+    text, tools and question alone are more than the budget.
+    """
+    if request is None:
+        request = form.read(body)
+    if request.passes is not None:
+        return Outcome(body, request, passes=request.passes)
+    fitted = fitter.fit(
+        request.pieces,
+        tools=request.tools,
+        system=request.system,
+        previous=previous,
+        conversation=conversation,
+        model=model or request.model,
+        output=request.output,
+    )
+    whole = is_whole(request.pieces, fitted)
+    return Outcome(body if whole else form.write(body, fitted), request, fitted)

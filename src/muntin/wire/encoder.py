@@ -1,0 +1,62 @@
+"""The common beginning of all encoders: files, names, ids, and what is not carried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from muntin.core.accepted import NameRule
+from muntin.core.message import Message
+from muntin.core.parts import ToolCall
+from muntin.wire.common import Files, Ids, Ledger
+from muntin.wire.names import Declared, ToolNames
+
+
+class Encoder:
+    """One encoding: its files and names, and the list of what is not carried.
+
+    `ids` is the rule for ids of calls, `nameless` says why a message has no name in the API.
+    """
+
+    def __init__(
+        self, provider: str, files: Files, names: ToolNames, ids: NameRule, nameless: str
+    ) -> None:
+        self.files = files
+        self.ledger = Ledger(provider)
+        self.ids = Ids(ids)
+        self.names = names
+        self.declare = Declared(names, self.ledger)
+        self._nameless = nameless
+
+    def called(self, index: int, call: ToolCall) -> str:
+        """Return the name under which a call is sent; a changed name is listed."""
+        name = self.names(call.name)
+        if name != call.name:
+            self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
+        return name
+
+    def miss_name(self, index: int, message: Message, call: ToolCall | None = None) -> None:
+        """List the name of a message; a result may have the name of its `call`."""
+        if message.name is not None and (call is None or message.name != call.name):
+            self.ledger.miss(index, f"name {message.name!r}", self._nameless)
+
+    def miss_tool(self, tool: Mapping[str, Any]) -> None:
+        """List a tool that the API does not have."""
+        self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
+
+
+def led_by_user(
+    turns: list[dict[str, Any]],
+    system: list[dict[str, Any]],
+    key: str,
+    opening: dict[str, Any],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return turns and system text for an API that needs a turn, and the user's turn first.
+
+    `key` is the field of a turn's content, `opening` the text for a beginning that was left out.
+    """
+    if turns and turns[0]["role"] != "user":
+        return [{"role": "user", key: [opening]}, *turns], system
+    if not turns and system:  # there must be a turn: the system text becomes one
+        return [{"role": "user", key: system}], []
+    return turns, system

@@ -1,0 +1,906 @@
+"""Google generateContent: messages, requests, replies and streams, each read and written here.
+
+https://ai.google.dev/api/generate-content
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.checks import compact_json, copy_json, digest, shown
+from muntin.core.composed import Composed
+from muntin.core.message import Message
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined, put_before
+from muntin.core.profile import OMITTED
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, InvalidType, MuntinError, NeedsConversation
+from muntin.wire.blocks import Block, Spelling, pieces, turns, written
+from muntin.wire.common import (
+    Files,
+    arguments,
+    check,
+    function_of,
+    get,
+    is_text,
+    known_extra,
+    made_by,
+    result_text,
+)
+from muntin.wire.encoder import Encoder, led_by_user
+from muntin.wire.media import (
+    Content,
+    Media,
+    contents,
+    hinted,
+    miss_detail,
+    stands_before,
+    wrong_address,
+)
+from muntin.wire.names import ToolNames, declared_tools, schema_of
+from muntin.wire.pieces import Fitted
+from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.wire.requests import Body, Request, listed, named, read_piece
+
+# messages
+
+SIGNATURE = "thought_signature"
+# Parts that Muntin passes on unchanged: files, and what the model did with Google's own tools.
+PARTS = (
+    "executable_code",
+    "code_execution_result",
+    "tool_call",
+    "tool_response",
+    "inline_data",
+    "file_data",
+)
+# Fields that may stand beside the content of a part.
+FIELDS = (
+    "video_metadata",
+    "media_resolution",
+    "part_metadata",
+    "audio_transcription",
+    "media_processing",
+    "speech_metadata",
+)
+_ROLES = {"user": "user", "function": "user", "model": "assistant", "system": "system"}
+
+
+class Ids:
+    """Ids for calls that came without one, always the same for the same conversation.
+
+    A response without an id answers the oldest unanswered call of its name.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str]] = []
+        self._given: Counter[str] = Counter()
+
+    def call(self, name: str, arguments: str) -> str:
+        """Return the id of a call."""
+        made = f"call_{digest(f'{name} {arguments}', 6)}"
+        self._given[made] += 1
+        if self._given[made] > 1:
+            made = f"{made}_{self._given[made]}"
+        self._waiting.append((name, made))
+        return made
+
+    def response(self, name: str) -> str:
+        """Return the id of the call that a response answers."""
+        for place, (called, made) in enumerate(self._waiting):
+            if called == name:
+                del self._waiting[place]
+                return made
+        return self.call(name, "")  # its call is not in this list
+
+
+def read_messages(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
+    """Read a content; a user's content becomes one message more for each of its function responses.
+
+    Without `ids` a call or response must have its own id.
+    """
+    given = data["parts"]
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise InvalidType(f"the 'parts' of a message must be a list, not {type(given).__name__}")
+    parts = [_spelled(part) for part in given]
+    role = data.get("role")
+    if role is None:
+        role = "model" if any("function_call" in part for part in parts) else "user"
+    if role not in _ROLES:
+        raise InvalidInput(
+            f"unknown role {shown(role)} of a message with 'parts'; use user or model"
+        )
+    rest = {k: v for k, v in data.items() if k not in ("role", "parts", "at") and v is not None}
+    known = {"at": data.get("at"), "extra": rest or None}
+    if _ROLES[role] == "assistant":
+        return [_model(parts, ids, known)]
+    return _user(_ROLES[role], parts, ids, known)
+
+
+def _spelled(part: object) -> dict[str, Any]:
+    """Return a part as a dict in Python's spelling, without fields that are None."""
+    if isinstance(part, str):
+        return {"text": part}
+    data = as_plain(part)
+    if not isinstance(data, Mapping):
+        raise InvalidType(f"a part must be a dict, not {type(part).__name__}")
+    found = {_snake(key): value for key, value in data.items() if value is not None}
+    if "type" in found:
+        raise InvalidInput(f"a part of Google's has no 'type': {sorted(found)}")
+    signature = found.get(SIGNATURE)
+    if isinstance(signature, bytes):
+        found[SIGNATURE] = b64encode(signature).decode()
+    return found
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+
+
+def _model(parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str, Any]) -> Message:
+    found: list[Part] = []
+    calls: list[ToolCall] = []
+    behind: list[int] = []
+    for each in parts:
+        if "function_response" in each:
+            raise InvalidInput("a function response belongs to a user's message, not to a model's")
+        if "function_call" not in each:
+            if calls:
+                behind.append(len(found))
+            found.append(_part(each))
+            continue
+        calls.append(_call(each, ids))
+        for index in behind:  # the part stood between two calls
+            found[index] = put_before(found[index], calls[-1].id)
+        behind = []
+    return Message("assistant", joined(found), tool_calls=tuple(calls), **known)
+
+
+def _user(
+    role: str, parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str, Any]
+) -> list[Message]:
+    messages: list[Message] = []
+    said: list[Part] = []
+
+    def close() -> None:
+        if said:
+            messages.append(Message(role, joined(said), **known))  # type: ignore[arg-type]
+            said.clear()
+
+    for each in parts:
+        if "function_call" in each:
+            raise InvalidInput("a function call belongs to a model's message, not to a user's")
+        if "function_response" in each:
+            close()
+            messages.append(_response(each, ids, known["at"]))
+        else:
+            said.append(_part(each))
+    close()
+    return messages
+
+
+def _part(part: dict[str, Any]) -> Part:
+    rest = dict(part)
+    if isinstance(rest.get("text"), str):
+        text, thought = rest.pop("text"), rest.pop("thought", None)
+        if not thought:
+            return Text(text, extra=_beside(rest) or None)
+        signature = rest.pop(SIGNATURE, None)
+        return Reasoning(text, signature=signature, extra={"thought": True, **_beside(rest)})
+    for kind in PARTS:
+        if kind in rest:
+            value = as_json(rest.pop(kind))
+            rest.pop("thought", None)
+            if isinstance(value, Mapping):
+                value = {_snake(key): each for key, each in value.items()}
+            return Other({"type": kind, kind: value, **_beside(rest)})
+    raise InvalidInput(f"a part of Google's with {sorted(part)} cannot be read")
+
+
+def _beside(rest: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = [key for key in rest if key not in (SIGNATURE, *FIELDS)]
+    if unknown:
+        raise InvalidInput(f"a part of Google's has the unknown fields {sorted(unknown)}")
+    return {key: as_json(value) for key, value in rest.items()}
+
+
+def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
+    rest = {k: v for k, v in part.items() if k not in ("function_call", "thought")}
+    call = as_plain(part["function_call"])
+    name = call.get("name") if isinstance(call, Mapping) else None
+    if not isinstance(name, str):
+        raise InvalidInput(f"a function call needs a 'name': {shown(part['function_call'])}")
+    given = as_json(call.get("args") or {})
+    arguments = compact_json(copy_json(given, f"the arguments of function call {name!r}"))
+    extra = _beside(rest)
+    call_id = call.get("id")
+    if call_id is None:
+        call_id = _ids(ids, f"function call {name!r}").call(name, arguments)
+        extra["made_id"] = True
+    return ToolCall(call_id, name, arguments, extra=extra or None)
+
+
+def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Message:
+    given = as_plain(part["function_response"])
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if not isinstance(name, str):
+        raise InvalidInput(
+            f"a function response needs a 'name': {shown(part['function_response'])}"
+        )
+    rest = {_snake(key): value for key, value in given.items() if value is not None}
+    call_id = rest.pop("id", None)
+    del rest["name"]
+    response = copy_json(as_json(rest.pop("response", {})), f"the response of {name!r}")
+    if not isinstance(response, Mapping):
+        raise InvalidType(f"the response of {name!r} must be a dict, not {shown(response)}")
+    extra = _beside({k: v for k, v in part.items() if k != "function_response"})
+    if rest:
+        extra["function_response"] = as_json(rest)
+    text, told = compact_json(response), response.get("output") or response.get("error")
+    if len(response) == 1 and isinstance(told, str):
+        text = told
+        if "error" in response:
+            extra["is_error"] = True
+    else:
+        extra["as_json"] = True  # the text is the response itself
+    if call_id is None:
+        call_id = _ids(ids, f"function response {name!r}").response(name)
+    return Message("tool", text, tool_call_id=call_id, name=name, at=at, extra=extra or None)
+
+
+def response(call: ToolCall, text: str) -> dict[str, Any]:
+    """Return a text as the response to a call; with an id, if the call has one."""
+    named = {} if call.extra and call.extra.get("made_id") else {"id": call.id}
+    return {**named, "name": call.name, "response": {"output": text}}
+
+
+def _ids(ids: Ids | None, what: str) -> Ids:
+    if ids is None:
+        raise NeedsConversation(
+            f"the {what} has no id and can be read only with its conversation; "
+            "use messages_from([...])"
+        )
+    return ids
+
+
+def as_json(value: Any) -> Any:
+    """Return an SDK's value as JSON values, bytes as base64 text, an enum as its value."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): as_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    return getattr(value, "value", value)
+
+
+# requests
+
+# https://ai.google.dev/api/caching#FunctionDeclaration
+_NAMES = NameRule(128, re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])."))
+_IDS = NameRule(64)
+# Addresses from which Google reads files: https://ai.google.dev/api/files
+_ADDRESSES = ("http://", "https://", "gs://")
+
+# Gemini 3 refuses the first call of a step without the signature it gave; for a call that Gemini
+# did not make, Google documents this word:
+# https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+_NO_SIGNATURE = b"skip_thought_signature_validator"
+
+# Fields of a tool that is not a function: https://ai.google.dev/api/caching#Tool
+_TOOLS = frozenset(
+    {
+        "code_execution",
+        "computer_use",
+        "enterprise_web_search",
+        "exa_ai_search",
+        "file_search",
+        "function_declarations",
+        "google_maps",
+        "google_search",
+        "google_search_retrieval",
+        "mcp_servers",
+        "parallel_ai_search",
+        "retrieval",
+        "url_context",
+    }
+)
+
+
+def names_of(window: Composed | None) -> ToolNames:
+    """Return the names of a window's tools as the API takes them."""
+    return ToolNames(_NAMES, declared_tools(window))
+
+
+def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+    """Return `contents` and `config` for `client.models.generate_content(...)`.
+
+    Plain dicts, with bytes where the SDK's types have bytes.
+    """
+    return _Encoder(check(window, strict, files), names_of(window)).request(window)
+
+
+class _Encoder(Encoder):
+    """One encoding: the contents so far, of alternating roles, and the state for the next."""
+
+    def __init__(self, files: Files, names: ToolNames) -> None:
+        super().__init__("google", files, names, _IDS, "Google has no names")
+        self.system: list[dict[str, Any]] = []
+        self.turns: list[dict[str, Any]] = []
+
+    def request(self, window: Composed) -> dict[str, Any]:
+        leading = True
+        for index, message, answers in arrange(window.messages):
+            role = message.role
+            leading = leading and role == "system"
+            content = message.content
+            if not answers and is_text(message):
+                parts = [{"text": content}] if content else []
+            elif role == "assistant":
+                self._model(index, message, answers)
+                continue
+            else:
+                parts = self._message(index, message)
+            if leading:
+                self.system += parts
+            else:  # later system text becomes the user's: the API has no place for it
+                self._add("model" if role == "assistant" else "user", parts)
+        return self._finish(window)
+
+    def _finish(self, window: Composed) -> dict[str, Any]:
+        opening = {"text": OMITTED.text}
+        turns, system = led_by_user(self.turns, self.system, "parts", opening)
+        config: dict[str, Any] = {}
+        if system:
+            config["system_instruction"] = {"parts": system}
+        tools = self._tools(window.tools)
+        if tools:
+            config["tools"] = tools
+        self.ledger.enter(window)
+        return {"contents": turns, "config": config}
+
+    def _add(self, role: str, parts: list[dict[str, Any]]) -> None:
+        """Add parts to the content of this role, or begin it."""
+        if parts and self.turns and self.turns[-1]["role"] == role:
+            self.turns[-1]["parts"] += parts
+        elif parts:
+            self.turns.append({"role": role, "parts": parts})
+
+    def _message(self, index: int, message: Message) -> list[dict[str, Any]]:
+        """Return a message of the user or the system; a result without a call is the user's."""
+        role = "system" if message.role == "system" else "user"
+        self.miss_name(index, message)
+        self.ledger.miss_fields(index, message.extra or {}, ("role",) if role == "system" else ())
+        return self._parts(index, message, role)
+
+    def _parts(self, index: int, message: Message, role: str) -> list[dict[str, Any]]:
+        text = hinted(message, index, self.files, self.ledger)
+        if text is not None:
+            return [{"text": text}] if text else []
+        parts = []
+        for each in self._contents(index, message):
+            part = self._part(index, each, role)
+            if part is not None:
+                parts.append(part)
+        return parts
+
+    def _contents(self, index: int, message: Message) -> Iterator[Content]:
+        return contents(message, index, self.files, self.ledger, own=PARTS, addresses=_ADDRESSES)
+
+    def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
+        if isinstance(part, Text):
+            extra = self._signed(index, part.extra, FIELDS)
+            return {"text": part.text, **extra} if part.text or SIGNATURE in extra else None
+        if isinstance(part, Reasoning):
+            if role == "model" and made_by(part) == "google":
+                given = {SIGNATURE: part.signature} if part.signature is not None else {}
+                signed = self._signed(index, given)
+                thought = {"text": part.text, "thought": True, **signed}
+                return thought if part.text or signed else None
+            self.ledger.miss(index, "reasoning", "it is not a thought of Gemini's")
+        elif isinstance(part, Other):
+            kind = part.data["type"]
+            if kind == "refusal" and isinstance(part.data.get("refusal"), str):
+                return {"text": part.data["refusal"]} if part.data["refusal"] else None
+            if kind in PARTS and isinstance(part.data.get(kind), Mapping):
+                return self._native(index, part)
+            self.ledger.miss(index, f"part of type {kind!r}", "the API has none")
+        elif role == "system":
+            self.ledger.miss(index, part.label, "the system instruction holds text only")
+        else:
+            self.ledger.miss_fields(index, part.extra or {})
+            miss_detail(part, index, self.ledger)
+            return _media(part)
+        return None
+
+    def _native(self, index: int, part: Other) -> dict[str, Any] | None:
+        kind = part.data["type"]
+        inner = deepcopy(dict(part.data[kind]))
+        if kind == "inline_data":
+            inner["data"] = _bytes(inner.get("data"))
+        fault = "its data is no base64" if kind == "inline_data" and not inner["data"] else None
+        if kind == "file_data":
+            fault = wrong_address(str(inner.get("file_uri")), _ADDRESSES)
+        if fault is not None:
+            self.ledger.miss(index, f"part of type {kind!r}", fault)
+            return None
+        return {kind: inner, **self._signed(index, _rest(part.data, kind), FIELDS)}
+
+    def _signed(
+        self, index: int, extra: Mapping[str, Any] | None, fields: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return the signature of a part, as the bytes that the SDK wants, and these fields."""
+        known = known_extra(extra, (SIGNATURE, *fields), index, self.ledger)
+        if SIGNATURE in known:
+            known[SIGNATURE] = _bytes(known[SIGNATURE])
+            if not known[SIGNATURE]:
+                del known[SIGNATURE]
+                self.ledger.miss(index, "a thought signature", "it is no base64")
+        return known
+
+    def _model(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
+        parts: list[dict[str, Any]] = []
+        between: dict[str, list[dict[str, Any]]] = {}
+        if message.content.__class__ is str and not message.attachments:
+            parts = [{"text": message.content}] if message.content else []
+        else:
+            calls = {call.id for call, _, _ in answers}
+            for each in self._contents(index, message):
+                part = self._part(index, each, "model")
+                if part is not None:
+                    before = stands_before(each, calls)
+                    (parts if before is None else between.setdefault(before, [])).append(part)
+        results: list[dict[str, Any]] = []
+        for number, (call, result, at) in enumerate(answers):
+            name, call_id = self.called(index, call), self.ids(call.id)
+            if between:
+                parts += between.get(call.id, ())
+            parts.append(self._call(index, call, name, call_id, first=number == 0))
+            results += self._result(at, call, result, name, call_id)
+        self.miss_name(index, message)
+        if message.extra:
+            self.ledger.miss_fields(index, message.extra)
+        self._add("model", parts)
+        if len(results) > len(answers):  # all responses stand before the other parts of results
+            results.sort(key=lambda part: "function_response" not in part)
+        self._add("user", results)
+
+    def _call(
+        self, index: int, call: ToolCall, name: str, call_id: str, *, first: bool
+    ) -> dict[str, Any]:
+        args = arguments(call, index, self.ledger)
+        part: dict[str, Any] = {"function_call": {**_id(call, call_id), "name": name, "args": args}}
+        if first:
+            part[SIGNATURE] = _NO_SIGNATURE
+        if call.extra:
+            part.update(self._signed(index, call.extra, FIELDS))
+        return part
+
+    def _result(
+        self, index: int, call: ToolCall, result: Message | None, name: str, call_id: str
+    ) -> list[dict[str, Any]]:
+        """Return the response, and behind it the images and files of the result."""
+        text = result_text(result)
+        media: list[dict[str, Any]] = []
+        if text is None and result is not None:
+            parts = self._parts(index, result, "user")
+            text = "\n".join(part["text"] for part in parts if "text" in part)
+            media = [part for part in parts if "text" not in part]
+        response = {**_id(call, call_id), "name": name, "response": {"output": text or ""}}
+        part: dict[str, Any] = {"function_response": response}
+        if result is not None:
+            self.miss_name(index, result, call)
+            if result.extra:
+                part.update(self._told(index, result.extra, response, text or ""))
+        return [part, *media]
+
+    def _told(
+        self, index: int, extra: Mapping[str, Any], response: dict[str, Any], text: str
+    ) -> dict[str, Any]:
+        """Put the fields of a result into its response; return the fields beside the response."""
+        self.ledger.miss_fields(index, extra, ("is_error", "function_response", SIGNATURE, *FIELDS))
+        if extra.get("is_error") is True:
+            response["response"] = {"error": text}
+        if extra.get("as_json"):  # unless it was cut, the text is the response itself
+            response["response"] = _object(text) or response["response"]
+        response.update(deepcopy(extra.get("function_response") or {}))
+        return self._signed(index, {k: extra[k] for k in (SIGNATURE, *FIELDS) if k in extra})
+
+    def _tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        declared: list[dict[str, Any]] = []
+        native: list[dict[str, Any]] = []
+        for tool in tools:
+            function = function_of(tool)
+            if function is not None:
+                made = self._function(function)
+                declared += [made] if made is not None else []
+            elif tool and _TOOLS.issuperset(tool):
+                for given in tool.get("function_declarations") or ():
+                    name = self.declare(given.get("name"))
+                    declared += [{**given, "name": name}] if name is not None else []
+                rest = {k: v for k, v in tool.items() if k != "function_declarations"}
+                native += [rest] if rest else []
+            else:
+                self.miss_tool(tool)
+        return [{"function_declarations": declared}, *native] if declared else native
+
+    def _function(self, function: Mapping[str, Any]) -> dict[str, Any] | None:
+        name = self.declare(function.get("name"))
+        if name is None:
+            return None
+        self.ledger.miss_fields(None, function, ("name", "description", "parameters"))
+        made: dict[str, Any] = {"name": name}
+        if function.get("description"):
+            made["description"] = function["description"]
+        if function.get("parameters"):
+            made["parameters_json_schema"] = schema_of(function["parameters"])
+        return made
+
+
+def _id(call: ToolCall, call_id: str) -> dict[str, str]:
+    """Return the id of a call, unless the call came without one: Vertex AI takes no ids."""
+    return {} if call.extra and call.extra.get("made_id") else {"id": call_id}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _rest(data: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in ("type", "before", kind)}
+
+
+def _bytes(text: Any) -> bytes | None:
+    """Return the bytes that base64 text stands for; None if it is no base64."""
+    try:
+        plain = text.translate(_URL_SAFE)
+        return b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError, AttributeError):
+        return None
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def _media(media: Media) -> dict[str, Any]:
+    """Return an image, a document, a sound or a film as a part."""
+    if media.inline:
+        return {"inline_data": {"mime_type": media.mime, "data": b64decode(media.base64)}}
+    return {"file_data": {"file_uri": media.id or media.url, "mime_type": media.mime}}
+
+
+# replies
+
+RESPONSE = "a generate_content response"
+
+
+_FILTERED = (
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+)
+_FINISH = {"STOP": "stop", "MAX_TOKENS": "length", **dict.fromkeys(_FILTERED, "content_filter")}
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    With the window that was sent, calls have the names of its tools. Raises `InvalidInput`,
+    naming the expected form, if the value is something else.
+    """
+    if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
+        found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
+        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
+    whole = Assembler()
+    try:
+        for candidate in _field(response, "candidates") or ():
+            if _field(candidate, "content") is None and _field(candidate, "finish_reason") is None:
+                raise InvalidInput(
+                    f"a candidate has neither content nor finish_reason: {shown(candidate)}"
+                )
+        whole.feed(response)
+        return whole.reply(window, complete=True)
+    except (MuntinError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"expected {RESPONSE}; it cannot be read: {shown(error)}") from error
+
+
+def _field(value: Any, name: str) -> Any:
+    """Return a field of an SDK's object or of a dict, in Python's or the REST API's spelling."""
+    found = get(value, name)
+    if found is None and isinstance(value, dict) and "_" in name:
+        first, *others = name.split("_")
+        found = value.get(first + "".join(word.title() for word in others))
+    return found
+
+
+class Assembler:
+    """Puts a streamed answer together from its chunks; see `wire.chat.Assembler`.
+
+    Texts that follow each other become one, except texts with a signature: Google wants these
+    back unchanged.
+    """
+
+    def __init__(self, window: Window | None = None) -> None:
+        self._names = names_of(window)
+        self._parts: list[Part] = []
+        self._calls: list[ToolCall] = []
+        # Pieces of the text that is still growing, and whether it is a thought.
+        self._pieces: list[str] = []
+        self._thought = False
+        # How many parts stand behind the last call; another call may follow.
+        self._behind = 0
+        self._finish: str | None = None
+        self._usage: Any = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._finish is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next chunk of the stream; return its new events."""
+        events: list[Event] = []
+        self._usage = _field(chunk, "usage_metadata") or self._usage
+        candidates = _field(chunk, "candidates")
+        if not candidates:
+            if _field(_field(chunk, "prompt_feedback"), "block_reason") is not None:
+                self._finish = "SAFETY"
+            return events
+        content = _field(candidates[0], "content")
+        for part in _field(content, "parts") or () if content is not None else ():
+            self._part(part, _field(chunk, "response_id"), events)
+        finish = _field(candidates[0], "finish_reason")
+        if finish is not None:
+            self._finish = str(getattr(finish, "value", finish))
+        return events
+
+    def _part(self, part: Any, response_id: Any, events: list[Event]) -> None:
+        signature = _field(part, SIGNATURE)
+        signed = {SIGNATURE: as_json(signature)} if signature else {}
+        text, call = _field(part, "text"), _field(part, "function_call")
+        if call is not None:
+            self._close()
+            self._call(call, signed, response_id)
+            events.append(ToolCalled(self._names.called(self._calls[-1])))
+        elif text is not None:
+            thought = bool(_field(part, "thought"))
+            if text:
+                events.append(ReasoningDelta(text) if thought else TextDelta(text))
+            if signed:
+                self._close()
+                self._put(_text_part(text, thought, signed))
+            elif text:
+                if thought != self._thought:
+                    self._close()
+                self._thought = thought
+                self._pieces.append(text)
+        else:
+            self._close()
+            for kind in PARTS:
+                value = _field(part, kind)
+                if value is not None:
+                    self._put(Other({"type": kind, kind: as_json(value), **signed}))
+
+    def _call(self, call: Any, signed: Mapping[str, Any], response_id: Any) -> None:
+        number = len(self._calls)
+        # Older models give no ids; the response's id makes this id unique.
+        made = f"{response_id}_{number}" if response_id else f"call_{number}"
+        name, args = _field(call, "name"), _field(call, "args")
+        arguments = compact_json(as_json(args or {}))
+        made_call = ToolCall(_field(call, "id") or made, name, arguments, extra=signed or None)
+        for index in range(len(self._parts) - self._behind, len(self._parts)):
+            self._parts[index] = put_before(self._parts[index], made_call.id)
+        self._behind = 0
+        self._calls.append(made_call)
+
+    def _close(self) -> None:
+        """Join the pieces of the growing text."""
+        if self._pieces:
+            self._put(_text_part("".join(self._pieces), self._thought, {}))
+            self._pieces = []
+
+    def _put(self, part: Part) -> None:
+        self._parts.append(part)
+        self._behind += bool(self._calls)
+
+    def reply(self, window: Window | None = None, *, complete: bool = False) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended, unless it is known to be `complete`.
+        """
+        if self._finish is None and not complete:
+            raise InvalidInput("the stream of generate_content broke off: no finish_reason came")
+        self._close()
+        finish = _FINISH.get(self._finish or "STOP", str(self._finish).lower())
+        if finish == "stop" and self._calls:
+            finish = "tool_calls"
+        usage = self._usage
+        names = self._names if window is None else names_of(window)
+        said = Message("assistant", joined(self._parts), tool_calls=tuple(self._calls))
+        return Reply(
+            names.read(said),
+            usage=Usage(
+                _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
+                _tokens(usage, "candidates_token_count", "thoughts_token_count"),
+                _tokens(usage, "cached_content_token_count"),
+            ),
+            finish_reason=finish,
+            window=window,
+        )
+
+
+def _tokens(usage: Any, *names: str) -> int:
+    found = [_field(usage, name) for name in names] if usage is not None else []
+    return sum(each for each in found if isinstance(each, int))
+
+
+def _text_part(text: str, thought: bool, signed: Mapping[str, Any]) -> Part:
+    if thought:
+        return Reasoning(text, signature=signed.get(SIGNATURE), extra={"thought": True})
+    return Text(text, extra=signed or None)
+
+
+# requests read
+
+
+def read_request(body: Body) -> Request:
+    """Read the body of a request."""
+    contents = listed(body, "contents", "a request of Gemini's")
+    beside = body.get("config")
+    beside = beside if isinstance(beside, Mapping) else body
+    settings = _either(body, "generationConfig", "generation_config") or beside
+    model = body.get("model")
+    cached = _either(beside, "cachedContent", "cached_content")
+    return Request(
+        pieces(contents, replace(_SPELLING, read=_reader(Ids()))),
+        system=_system(_either(beside, "systemInstruction", "system_instruction")),
+        tools=tuple(_tools(beside)),
+        model=named("google", model.removeprefix("models/") if isinstance(model, str) else None),
+        passes="its beginning is cached at Google" if cached else None,
+        output=_form(settings),
+    )
+
+
+def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
+    """Return the request with the kept messages; Gemini caches without marks."""
+    contents = body["contents"]
+    made = turns(contents, fitted.placed, _SPELLING)
+    return {**body, "contents": written(contents, made, _SPELLING)}
+
+
+def _either(data: Mapping[str, Any], *names: str) -> Any:
+    return next((data[name] for name in names if data.get(name) is not None), None)
+
+
+def _form(settings: Any) -> Mapping[str, Any] | None:
+    """Return the schema of the answer."""
+    given = settings if isinstance(settings, Mapping) else {}
+    names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
+    found = as_plain(_either(given, *names))
+    return found if isinstance(found, Mapping) else None
+
+
+def _system(given: Any) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        given = {"parts": [{"text": given}]}
+    if not isinstance(given, Mapping) or not given.get("parts"):
+        return ()
+    message = read_piece(_system_message, given, None, "system").message
+    return () if message is None else (message,)
+
+
+def _system_message(given: Mapping[str, Any]) -> Message:
+    return read_messages({"role": "system", "parts": given["parts"]}, None)[0]
+
+
+def _tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the functions that are declared, each as a tool of its own, and Google's own tools."""
+    found: list[Mapping[str, Any]] = []
+    for tool in body.get("tools") or ():
+        if not isinstance(tool, Mapping):
+            continue
+        declared = _either(tool, "functionDeclarations", "function_declarations")
+        if not isinstance(declared, list | tuple):
+            found.append(tool)
+            continue
+        for each in declared:
+            if isinstance(each, Mapping):
+                schema = _either(
+                    each, "parametersJsonSchema", "parameters_json_schema", "parameters"
+                )
+                known = {key: each[key] for key in ("name", "description") if key in each}
+                parameters = {} if schema is None else {"parameters": schema}
+                found.append({"type": "function", "function": {**known, **parameters}})
+    return found
+
+
+def _reader(ids: Ids) -> Callable[[Mapping[str, Any]], Message]:
+    def read(data: Mapping[str, Any]) -> Message:
+        parts = [_known(part) for part in data["parts"]]
+        found = read_messages({"role": data.get("role"), "parts": parts}, ids)
+        return found[0] if found else Message("user", None)
+
+    return read
+
+
+def _known(part: Any) -> Any:
+    """Return a part without the fields that Muntin does not know."""
+    if not isinstance(part, Mapping):
+        return part
+    return {key: value for key, value in part.items() if _snake(key) in _FIELDS}
+
+
+_FIELDS = frozenset(
+    {"text", "thought", "function_call", "function_response", *PARTS, *FIELDS} | {SIGNATURE}
+)
+
+
+def _has(*names: str) -> Callable[[Block], bool]:
+    return lambda block: any(block.get(name) is not None for name in names)
+
+
+_RESPONSES = ("functionResponse", "function_response")
+_CALLS = ("functionCall", "function_call")
+
+
+def _text(block: Block) -> str | None:
+    text = block.get("text")
+    return text if isinstance(text, str) and not block.get("thought") else None
+
+
+def _inside(block: Block, names: tuple[str, str]) -> tuple[str, dict[str, Any]]:
+    key = next(name for name in names if block.get(name) is not None)
+    return key, dict(as_plain(block[key]))
+
+
+def _answered(block: Block, text: str) -> dict[str, Any]:
+    key, given = _inside(block, _RESPONSES)
+    # Other parts of a response, such as pictures, are left out with its text.
+    failed = isinstance(given.get("response"), Mapping) and set(given["response"]) == {"error"}
+    rest = {name: each for name, each in given.items() if name != "parts"}
+    return {**block, key: {**rest, "response": {"error" if failed else "output": text}}}
+
+
+def _called(block: Block, call: ToolCall) -> dict[str, Any]:
+    key, given = _inside(block, _CALLS)
+    return {**block, key: {**given, "args": json.loads(call.arguments)}}
+
+
+def _result(message: Message, call: ToolCall) -> dict[str, Any]:
+    return {"functionResponse": response(call, message.text)}
+
+
+_SPELLING = Spelling(
+    name=None,  # calls without an id get one from their place
+    key="parts",
+    model="model",
+    is_result=_has(*_RESPONSES),
+    is_call=_has(*_CALLS),
+    made=lambda block: _has(*_CALLS)(block) or bool(block.get("thought")),
+    text=_text,
+    said=lambda text: {"text": text},
+    answered=_answered,
+    called=_called,
+    result=_result,
+    read=_reader(Ids()),
+)

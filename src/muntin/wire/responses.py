@@ -1,0 +1,899 @@
+"""OpenAI Responses: messages, requests, replies and streams, each read and written here.
+
+https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.checks import shown
+from muntin.core.composed import Composed
+from muntin.core.message import NO_RESULT, Message, Role
+from muntin.core.parts import (
+    Image,
+    Other,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    as_plain,
+    joined,
+    part_from_dict,
+    put_before,
+)
+from muntin.core.window import Window
+from muntin.errors import InvalidInput, MuntinError
+from muntin.wire.chat import MARK, MARKS, cache_options, mark, names_of
+from muntin.wire.common import (
+    Files,
+    as_mapping,
+    check,
+    count,
+    ends,
+    function_of,
+    get,
+    is_text,
+    known_extra,
+    made_by,
+)
+from muntin.wire.encoder import Encoder
+from muntin.wire.media import Content, Media, contents, hinted, stands_before
+from muntin.wire.names import ToolNames, schema_of
+from muntin.wire.pieces import Fitted, Piece, Placed
+from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.wire.requests import (
+    Body,
+    Request,
+    as_text,
+    body_tools,
+    breakpoints,
+    count_marks,
+    inside,
+    key_of,
+    last_marks,
+    listed,
+    named,
+    read_piece,
+    text_of,
+    with_texts,
+)
+
+# messages
+
+# Items that the model made with tools that run at OpenAI; the API takes them back unchanged.
+ITEMS = frozenset(
+    {
+        "apply_patch_call",
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+        "shell_call",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+RESULTS = ("function_call_output", "custom_tool_call_output")
+# Calls, and the field of their arguments.
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# Calls of OpenAI's own tools that the app runs, by the types of the app's answers.
+_OWN = {
+    f"{call}_output": call
+    for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
+}
+# The items of an answer; consecutive ones are one answer.
+OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
+
+
+def is_output(data: Mapping[str, Any]) -> bool:
+    """Say whether an item is part of a model's answer."""
+    if data.get("type") != "message":
+        return data.get("type") in OUTPUTS
+    content = data.get("content")
+    if data.get("role") != "assistant" or isinstance(content, str) or "stop_reason" in data:
+        return False
+    kinds = [as_plain(part).get("type") for part in content or ()]
+    return all(kind in ("output_text", "refusal") for kind in kinds)
+
+
+def check_item(item: Mapping[str, Any]) -> None:
+    """Refuse an item of an answer that lacks a field needed for reading."""
+    kind = item["type"]
+    needed = ["id"] if kind == "reasoning" else ["content"] if kind == "message" else []
+    if kind in CALLS:
+        needed = ["call_id", "name", CALLS[kind]]
+    for key in needed:
+        if item.get(key) is None:
+            raise InvalidInput(f"an item of type {kind!r} needs {key!r}: {shown(dict(item))}")
+
+
+def as_input(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message item of the user or the system as a dict without the API's own fields."""
+    rest = {k: v for k, v in data.items() if k not in ("type", "id", "status")}
+    return rest if data.get("id") is None else {**rest, "item_id": data["id"]}
+
+
+def result(item: Mapping[str, Any]) -> Message:
+    """Read the output of a call."""
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str):
+        raise InvalidInput(
+            f"an item of type {item['type']!r} needs a 'call_id': {shown(dict(item))}"
+        )
+    output = item.get("output")
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        output = tuple(part_from_dict(each) for each in output)
+    known = ("type", "call_id", "output", "id", "status")
+    extra = {k: v for k, v in item.items() if k not in known and v is not None}
+    return Message("tool", output, tool_call_id=call_id, extra=extra or None)
+
+
+def own_result(item: Mapping[str, Any]) -> Message | None:
+    """Read an app's answer to a call of one of OpenAI's own tools; None if it is no such item.
+
+    A screenshot cannot be written as text: it stays whole.
+    """
+    call_id, output = item.get("call_id"), item.get("output")
+    if item.get("type") not in _OWN or not isinstance(call_id, str):
+        return None
+    if isinstance(output, Mapping):
+        shot = Image(str(output.get("image_url") or ""))
+        return Message("tool", (shot, Other({"type": "unread", "value": ""})), tool_call_id=call_id)
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        streams = [each.get(key) for each in output for key in ("stdout", "stderr")]
+        output = "\n".join(each for each in streams if each)
+    return Message("tool", output, tool_call_id=call_id)
+
+
+def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
+    """Return the output of a result with another text, in the form of its type."""
+    given = item.get("output")
+    if item.get("type") == "shell_call_output" and isinstance(given, Sequence) and given:
+        return [{**as_plain(given[-1]), "stdout": text, "stderr": ""}]
+    return text
+
+
+def with_own_calls(message: Message, answered: Collection[str]) -> Message:
+    """Return an answer with the calls of OpenAI's own tools that these ids answer, so that calls
+    and results stay together."""
+    content = message.content if isinstance(message.content, tuple) else ()
+    held = [part.data for part in content if isinstance(part, Other)]
+    own = [
+        ToolCall(each["call_id"], each["type"], "")
+        for each in held
+        if each["type"] in _OWN.values() and each.get("call_id") in answered
+    ]
+    return replace(message, tool_calls=(*message.tool_calls, *own)) if own else message
+
+
+def own_answered(items: Iterable[Any]) -> frozenset[str]:
+    """Return the ids of the calls of OpenAI's own tools that these items answer."""
+    found = (as_plain(item) for item in items)
+    return frozenset(
+        item["call_id"]
+        for item in found
+        if isinstance(item, Mapping) and own_result(item) is not None
+    )
+
+
+def result_type(call: ToolCall) -> str:
+    """Return the type of the item that answers a call."""
+    custom = (call.extra or {}).get("type") == "custom"
+    return "custom_tool_call_output" if custom else "function_call_output"
+
+
+def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
+    """Read the items of one answer."""
+    # Ids of items are needed only beside the reasoning with which they must be sent.
+    named = any(item.get("type") == "reasoning" for item in items)
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    placed: list[int] = []
+    for item in items:
+        kind = item.get("type")
+        start = len(parts)
+        if kind in CALLS:
+            calls.append(call(item, named))
+            for index in placed:  # the part stood between two calls
+                parts[index] = put_before(parts[index], calls[-1].id)
+            placed = []
+            continue
+        if kind == "message":
+            parts += [_text_part_of(as_plain(part), item, named) for part in item["content"]]
+        elif kind == "reasoning":
+            parts.append(_reasoning(item))
+        else:
+            parts.append(Other(item))
+        if calls:
+            placed += range(start, len(parts))
+    extra = {"error": error} if error else None
+    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
+
+
+def call(item: Mapping[str, Any], named: bool) -> ToolCall:
+    """Read a call; with `named` the id of its item is kept."""
+    custom = item["type"] == "custom_tool_call"
+    extra = {"type": "custom"} if custom else {}
+    if named and item.get("id"):
+        extra["item_id"] = item["id"]
+    if item.get("namespace"):
+        extra["namespace"] = item["namespace"]
+    body = item[CALLS[item["type"]]]
+    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
+
+
+def _text_part_of(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
+    if part.get("type") != "output_text":
+        return Other(part)
+    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
+    extra["phase"] = item.get("phase")
+    extra["annotations"] = part.get("annotations")
+    if named and item.get("status") != "completed":
+        extra["status"] = item.get("status")
+    extra = {key: value for key, value in extra.items() if value}
+    return Text(part["text"], extra=extra or None)
+
+
+def _reasoning(item: Mapping[str, Any]) -> Reasoning:
+    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
+    text = "\n\n".join(each["text"] for each in content or summary)
+    extra = {"id": item["id"], "summary": summary}
+    if content:
+        extra["content"] = content
+    return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
+
+
+# requests
+
+_IDS = NameRule(64)
+
+# Tools that run at OpenAI, or exist only in this API.
+_TOOLS = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "namespace",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    }
+)
+
+
+def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+    """Return `input` (and `tools`, if any) for `client.responses.create(...)`."""
+    return _Encoder(check(window, strict, files), names_of(window)).request(window)
+
+
+class _Encoder(Encoder):
+    """One encoding: the items so far, and the state for the next."""
+
+    def __init__(self, files: Files, names: ToolNames) -> None:
+        super().__init__("openai", files, names, _IDS, "Responses has no names")
+        self.items: list[dict[str, Any]] = []
+        self.order: list[int] = []
+
+    def request(self, window: Composed) -> dict[str, Any]:
+        items, order = self.items, self.order
+        for index, message, answers in arrange(window.messages):
+            content = message.content
+            if content and not answers and message.role != "tool" and is_text(message):
+                items.append({"role": message.role, "content": content})
+                order.append(index)
+            elif message.role == "assistant":
+                self._assistant(index, message, answers)
+            else:
+                self._message(index, message)
+        self._drop_duplicates()
+        if any(item.get("type") == "reasoning" for item in self.items):
+            self._drop_loose_reasoning()
+        request: dict[str, Any] = {"input": self.items, **cache_options(window)}
+        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
+        if tools:
+            request["tools"] = tools
+        if window.breakpoints:
+            self._mark(window)
+        self.ledger.enter(window)
+        return request
+
+    def _add(self, index: int, item: dict[str, Any]) -> None:
+        self.items.append(item)
+        self.order.append(index)
+
+    def _drop_duplicates(self) -> None:
+        """Remove repeated ids, as of a message that stands in two slots: the API refuses them.
+
+        Texts and calls of the model are sent again without their id; other items are sent once.
+        """
+        named = [item["id"] for item in self.items if _is_named(item)]
+        if len(set(named)) == len(named):
+            return
+        seen: set[str] = set()
+        items, order, nameless = [], [], -1
+        for index, item in zip(self.order, self.items, strict=True):
+            if _is_named(item) and (item["id"] in seen or index == nameless):
+                if item["type"] == "reasoning":
+                    nameless = index  # the item behind it may not have an id without it
+                if item["type"] not in _SAID:
+                    why = f"{item['id']!r}, or the reasoning before it, stands twice"
+                    self.ledger.miss(index, f"item of type {item['type']!r}", why)
+                    continue
+                item = _unnamed(item)
+            elif _is_named(item):
+                seen.add(item["id"])
+            items.append(item)
+            order.append(index)
+        self.items, self.order = items, order
+
+    def _drop_loose_reasoning(self) -> None:
+        """Leave out reasoning that no item of the model follows: the API refuses it."""
+        items: list[dict[str, Any]] = []
+        order: list[int] = []
+        follower = False
+        for index, item in zip(reversed(self.order), reversed(self.items), strict=True):
+            kind = item.get("type", "message")
+            if kind == "reasoning" and not follower:
+                self.ledger.miss(index, "reasoning", "nothing of the model's follows it")
+                continue
+            if kind != "reasoning":
+                follower = item.get("role", "assistant") == "assistant" and "output" not in item
+            items.append(item)
+            order.append(index)
+        self.items, self.order = items[::-1], order[::-1]
+
+    def _message(self, index: int, message: Message) -> None:
+        """Add a message of the user or the system; a result without a call is the user's text."""
+        role = "user" if message.role == "tool" else message.role
+        self.miss_name(index, message)
+        extra, known = message.extra or {}, ()
+        if role == "system" and extra.get("role") == "developer":
+            role, known = "developer", ("role",)  # type: ignore[assignment]
+        self.ledger.miss_fields(index, extra, known)
+        content = self._content(index, message, role)
+        if content:
+            self._add(index, {"role": role, "content": content})
+
+    def _content(self, index: int, message: Message, role: str) -> Any:
+        text = hinted(message, index, self.files, self.ledger)
+        if text is not None:
+            return text
+        parts = []
+        for each in contents(message, index, self.files, self.ledger):
+            part = self._part(index, each, role)
+            if part is not None:
+                parts.append(part)
+        return parts
+
+    def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
+        if isinstance(part, Text):
+            extra = known_extra(part.extra, (MARK,), index, self.ledger)
+            return {"type": "input_text", "text": part.text, **extra} if part.text else None
+        if isinstance(part, Reasoning):
+            self.ledger.miss(index, "reasoning", f"{role} messages have none")
+        elif isinstance(part, Other):
+            self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+        elif role in ("system", "developer"):
+            self.ledger.miss(index, part.label, f"{role} messages hold text only")
+        else:
+            sent = _media(part)
+            if sent is not None:
+                return {**sent, **known_extra(part.extra, (MARK,), index, self.ledger)}
+            self.ledger.miss(index, part.label, f"Responses takes no {part.modality}")
+        return None
+
+    def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
+        self.miss_name(index, message)
+        self.ledger.miss_fields(index, message.extra or {})
+        held = list(contents(message, index, self.files, self.ledger))
+        # An item may have its id only together with the reasoning that led to it, or the API
+        # refuses the request: https://developers.openai.com/api/docs/guides/reasoning
+        named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
+        between: dict[str, list[Content]] = {}
+        opening: list[Content] = []
+        calls = {call.id for call, _, _ in answers}
+        for part in held:
+            before = stands_before(part, calls)
+            (opening if before is None else between.setdefault(before, [])).append(part)
+        self._said(index, opening, named)
+        results = []
+        for call, result, at in answers:
+            if call.id in between:
+                self._said(index, between[call.id], named)
+            call_id = self.ids(call.id)
+            self._add(index, self._call(index, call, call_id, named))
+            results.append((at, self._result(at, call, result, call_id)))
+        for at, item in results:
+            self._add(at, item)
+
+    def _said(self, index: int, parts: Sequence[Content], named: bool) -> None:
+        """Add the assistant's texts and reasoning; texts of one item become one item."""
+        open_item: dict[str, Any] | None = None
+        for part in parts:
+            if isinstance(part, Text):
+                if part.text:
+                    open_item = self._text(index, part, named, open_item)
+                continue
+            open_item = None
+            if isinstance(part, Reasoning):
+                self._reasoning(index, part)
+            elif isinstance(part, Media):
+                self.ledger.miss(index, part.label, "assistant messages hold text only")
+            elif part.data["type"] == "refusal":
+                if part.data.get("refusal"):
+                    self._text(index, Text(str(part.data["refusal"])), False, None)
+            elif part.data["type"] in ITEMS:
+                item = deepcopy(dict(part.data))
+                item.pop("before", None)
+                self._add(index, item)
+            else:
+                self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+
+    def _text(
+        self, index: int, part: Text, named: bool, open_item: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Add a text to its item, or as a new item; return that item."""
+        extra = part.extra or {}
+        self.ledger.miss_fields(index, extra, ("phase", "annotations"))
+        item_id = extra.get("item_id") if named else None
+        phase = {"phase": extra["phase"]} if extra.get("phase") else {}
+        if item_id is None:
+            if open_item and "id" not in open_item and open_item.get("phase") == extra.get("phase"):
+                open_item["content"] += part.text
+                return open_item
+            item = {"role": "assistant", "content": part.text, **phase}
+            self._add(index, item)
+            return item
+        said = {
+            "type": "output_text",
+            "text": part.text,
+            "annotations": deepcopy(extra.get("annotations") or []),
+        }
+        if open_item and open_item.get("id") == item_id:
+            open_item["content"].append(said)
+            return open_item
+        item = {"type": "message", "id": item_id, "role": "assistant", "content": [said]}
+        item["status"] = extra.get("status") or "completed"
+        self._add(index, {**item, **phase})
+        return self.items[-1]
+
+    def _reasoning(self, index: int, part: Reasoning) -> None:
+        extra = part.extra or {}
+        if made_by(part) != "openai" or not isinstance(extra.get("id"), str):
+            self.ledger.miss(index, "reasoning", "it is not of the Responses API")
+            return
+        item = {"type": "reasoning", "id": extra["id"], "summary": deepcopy(extra["summary"])}
+        if extra.get("content"):
+            item["content"] = deepcopy(extra["content"])
+        if part.signature is not None:
+            item["encrypted_content"] = part.signature
+        self._add(index, item)
+
+    def _call(self, index: int, call: ToolCall, call_id: str, named: bool) -> dict[str, Any]:
+        name = self.called(index, call)
+        extra = call.extra or {}
+        self.ledger.miss_fields(index, extra, ("type", "namespace"))
+        rest = {"namespace": extra["namespace"]} if extra.get("namespace") else {}
+        if named and extra.get("item_id"):
+            rest["id"] = extra["item_id"]
+        if extra.get("type") == "custom":
+            kind, key = "custom_tool_call", "input"
+        else:
+            kind, key = "function_call", "arguments"
+        return {"type": kind, "call_id": call_id, "name": name, key: call.arguments, **rest}
+
+    def _result(
+        self, index: int, call: ToolCall, result: Message | None, call_id: str
+    ) -> dict[str, Any]:
+        output: Any = NO_RESULT
+        if result is not None:
+            output = self._content(index, result, "tool") or ""
+            self.miss_name(index, result, call)
+            self.ledger.miss_fields(index, result.extra or {})
+        return {"type": result_type(call), "call_id": call_id, "output": output}
+
+    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+        if tool.get("type") == "custom":
+            custom = tool.get("custom")
+            held = custom if isinstance(custom, Mapping) else tool
+            own = self.declare(held.get("name"))
+            return None if own is None else {"type": "custom", **held, "name": own}
+        if tool.get("type") in _TOOLS:
+            return dict(tool)
+        function = function_of(tool)
+        if function is None:
+            self.miss_tool(tool)
+            return None
+        name = self.declare(function.get("name"))
+        if name is None:
+            return None
+        known = ("name", "description", "parameters", "strict", "defer_loading", "output_schema")
+        self.ledger.miss_fields(None, function, known)
+        flat = {"type": "function", **{key: function[key] for key in known if key in function}}
+        flat |= {"name": name, "parameters": schema_of(flat.get("parameters"))}
+        # The default here is true, but false in Chat Completions.
+        flat.setdefault("strict", False)
+        return flat
+
+    def _mark(self, window: Composed) -> None:
+        trail, taken = [], 0
+        for at, item in zip(self.order, self.items, strict=True):
+            key = "output" if "output" in item else "content"
+            if item.get("role") in ("user", "system", "developer") or key == "output":
+                if item.get(key):
+                    trail.append((at, item))
+                if isinstance(item.get(key), list):
+                    taken += sum(MARK in part for part in item[key])
+        for item, point in ends(trail, window, MARKS - taken):
+            key = "output" if "output" in item else "content"
+            if isinstance(item[key], str):
+                item[key] = [{"type": "input_text", "text": item[key]}]
+            item[key][-1].setdefault(MARK, mark(point))
+
+
+# Items that need no id.
+_SAID = ("message", "function_call", "custom_tool_call")
+
+
+def _is_named(item: Mapping[str, Any]) -> bool:
+    return isinstance(item.get("id"), str)
+
+
+def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a text or call of the model without its id; a message has another form then."""
+    if item["type"] != "message":
+        return {key: value for key, value in item.items() if key != "id"}
+    text = "".join([part["text"] for part in item["content"]])
+    phase = {"phase": item["phase"]} if "phase" in item else {}
+    return {"role": "assistant", "content": text, **phase}
+
+
+def _media(media: Media) -> dict[str, Any] | None:
+    """Return an image or a document as a part of an input message; None if the API has none."""
+    if media.modality == "image":
+        detail = media.detail or "auto"
+        source = {"file_id": media.id} if media.id is not None else {"image_url": media.url}
+        return {"type": "input_image", "detail": detail, **source}
+    if media.modality != "document":
+        return None
+    if media.id is not None:
+        return {"type": "input_file", "file_id": media.id}
+    if media.inline:
+        return {"type": "input_file", "file_data": media.url, "filename": media.name or "file"}
+    return {"type": "input_file", "file_url": media.url}
+
+
+# replies
+
+RESPONSE = "a response of the Responses API"
+
+
+def decode(response: Any, window: Window | None = None) -> Reply:
+    """Read a response, the SDK's object or its dict, as a Reply.
+
+    A response that failed has the finish reason `failed` and its error in `message.extra`. With
+    the window that was sent, calls have the names of its tools. Raises `InvalidInput`, naming
+    the expected form, if the value is something else.
+    """
+    data = as_mapping(response, RESPONSE, "output")
+    items = data["output"]
+    if not isinstance(items, Sequence) or not all(isinstance(item, Mapping) for item in items):
+        raise InvalidInput(
+            f"expected {RESPONSE}, whose 'output' is a list of items; got {shown(items)}"
+        )
+    try:
+        message = answer(items, data.get("error"))
+    except (MuntinError, KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"expected {RESPONSE}; its output cannot be read: {shown(error)}"
+        ) from error
+    usage = data.get("usage")
+    details = get(usage, "input_tokens_details") if usage is not None else None
+    return Reply(
+        names_of(window).read(message),
+        usage=Usage(
+            count(usage, "input_tokens"),
+            count(usage, "output_tokens"),
+            count(details, "cached_tokens"),
+            count(details, "cache_write_tokens"),
+        ),
+        finish_reason=_finish(data, message),
+        window=window,
+    )
+
+
+_INCOMPLETE = {"max_output_tokens": "length"}
+
+
+def _finish(data: Mapping[str, Any], message: Message) -> str:
+    status = data.get("status") or "completed"
+    if status == "incomplete":
+        reason = (data.get("incomplete_details") or {}).get("reason") or status
+        return _INCOMPLETE.get(reason, str(reason))
+    if status != "completed":
+        return str(status)
+    return "tool_calls" if message.tool_calls else "stop"
+
+
+_REASONING_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+_LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+
+
+class Assembler:
+    """Puts a streamed answer together from its events; see `wire.chat.Assembler`.
+
+    The last event holds the whole response, so only that event is kept.
+    """
+
+    def __init__(self, window: Window | None = None) -> None:
+        self._names = names_of(window)
+        self._response: Any = None
+        self._error: Any = None
+        self._named = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
+        return self._response is not None
+
+    def feed(self, chunk: Any) -> list[Event]:
+        """Take the next event of the stream; return its new events."""
+        kind = get(chunk, "type")
+        if kind in _TEXT_EVENTS:
+            return [TextDelta(get(chunk, "delta"))]
+        if kind in _REASONING_EVENTS:
+            return [ReasoningDelta(get(chunk, "delta"))]
+        if kind == "response.output_item.done":
+            item = get(chunk, "item")
+            self._named = self._named or get(item, "type") == "reasoning"
+            if get(item, "type") in ("function_call", "custom_tool_call"):
+                data = as_mapping(item, "a tool call of the Responses API", "call_id")
+                return [ToolCalled(self._names.called(call(data, self._named)))]
+        elif kind in _LAST_EVENTS:
+            self._response = get(chunk, "response")
+        elif kind == "error":
+            self._error = get(chunk, "message")
+        return []
+
+    def reply(self, window: Window | None = None) -> Reply:
+        """Return the whole answer.
+
+        Raises `InvalidInput` if the stream has not ended.
+        """
+        if self._response is None:
+            why = f": {self._error}" if self._error else ""
+            raise InvalidInput(f"the stream of Responses broke off before its last event{why}")
+        reply = decode(self._response, window)
+        if window is not None:
+            return reply
+        return replace(reply, message=self._names.read(reply.message))
+
+
+# requests read
+
+_TEXTS = ("input_text", "output_text", "text")
+# Fields that say that OpenAI keeps the rest of the conversation.
+_ELSEWHERE = ("previous_response_id", "conversation", "prompt")
+
+
+class Ref(NamedTuple):
+    """Items of a request that are one message: the index of the first, and where they end."""
+
+    first: int
+    end: int
+
+
+def read_request(body: Body) -> Request:
+    """Read the body of a request."""
+    given = body.get("input")
+    items = [given] if isinstance(given, str) else listed(body, "input", "a request of Responses")
+    told = text_of(body.get("instructions"))
+    system = [] if told is None else [read_piece(_system, told, None, "system").message]
+    kept = next((key for key in _ELSEWHERE if body.get(key)), None)
+    return Request(
+        _pieces(items),
+        system=tuple(each for each in system if each is not None),
+        tools=body_tools(body),
+        model=named("openai", body.get("model")),
+        user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
+        passes=None if kept is None else f"the rest of the conversation is at OpenAI ({kept!r})",
+        output=inside(body, "text", "format", "schema"),
+    )
+
+
+def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
+    """Return the request with the kept messages, marked where it may be cached."""
+    given = body["input"]
+    items: list[Any] = []
+    ends: list[int] = []
+    calls: dict[str, ToolCall] = {}
+    for placed in fitted.placed:
+        calls |= {call.id: call for call in placed.message.tool_calls}
+        items += _written([given] if isinstance(given, str) else given, placed, calls)
+        ends.append(len(items))
+    options = {key: each for key, each in _mark(items, ends, fitted).items() if key not in body}
+    sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
+    return {**body, **options, "input": sent}
+
+
+def _system(text: str) -> Message:
+    return Message("system", text)
+
+
+def _pieces(items: Sequence[Any]) -> list[Piece]:
+    """Read the items of a request: the items of one answer are one message."""
+    found: list[Piece] = []
+    first, own = 0, own_answered(items)
+    while first < len(items):
+        end = first
+        while end < len(items) and _is_output(items[end]):
+            end += 1
+        if end > first:
+            part = list(items[first:end])
+            said = read_piece(_answer, part, Ref(first, end), "assistant", _calls_of)
+            if own and said.message is not None:
+                said = said._replace(message=with_own_calls(said.message, own))
+            found.append(said)
+            first = end
+            continue
+        found.append(_piece(items[first], Ref(first, first + 1)))
+        first += 1
+    return found
+
+
+def _is_output(item: Any) -> bool:
+    try:
+        return isinstance(item, Mapping) and is_output(item)
+    except (TypeError, AttributeError):
+        return False
+
+
+def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
+    # If nothing is kept at OpenAI, reasoning is sent without its id.
+    given = [{"id": "", **item} if item["type"] == "reasoning" else item for item in items]
+    for item in given:
+        check_item(item)
+    return answer(given)
+
+
+def _calls_of(items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the calls of an answer, and the rest as a text."""
+    rest = [item for item in items if item["type"] not in CALLS]
+    said = {"type": "message", "content": [{"type": "output_text", "text": as_text(rest)}]}
+    return [said, *(item for item in items if item["type"] in CALLS)]
+
+
+def _piece(item: Any, ref: Ref) -> Piece:
+    role: Role = "user"
+    if isinstance(item, Mapping):
+        if item.get("type") in RESULTS:
+            key = key_of("responses", item)
+            return read_piece(result, item, ref, "user", _as_output, key)
+        own = own_result(item)
+        if own is not None:
+            return Piece(own, ref)
+        if item.get("role") != "user":  # an unknown item was made by the model, or by its tools
+            role = "assistant"
+    return read_piece(_said, item, ref, role, None, key_of("responses", item))
+
+
+def _as_output(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {**item, "output": as_text(item.get("output"))}
+
+
+def _said(item: Any) -> Message:
+    if isinstance(item, str):
+        return Message("user", item)
+    if not isinstance(item, Mapping) or "role" not in item:
+        kind = item.get("type") if isinstance(item, Mapping) else type(item).__name__
+        raise InvalidInput(f"an item of type {kind!r} is not known")
+    content = item.get("content")
+    if not isinstance(content, str | list | tuple):
+        raise InvalidInput(f"its content is a {type(content).__name__}")
+    return Message.from_dict(as_input(as_plain(item)))
+
+
+def _written(items: Sequence[Any], placed: Placed, calls: Mapping[str, ToolCall]) -> list[Any]:
+    message = placed.message
+    if placed.ref is None:
+        called = message.tool_call_id
+        if called is not None:
+            kind = result_type(calls[called])
+            return [{"type": kind, "call_id": called, "output": message.text}]
+        return [{"role": message.role, "content": message.text}] if message.text else []
+    kept = list(items[placed.ref.first : placed.ref.end])
+    if placed.is_whole:
+        return kept
+    kept = [_shorter(item, placed) for item in kept]
+    if placed.text is None:
+        return kept
+    if message.role == "assistant" and len(kept) > 1:
+        return kept  # the text of an answer is never cut
+    return [_with_text(kept[0], placed)]
+
+
+def _shorter(item: Any, placed: Placed) -> Any:
+    """Return a call with its new arguments."""
+    key = CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
+    arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
+    return item if key is None or arguments is None else {**item, key: arguments}
+
+
+def _with_text(item: Any, placed: Placed) -> Any:
+    if isinstance(item, str):
+        return placed.text
+    key = "output" if "output" in item else "content"
+    content = item.get(key)
+    if item.get("type") not in RESULTS and key == "output":
+        return {**item, key: shorter_output(item, placed.text)}
+    if not isinstance(content, list | tuple):
+        return {**item, key: placed.text}
+    parts = with_texts(content, placed, _request_text, lambda _: False, _part)
+    return {**item, key: parts or placed.text}
+
+
+def _request_text(part: Any) -> str | None:
+    text = part.get("text") if isinstance(part, Mapping) and part.get("type") in _TEXTS else None
+    return text if isinstance(text, str) else None
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _mark(items: list[Any], ends: Sequence[int], fitted: Fitted) -> dict[str, Any]:
+    """Mark the items behind which to cache; return the options that belong to marks."""
+    points = breakpoints(fitted)
+    if not points:
+        return {}
+    for place, point in last_marks(points, MARKS - count_marks(items, MARK)):
+        end = ends[place] if place >= 0 else 0
+        at = next((n for n in range(end - 1, -1, -1) if _markable(items[n])), None)
+        if at is None:
+            continue
+        item = (
+            items[at] if isinstance(items[at], Mapping) else {"role": "user", "content": items[at]}
+        )
+        key = "output" if "output" in item else "content"
+        parts = [_part(item[key])] if isinstance(item[key], str) else list(item[key])
+        if MARK not in parts[-1]:
+            parts[-1] = {**parts[-1], MARK: mark(point)}
+            items[at] = {**item, key: parts}
+    return cache_options(fitted.window)
+
+
+def _markable(item: Any) -> bool:
+    if isinstance(item, str):
+        return bool(item)
+    if not isinstance(item, Mapping):
+        return False
+    told = item.get("role") in ("user", "system", "developer")
+    content: Any = item.get("output" if item.get("type") in RESULTS else "content")
+    if not content or not (told or item.get("type") in RESULTS):
+        return False
+    return isinstance(content, str) or isinstance(content[-1], Mapping)

@@ -1,1 +1,0 @@
-"""How messages of other makers are read."""
