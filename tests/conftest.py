@@ -4,6 +4,7 @@ a check of every window that follows another."""
 import gc
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,9 @@ from hypothesis import settings
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slots import Slots
 from tests.stability import unexplained_move
+
+if TYPE_CHECKING:
+    from tests.reliability.server import Server
 
 # No deadlines: how long an example takes says more about the machine than about us.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -22,6 +26,15 @@ def pytest_collection_finish() -> None:
     """Leave what is there for all tests out of garbage collections: a million objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator["Server"]:
+    """Return the PostgreSQL of this process, which no test stops."""
+    from tests.reliability.server import running_server  # what it needs is not always installed
+
+    with running_server() as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)

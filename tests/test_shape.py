@@ -42,7 +42,7 @@ PROMISED = """
 # Test modules about other modules than the one they are named after, and which; `*` is each beside
 # them. A row is a claim: look here for the tests of a module, and for a home of a new test.
 SUBJECTS = {
-    "test_doors.py": "composer settings",
+    "test_interfaces.py": "composer settings",
     "test_examples.py": "",
     "test_import.py": "__main__ errors",
     "test_shape.py": "",

@@ -33,7 +33,7 @@ from muntin.runtime import Ctx
 from muntin.telemetry import Names
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
-from tests.doors import DOORS, DURABLE, Door
+from tests.interfaces import DURABLE, INTERFACES, Interface
 from tests.runtime.conftest import run
 
 ROOT = Path(__file__).parent.parent
@@ -100,12 +100,12 @@ def small(_: tuple[Message, ...]) -> Any:
     return slots.render()
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-def test_every_door_tells_of_its_windows_and_calls(door: Door, seen: Seen) -> None:
+@pytest.mark.parametrize("interface", INTERFACES.values(), ids=INTERFACES)
+def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, seen: Seen) -> None:
     model = answers(
         ToolCall("c1", "look", '{"n":1}'), Reply(Message("assistant", "So."), usage=USAGE)
     )
-    run(door(App(MemoryStore(), budget=8_000), model, "What is it?", [look]))
+    run(interface(App(MemoryStore(), budget=8_000), model, "What is it?", [look]))
     composed, called = seen.spans("compose_context"), seen.spans("chat")
     assert len(composed) == len(called) == len(model.windows) == 2
     for span, window in zip(composed, model.windows, strict=True):
@@ -125,10 +125,10 @@ def test_every_door_tells_of_its_windows_and_calls(door: Door, seen: Seen) -> No
     assert Names.COMPACTED not in last
 
 
-@pytest.mark.parametrize("door", DURABLE.values(), ids=DURABLE)
-def test_a_session_is_named(door: Door, seen: Seen) -> None:
+@pytest.mark.parametrize("interface", DURABLE.values(), ids=DURABLE)
+def test_a_session_is_named(interface: Interface, seen: Seen) -> None:
     app = App(MemoryStore(), budget=8_000)
-    run(door(app, answers("Yes."), "Is it?", ()))
+    run(interface(app, answers("Yes."), "Is it?", ()))
     known = {each.id for each in app.store.sessions()}
     assert {attributes(each)[Names.CONVERSATION] for each in seen.spans("chat")} <= known
 

@@ -1,8 +1,8 @@
-"""Doors of apps that hold their messages and their loop themselves: what passes goes by HTTP.
+"""Interfaces of apps that hold their messages and their loop themselves: what passes goes by HTTP.
 
 Each asks a local server with a vendor's client, through an adapter or the gateway. The server shows
-the model the request as it came, decoded, so that a rule over doors looks at what was really sent.
-The server of the Model Context Protocol is no door: it composes no request.
+the model the request as it came, decoded, so that a rule over interfaces looks at what was sent.
+The server of the Model Context Protocol is no interface: it composes no request.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ async def by_gateway(
 
 
 WIRED: dict[str, Callable[[App, ScriptedModel, str, Sequence[ToolLike]], Awaitable[Any]]] = {
-    name.removeprefix("by_"): door for name, door in list(globals().items()) if name[:3] == "by_"
+    name.removeprefix("by_"): interface
+    for name, interface in list(globals().items())
+    if name[:3] == "by_"
 }
 
 __all__ = ["WIRED"]

@@ -17,7 +17,6 @@ from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
 from tests.paths import ROOT
-from tests.reliability.server import running_server
 
 
 @pytest.fixture(autouse=True)
@@ -132,18 +131,17 @@ def test_a_store_tells_what_waits_and_since_when():
     )
 
 
-def test_a_store_tells_which_workers_live(tmp_path):
-    with running_server() as server:
-        database = server.new_database()
-        app = App(server.url(database), engine="procrastinate")
-        asyncio.run(app.resume())
-        app.store.close()
-        server.ask("SELECT * FROM procrastinate_register_worker_v1()", database)
-        server.ask(
-            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')",
-            database,
-        )
-        said = found("wakes", "--store", server.url(database))
+def test_a_store_tells_which_workers_live(tmp_path, server):
+    database = server.new_database()
+    app = App(server.url(database), engine="procrastinate")
+    asyncio.run(app.resume())
+    app.store.close()
+    server.ask("SELECT * FROM procrastinate_register_worker_v1()", database)
+    server.ask(
+        "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')",
+        database,
+    )
+    said = found("wakes", "--store", server.url(database))
     assert said["turns"] == ("ok", "waiting: 0; running: 0")
     assert said["worker 1"][0] == "ok"
     assert re.fullmatch(r"heard 0:0\d:\d\d ago, running 0", said["worker 1"][1])

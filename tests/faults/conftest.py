@@ -17,12 +17,6 @@ def times(name: str, short: int) -> int:
     return int(os.environ.get(f"MUNTIN_FAULTS_{name}", short))
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
 @pytest.fixture
 def own_server() -> Iterator[Server]:
     """Return a server that no other test has, to be stopped and started again."""

@@ -57,7 +57,7 @@ async def asks(app: App, text: str) -> None:
     await app.ask("e/1", text)
 
 
-DOORS: dict[str, tuple[str, Callable[[App, str], Coroutine[Any, Any, None]]]] = {
+INTERFACES: dict[str, tuple[str, Callable[[App, str], Coroutine[Any, Any, None]]]] = {
     "send": ("c", sends),
     "stream": ("c", streams),
     "ask": ("e/1", asks),
@@ -87,9 +87,9 @@ def check(turns: list[Turn], items: list[Item], asked: list[str]) -> None:
     assert len(results) == len(set(results)), "a finished call was run again"
 
 
-async def cancel_everywhere(app: App, door: str) -> int:
-    """Cancel the door at every step in turn, use it behind each; return how many steps it has."""
-    session, use = DOORS[door]
+async def cancel_everywhere(app: App, interface: str) -> int:
+    """Cancel it at every step in turn, use it behind each; return how many steps it has."""
+    session, use = INTERFACES[interface]
     asked: list[str] = []
     for step in range(1, 10_000, max(1, times("STRIDE", 1))):
         asked.append(f"question {step}")
@@ -112,13 +112,13 @@ async def cancel_everywhere(app: App, door: str) -> int:
     raise AssertionError("it has too many steps")
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("interface", INTERFACES)
 def test_a_call_that_is_cancelled_at_any_step_leaves_its_session_usable(
-    door: str, url: str
+    interface: str, url: str
 ) -> None:
     async def work() -> int:
         async with made(url) as app:
-            return await cancel_everywhere(app, door)
+            return await cancel_everywhere(app, interface)
 
     assert asyncio.run(work()) > 2
 

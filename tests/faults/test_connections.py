@@ -66,7 +66,7 @@ async def sends(app: App, text: str) -> str:
             await asyncio.sleep(0.02)
 
 
-DOORS: dict[str, tuple[str, Callable[[App, str], Awaitable[str]]]] = {
+INTERFACES: dict[str, tuple[str, Callable[[App, str], Awaitable[str]]]] = {
     "send": ("c", talks),
     "stream": ("c", streams),
     "ask": ("e/1", asks),
@@ -87,13 +87,13 @@ def check(url: str, session: str, asked: list[str]) -> None:
         assert sorted(answered) == sorted(turn.number for turn in turns)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("interface", INTERFACES)
 def test_a_call_does_not_hear_of_connections_that_are_dropped_all_the_time(
-    server: Server, proxy: Proxy, door: str
+    server: Server, proxy: Proxy, interface: str
 ) -> None:
     """Most are dropped in the first transaction, many in a row; some are while it is committed."""
     database = server.new_database()
-    session, use = DOORS[door]
+    session, use = INTERFACES[interface]
     asked = [f"question {number}" for number in range(ROUNDS)]
     open_store(server.url(database)).close()  # making the tables takes longer than any span
 
@@ -111,13 +111,13 @@ def test_a_call_does_not_hear_of_connections_that_are_dropped_all_the_time(
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("interface", INTERFACES)
 def test_a_commit_in_doubt_is_looked_for_whichever_it_is(
-    server: Server, proxy: Proxy, door: str, when: When
+    server: Server, proxy: Proxy, interface: str, when: When
 ) -> None:
     """The first commit of a call is cut off, then the second and so on, then two in a row."""
     database = server.new_database()
-    session, use = DOORS[door]
+    session, use = INTERFACES[interface]
     cuts: list[dict[int, When]] = [{number: when} for number in range(1, 4)]
     cuts += [{1: when, 2: when}, {1: "before", 2: "behind"}, {1: "behind", 2: "before"}]
     asked = [f"question {number}" for number in range(len(cuts) + 1)]

@@ -141,7 +141,7 @@ def test_a_disk_that_cannot_be_written_is_a_clear_error_and_works_when_it_can(di
         assert store.read("c") == []
 
 
-def test_a_file_without_permission_is_named_at_the_first_write_of_every_door(
+def test_a_file_without_permission_is_named_at_the_first_write_of_every_interface(
     tmp_path: Path, start: Start
 ) -> None:
     path = tmp_path / "store.db"

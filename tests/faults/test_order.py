@@ -12,7 +12,7 @@ from muntin.testing import ScriptedModel
 from muntin.timeline import Draft, Session, open_store
 from muntin.timeline.items import Claim, draft_of
 from muntin.timeline.store import Store
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
 
 SAID = ["first?", "To the first.", "second?", "To the second."]
 
@@ -36,29 +36,31 @@ def interleaved(store: Store, session: str) -> None:
     answer(2, "two", SAID[3])
 
 
-async def session_of(door: str) -> str:
-    """Return the session that a door writes to."""
+async def session_of(interface: str) -> str:
+    """Return the session that an interface writes to."""
     model = ScriptedModel(lambda window: "Yes.")
     app = App("memory:", model=model)
-    await DURABLE[door](app, model, "hello", [])
+    await DURABLE[interface](app, model, "hello", [])
     (info,) = app.store.sessions()
     await app.close()
     return info.id
 
 
-@pytest.mark.parametrize("door", DURABLE)
-def test_every_door_shows_a_question_behind_the_answer_to_the_one_before(door: str) -> None:
+@pytest.mark.parametrize("interface", DURABLE)
+def test_every_interface_shows_a_question_behind_the_answer_to_the_one_before(
+    interface: str,
+) -> None:
     async def work() -> list[str]:
         model = ScriptedModel(lambda window: "Yes.")
         app = App("memory:", model=model)
-        interleaved(app.store, await session_of(door))
-        await DURABLE[door](app, model, "third?", [])
+        interleaved(app.store, await session_of(interface))
+        await DURABLE[interface](app, model, "third?", [])
         await app.close()
         return [message.text for message in model.windows[-1].messages]
 
     shown = asyncio.run(work())
     said = [text for text in shown if text in SAID]
-    assert said == ([] if door == "generator_prompt" else SAID)  # that one shows no history
+    assert said == ([] if interface == "generator_prompt" else SAID)  # that one shows no history
     assert any("third?" in text for text in shown)
 
 

@@ -260,10 +260,13 @@ def test_an_ask_and_a_send_get_their_answers_though_the_store_was_away(tmp_path:
                 ctx.use_agent()
                 await ctx.agent.run()
 
-            for door in (lambda: app.ask("e/1", "so?"), lambda: app.conversation("c").send("so?")):
+            for interface in (
+                lambda: app.ask("e/1", "so?"),
+                lambda: app.conversation("c").send("so?"),
+            ):
                 asked.clear()
                 away.clear()
-                asking: asyncio.Task[Reply | None] = asyncio.ensure_future(door())
+                asking: asyncio.Task[Reply | None] = asyncio.ensure_future(interface())
                 await asked.wait()
                 async with locked(path):
                     away.set()

@@ -104,7 +104,7 @@ def handle(
 
 
 def send_as_nobody(url: str) -> None:
-    """Try to send, through every door, as a user whom permissions bind, which root is not."""
+    """Try to send, through every interface, as a user whom permissions bind, which root is not."""
     from muntin.errors import StoreError
     from muntin.runtime.app import App
     from muntin.runtime.ctx import Ctx, Wake

@@ -1,4 +1,4 @@
-"""A user's program, for the type checkers: it uses each door, and every line must be typed."""
+"""A user's program, for the type checkers: it uses each interface, and every line must be typed."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_true_is_the_librarys_own_and_false_and_none_are_off(name):
             rules(**{name: wrong})
 
 
-def test_a_summary_is_off_or_whose_word_counts_is_the_doors_around():
+def test_a_summary_is_off_or_whose_word_counts_is_the_interfaces_around():
     asked = Summary("x/y")
     for off in (False, None):
         assert App(MemoryStore(), summary=off).summary is None

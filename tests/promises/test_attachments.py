@@ -1,5 +1,5 @@
 """An attachment costs what it is, by kind and size, a text its text; `attachment_tokens` overrides
-that in every door, and what is counted is what is sent."""
+that in every interface, and what is counted is what is sent."""
 
 from __future__ import annotations
 
@@ -175,27 +175,27 @@ async def by_generate(app: App, model: ScriptedModel, **given: Any) -> None:
 
 @pytest.mark.parametrize("override", OVERRIDES, ids=["by kind", "by function"])
 @pytest.mark.parametrize(
-    "door", [by_conversation, by_strategy, by_entity, by_generator, by_generate]
+    "interface", [by_conversation, by_strategy, by_entity, by_generator, by_generate]
 )
-def test_every_door_takes_the_override(door: Any, override: Any) -> None:
-    asyncio.run(_try_door(door, override))
+def test_every_interface_takes_the_override(interface: Any, override: Any) -> None:
+    asyncio.run(_try_interface(interface, override))
 
 
-async def _try_door(door: Any, override: Any) -> None:
+async def _try_interface(interface: Any, override: Any) -> None:
     model = ScriptedModel(["ok"])
     async with App("memory:", budget=1_000_000, attachment_tokens=override) as app:
-        await door(app, model, attachment_tokens=override)
+        await interface(app, model, attachment_tokens=override)
     assert said(model) < 600
 
     model = ScriptedModel(["ok"])
     async with App("memory:", budget=1_000_000) as app:
         with config.local(attachment_tokens=override):
-            await door(app, model)
+            await interface(app, model)
     assert said(model) < 600
 
     model = ScriptedModel(["ok"])
     async with App("memory:", budget=1_000_000, assets=Files()) as app:
-        await door(app, model)
+        await interface(app, model)
     assert said(model) > 8 * PAGE_TOKENS
 
 

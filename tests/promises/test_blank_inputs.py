@@ -16,8 +16,8 @@ BLANK = ["", " ", "\n\t ", "\u00a0\u2003"]
 PICTURE = Attachment("f1", "a.png", 10, "image")
 
 
-class Doors:
-    """One app with an entity, and the doors that take an input."""
+class Interfaces:
+    """One app with an entity, and the interfaces that take an input."""
 
     def __init__(self) -> None:
         self.model = ScriptedModel(lambda window: "ok")
@@ -92,35 +92,35 @@ NAMES = {
 
 
 @pytest.mark.parametrize("blank", BLANK)
-@pytest.mark.parametrize(("door", "name"), NAMES.items())
-def test_nothing_is_refused_by_name_and_nothing_is_recorded(door, name, blank):
+@pytest.mark.parametrize(("interface", "name"), NAMES.items())
+def test_nothing_is_refused_by_name_and_nothing_is_recorded(interface, name, blank):
     async def work() -> None:
-        doors = Doors()
+        interfaces = Interfaces()
         with pytest.raises(InvalidInput) as caught:
-            await getattr(doors, door)(blank)
+            await getattr(interfaces, interface)(blank)
         assert str(caught.value).startswith(f"{name} is blank")
-        await doors.app.close()
-        assert doors.model.windows == []
-        assert [item.kind for item in doors.app.store.read("e/1")] == []
-        said = [item for item in doors.app.store.read("s") if item.message is not None]
+        await interfaces.app.close()
+        assert interfaces.model.windows == []
+        assert [item.kind for item in interfaces.app.store.read("e/1")] == []
+        said = [item for item in interfaces.app.store.read("s") if item.message is not None]
         assert said == []
 
     run(work())
 
 
-@pytest.mark.parametrize("door", NAMES)
-def test_a_text_is_something(door):
+@pytest.mark.parametrize("interface", NAMES)
+def test_a_text_is_something(interface):
     async def work() -> None:
-        doors = Doors()
-        if door == "flow_user_message":
-            doors.told = flow(
+        interfaces = Interfaces()
+        if interface == "flow_user_message":
+            interfaces.told = flow(
                 "desk",
                 actions={
                     "ask": Action(generator(prompt="p"), user_message=lambda given: given["text"])
                 },
             )
-        await getattr(doors, door)(" x ")
-        await doors.app.close()
+        await getattr(interfaces, interface)(" x ")
+        await interfaces.app.close()
 
     run(work())
 
@@ -129,13 +129,13 @@ def test_a_text_is_something(door):
 @pytest.mark.parametrize("streaming", [False, True])
 def test_an_attachment_alone_is_something(blank, streaming):
     async def work() -> None:
-        doors = Doors()
+        interfaces = Interfaces()
         if streaming:
-            async for _ in doors.chat.stream(blank, attachments=[PICTURE]):
+            async for _ in interfaces.chat.stream(blank, attachments=[PICTURE]):
                 pass
         else:
-            await doors.chat.send(blank, attachments=[PICTURE])
-        (window,) = doors.model.windows
+            await interfaces.chat.send(blank, attachments=[PICTURE])
+        (window,) = interfaces.model.windows
         assert window.messages[-1].attachments == (PICTURE,)
 
     run(work())
@@ -144,10 +144,10 @@ def test_an_attachment_alone_is_something(blank, streaming):
 @pytest.mark.parametrize("payload", [0, False, [], {}, {"text": ""}])
 def test_a_payload_that_is_no_text_is_something(payload: Any):
     async def work() -> None:
-        doors = Doors()
-        await doors.app.ask("e/1", payload)
-        await doors.app.close()
-        assert len(doors.model.windows) == 1
+        interfaces = Interfaces()
+        await interfaces.app.ask("e/1", payload)
+        await interfaces.app.close()
+        assert len(interfaces.model.windows) == 1
 
     run(work())
 

@@ -1,5 +1,5 @@
-"""The question of a run stays as long as a call of the run is in view: in every door, over turns
-and restarts, and in the request as it is sent."""
+"""The question of a run stays as long as a call of the run is in view: in every interface, over
+turns and restarts, and in the request as it is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from muntin.testing import ScriptedModel
 from muntin.timeline import past
 from muntin.timeline.receipts import plan_of
 from muntin.wire import anthropic, chat
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 from tests.wired import WIRED
 
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -27,9 +28,9 @@ STEPS, CALLS = 18, 1
 # So small that the first calls of a run leave before it ends.
 BUDGET = {"sources": 5_000, **dict.fromkeys(WIRED, 600)}
 LADDERS = {"ladder": Ladder(), "no ladder": None}
-# Doors that show what was done in turns before.
+# Interfaces that show what was done in turns before.
 PASTS = ("conversation", "instructed", "timeline", "entity", "returned", "sources", "strategy")
-# Doors whose handler is registered once.
+# Interfaces whose handler is registered once.
 ENTITIES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
 
 
@@ -60,8 +61,10 @@ def question(turn: int) -> str:
     return f"QUESTION {turn}: look everything up."
 
 
-def work(door: str, url: str, name: str, *, restart: bool, ladder: Ladder | None) -> list[Window]:
-    worker = Worker(name, BUDGET.get(door, 700))
+def work(
+    interface: str, url: str, name: str, *, restart: bool, ladder: Ladder | None
+) -> list[Window]:
+    worker = Worker(name, BUDGET.get(interface, 700))
     tools = [look]
 
     async def run() -> None:
@@ -70,10 +73,10 @@ def work(door: str, url: str, name: str, *, restart: bool, ladder: Ladder | None
             if restart and turn:
                 await app.close()
                 app = App(url, ladder=ladder, trimming=Stepped())
-            if door in ENTITIES and turn and not restart:
-                await app.ask(ENTITIES[door], question(turn))
+            if interface in ENTITIES and turn and not restart:
+                await app.ask(ENTITIES[interface], question(turn))
             else:
-                await (DURABLE | WIRED)[door](app, worker.model, question(turn), tools)
+                await (DURABLE | WIRED)[interface](app, worker.model, question(turn), tools)
         await app.close()
 
     asyncio.run(run())
@@ -105,43 +108,43 @@ def turn_of(call: int) -> int:
 
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize("door", [*DURABLE, *WIRED])
-def test_a_run_in_view_has_its_question(door, ladder, name, tmp_path):
+@pytest.mark.parametrize("interface", sample([*DURABLE, *WIRED], *THREE, "gateway"))
+def test_a_run_in_view_has_its_question(interface, ladder, name, tmp_path):
     windows = work(
-        door, f"sqlite:///{tmp_path / 'a.db'}", name, restart=False, ladder=LADDERS[ladder]
+        interface, f"sqlite:///{tmp_path / 'a.db'}", name, restart=False, ladder=LADDERS[ladder]
     )
     assert len(windows) == STEPS + 1 + 3 + 3
-    if door != "sources":  # its budget has room for all calls
+    if interface != "sources":  # its budget has room for all calls
         assert 0 not in called(windows[STEPS])  # its beginning has left
     for window in windows:
         sent = json.dumps(WIRES[name](window)["messages"])
         for turn in {turn_of(call) for call in called(window)}:
             assert sent.count(question(turn)) == 1
-    if door in PASTS:  # the next turn shows the run too
+    if interface in PASTS:  # the next turn shows the run too
         assert called(windows[STEPS + 1])[-1] == STEPS * CALLS - 1
-        moved = door in ("entity", "returned")  # its entry is another one now
-        moved = moved or door == "sources"  # its past has a limit, which the run had not
+        moved = interface in ("entity", "returned")  # its entry is another one now
+        moved = moved or interface == "sources"  # its past has a limit, which the run had not
         moved = moved or has_moved(windows[STEPS + 1])
         before, after = (WIRES[name](window)["messages"] for window in windows[STEPS : STEPS + 2])
         assert moved or strip(after[: len(before)]) == strip(before)
 
 
 @pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize("door", PASTS)
-def test_a_run_too_long_to_be_read_whole_has_its_question(door, ladder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("interface", sample(PASTS, "conversation", "entity", "sources"))
+def test_a_run_too_long_to_be_read_whole_has_its_question(interface, ladder, tmp_path, monkeypatch):
     monkeypatch.setattr(past, "_LONG_RUN", 4)
-    test_a_run_in_view_has_its_question(door, ladder, "openai/gpt-5", tmp_path)
+    test_a_run_in_view_has_its_question(interface, ladder, "openai/gpt-5", tmp_path)
 
 
 @pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize("door", DURABLE)
-def test_a_restart_changes_no_byte(door, ladder, tmp_path):
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
+def test_a_restart_changes_no_byte(interface, ladder, tmp_path):
     name = "anthropic/claude-sonnet-4-6"
     through, again = [
         [
             json.dumps(anthropic.encode(window))
             for window in work(
-                door,
+                interface,
                 f"sqlite:///{tmp_path / f'{restart}.db'}",
                 name,
                 restart=restart,

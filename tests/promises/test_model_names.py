@@ -87,28 +87,28 @@ SUGGESTED = [
 
 @pytest.mark.parametrize(("name", "wanted"), SUGGESTED)
 def test_a_name_without_its_provider_is_answered_with_the_right_one(name: str, wanted: str) -> None:
-    doors: list[Any] = [
+    interfaces: list[Any] = [
         lambda: App("memory:", model=name),
         lambda: generate_sync("hi", model=name),
         lambda: as_model(name),
         lambda: App("memory:").conversation("c", model=name),
         lambda: asyncio.run(generator(model=name, prompt="p").run("hi", app=App("memory:"))),
     ]
-    for door in doors:
+    for interface in interfaces:
         with pytest.raises(UnknownModel) as caught:
-            door()
+            interface()
         assert repr(name) in str(caught.value)
         assert f"did you mean {wanted!r}?" in str(caught.value)
 
 
 def test_the_loops_say_it_too() -> None:
-    doors: list[Any] = [
+    interfaces: list[Any] = [
         lambda: run_agent("gpt-4o", lambda said: said),  # type: ignore[arg-type,return-value]
         lambda: generate("hi", model="gpt-4o"),
     ]
-    for door in doors:
+    for interface in interfaces:
         with pytest.raises(UnknownModel, match="'gpt-4o' names no provider; did you mean 'openai/"):
-            asyncio.run(door())
+            asyncio.run(interface())
 
 
 def test_the_command_line_says_it_too() -> None:

@@ -135,7 +135,7 @@ def test_asking_oneself_is_found_wherever_the_handler_does_it(way):
     assert f"{NEVER}: a/1 → a/1" in told[0]
 
 
-# The other doors.
+# The other interfaces.
 
 
 def test_a_tool_that_sends_to_its_own_conversation_is_told():

@@ -35,12 +35,11 @@ from muntin import (
 from muntin.agent import ToolLike, run_agent, tool_schema
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
-from tests.doors import DOORS, SYSTEM, Door
+from tests.interfaces import INTERFACES, SYSTEM, Interface
+from tests.products import MODELS, sample
 from tests.runtime.conftest import run, texts
 
-# A model without a name, two whose caching is priced, and one whose caching is not.
-NAMES = [None, "anthropic/claude-sonnet-4-6", "openai/gpt-5.2", "ollama/llama3"]
-every_name = pytest.mark.parametrize("name", NAMES)
+every_name = pytest.mark.parametrize("name", MODELS)
 
 
 def scripted(reply: Callable[[Window], Any], name: str | None) -> ScriptedModel:
@@ -354,7 +353,7 @@ def test_a_conversation_among_sources_keeps_most_of_what_fits(
 # Every interface.
 
 
-def waking(door: str, address: str) -> Door:
+def waking(interface: str, address: str) -> Interface:
     """Return an entity that is registered with its first message."""
     registered = False
 
@@ -366,12 +365,12 @@ def waking(door: str, address: str) -> Door:
             await app.ask(address, text)
         else:
             registered = True
-            await DOORS[door](app, model, text, tools)
+            await INTERFACES[interface](app, model, text, tools)
 
     return ask
 
 
-def holding_a_list() -> Door:
+def holding_a_list() -> Interface:
     """Return an app that holds a list of messages and fits it at each step."""
     messages: list[Any] = [{"role": "system", "content": SYSTEM}]
     frontier: dict[str, Any] = {}
@@ -401,7 +400,7 @@ def holding_a_list() -> Door:
     return ask
 
 
-def holding_slots() -> Door:
+def holding_slots() -> Interface:
     """Return an app that holds its history and composes slots at each step."""
     history: list[Message] = []
     previous: Window | None = None
@@ -434,7 +433,7 @@ def holding_slots() -> Door:
     return ask
 
 
-def remembering(history: Any) -> Door:
+def remembering(history: Any) -> Interface:
     """Return a generator that is shown this much of its history."""
 
     async def ask(
@@ -448,21 +447,23 @@ def remembering(history: Any) -> Door:
     return ask
 
 
-INTERFACES: dict[str, Callable[[], Door]] = {
-    "conversation": lambda: DOORS["conversation"],
-    "strategy": lambda: DOORS["strategy"],
+# Interfaces that are asked again and again.
+LASTING: dict[str, Callable[[], Interface]] = {
+    "conversation": lambda: INTERFACES["conversation"],
+    "strategy": lambda: INTERFACES["strategy"],
     "entity": lambda: waking("entity", "plain/1"),
     "entity with sources": lambda: waking("sources", "sourced/1"),
-    "flow": lambda: DOORS["flow"],
+    "flow": lambda: INTERFACES["flow"],
     "generator with eight turns": lambda: remembering(Turns(8)),
     "generator with some tokens": lambda: remembering(Tokens(9_000)),
     "generator with all turns": lambda: remembering(True),
     "fit": holding_a_list,
     "slots": holding_slots,
 }
+SOME = sample(LASTING, "conversation", "entity with sources", "generator with some tokens")
 
 
-def converse(ask: Door, agent: Agent, messages: Sequence[str], budget: int) -> None:
+def converse(ask: Interface, agent: Agent, messages: Sequence[str], budget: int) -> None:
     """Send messages, one after another, to an agent through an interface."""
 
     async def work() -> None:
@@ -475,11 +476,11 @@ def converse(ask: Door, agent: Agent, messages: Sequence[str], budget: int) -> N
 
 
 @every_name
-@pytest.mark.parametrize("interface", INTERFACES)
+@pytest.mark.parametrize("interface", SOME)
 def test_an_agent_sees_its_run_whole_in_every_turn(interface, name) -> None:
     # Three turns fill the window. A run has a third of it.
     agent = Agent(name, 3, 1_200)
-    converse(INTERFACES[interface](), agent, [f"message {number}" for number in range(8)], 12_000)
+    converse(LASTING[interface](), agent, [f"message {number}" for number in range(8)], 12_000)
     assert agent.rows == list(range(24))
     for turn, windows in enumerate(agent.windows_by_turn()):
         for step, window in enumerate(windows):
@@ -489,14 +490,14 @@ def test_an_agent_sees_its_run_whole_in_every_turn(interface, name) -> None:
 
 
 @every_name
-@pytest.mark.parametrize("interface", INTERFACES)
+@pytest.mark.parametrize("interface", SOME)
 def test_a_result_that_was_just_received_is_shown_to_a_quarter_of_the_window(
     interface, name
 ) -> None:
     # A turn has several times the tokens of the window.
     agent = Agent(name, 16, 2_000, 100, 1_500, 4_000, 400, 6_000, 1_000)
     budget = 9_000 if interface == "entity with sources" else 6_000
-    converse(INTERFACES[interface](), agent, ["first", "second", "third"], budget)
+    converse(LASTING[interface](), agent, ["first", "second", "third"], budget)
     assert agent.rows == list(range(48))
     for turn, windows in enumerate(agent.windows_by_turn()):
         for step, window in enumerate(windows[1:]):
@@ -509,11 +510,11 @@ def test_a_result_that_was_just_received_is_shown_to_a_quarter_of_the_window(
 
 
 @every_name
-@pytest.mark.parametrize("interface", INTERFACES)
+@pytest.mark.parametrize("interface", SOME)
 def test_a_message_larger_than_the_window_leaves_room_for_the_run(interface, name) -> None:
     agent = Agent(name, 3, 300)
     log = LOG[:14_394] + "\nEND"
-    converse(INTERFACES[interface](), agent, ["hello", log, "what was it?"], 12_000)
+    converse(LASTING[interface](), agent, ["hello", log, "what was it?"], 12_000)
     assert agent.rows == list(range(9))
     shown = set()
     for step, window in enumerate(agent.windows_by_turn()[1]):

@@ -19,7 +19,8 @@ from muntin import App, Message, ToolCall, Window
 from muntin.core.checks import compact_json
 from muntin.testing import ScriptedModel
 from tests.core.planning.scenes import Counting, check_requests, opens_with_user, recount
-from tests.doors import DOORS, DURABLE, Door
+from tests.interfaces import DURABLE, INTERFACES, Interface
+from tests.products import NAMES, THREE, sample
 from tests.runtime.conftest import run
 from tests.wired import WIRED
 
@@ -30,8 +31,6 @@ few = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
-# Whose caching is priced, whose caching is not, and one that nobody knows.
-NAMES = ["anthropic/claude-sonnet-4-6", "openai/gpt-5.2", "ollama/llama3", "nobody/unknown-model"]
 NAMELESS = "scripted"
 # An entity is registered with its first message, and woken by the others.
 ADDRESSES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
@@ -90,9 +89,9 @@ def sessions(draw: st.DrawFn, turns: int = 4) -> Session:
     )
 
 
-def requests(door: str, session: Session, name: str) -> list[Window]:
+def requests(interface: str, session: Session, name: str) -> list[Window]:
     """Hold a session in an interface; return the windows that the model was sent."""
-    ask: Door = {**DOORS, **WIRED}[door]
+    ask: Interface = {**INTERFACES, **WIRED}[interface]
     model = ScriptedModel(session.replies(), name=name, budget=session.budget)
 
     def look(turn: int, step: int) -> str:
@@ -102,8 +101,8 @@ def requests(door: str, session: Session, name: str) -> list[Window]:
     async def work() -> None:
         async with App("memory:", tokenizer=len, budget=session.budget) as app:
             for turn in session.turns:
-                if turn and door in ADDRESSES:
-                    await app.ask(ADDRESSES[door], session.question(turn))
+                if turn and interface in ADDRESSES:
+                    await app.ask(ADDRESSES[interface], session.question(turn))
                 else:
                     await ask(app, model, session.question(turn), [look])
 
@@ -130,42 +129,42 @@ def check_newest(newest: Message, session: Session, place: tuple[int, int], wind
     assert len(newest.text) >= min(len(session.result(turn, step)), quarter) / 2, place
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("interface", INTERFACES)
 @few
 @given(sessions(), st.sampled_from([*NAMES, NAMELESS]))
 def test_every_request_is_within_its_budget_and_shows_the_question_and_the_newest_result(
-    door: str, session: Session, name: str
+    interface: str, session: Session, name: str
 ) -> None:
-    assume(door != "slots" or name != NAMELESS)  # a profile needs a name
-    session = session.beside(SOURCES if door == "sources" else 0)
-    windows = requests(door, session, name)
+    assume(interface != "slots" or name != NAMELESS)  # a profile needs a name
+    session = session.beside(SOURCES if interface == "sources" else 0)
+    windows = requests(interface, session, name)
     assert all(window.tokens <= session.budget and not window.over_budget for window in windows)
     check(windows, session)
 
 
-@pytest.mark.parametrize("door", WIRED)
+@pytest.mark.parametrize("interface", WIRED)
 @few
 @given(sessions(turns=1), st.sampled_from(NAMES))
 def test_the_same_holds_for_requests_as_they_are_sent(
-    door: str, session: Session, name: str
+    interface: str, session: Session, name: str
 ) -> None:
-    windows = requests(door, session, name)
+    windows = requests(interface, session, name)
     for window in windows:
         sent = recount(window.messages, Counting("characters", len))
         assert sent + sum(len(compact_json(tool)) for tool in window.tools) <= session.budget
     check(windows, session)
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
 @few
 @given(sessions())
 def test_every_model_is_sent_the_same_messages_where_one_character_is_one_token(
-    door: str, session: Session
+    interface: str, session: Session
 ) -> None:
     """Some models want the user's message first, and get one where the assistant's would be."""
-    session = session.beside(SOURCES if door == "sources" else 0)
-    unnamed = requests(door, session, NAMELESS)
+    session = session.beside(SOURCES if interface == "sources" else 0)
+    unnamed = requests(interface, session, NAMELESS)
     assume(all(map(opens_with_user, unnamed)))
     for name in NAMES:
-        named = requests(door, session, name)
+        named = requests(interface, session, name)
         assert [window.messages for window in named] == [window.messages for window in unnamed]

@@ -16,17 +16,10 @@ from typing import Any
 import pytest
 
 from muntin import Exact, Input, Message, Slots, Stepped, ToolCall, Window, assistant, tool, user
+from tests.products import MODELS, NAMES
 from tests.promises.composing import Add, compose, slot, texts
 
-# No model, two whose caching is priced, one whose caching is not, one that nobody knows.
-PROFILES = [
-    None,
-    "anthropic/claude-sonnet-4-6",
-    "openai/gpt-5.2",
-    "ollama/llama3",
-    "nobody/unknown-model",
-]
-every_profile = pytest.mark.parametrize("profile", PROFILES)
+every_profile = pytest.mark.parametrize("profile", MODELS)
 
 # Returns the slots of a turn, from its history, its question and its number.
 Declare = Callable[[list[Message], Message, int], Sequence[Add]]
@@ -706,7 +699,7 @@ def declarations(turn: int) -> list[Sequence[Add]]:
     ]
 
 
-@pytest.mark.parametrize("profile", PROFILES[1:])
+@pytest.mark.parametrize("profile", NAMES)
 @pytest.mark.parametrize("number", range(4))
 def test_the_window_is_the_same_for_every_model_that_counts_alike(number, profile) -> None:
     named, unnamed = None, None

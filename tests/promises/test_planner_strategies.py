@@ -18,11 +18,11 @@ from muntin import App, SlotReport, ToolCall, Window, assistant, user
 from muntin.agent import ToolLike
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
+from tests.products import MODELS
 from tests.runtime.conftest import run, texts
 
 # A model without a name, two whose caching is priced, and one whose caching is not.
-NAMES = [None, "anthropic/claude-sonnet-4-6", "openai/gpt-5.2", "ollama/llama3"]
-every_name = pytest.mark.parametrize("name", NAMES)
+every_name = pytest.mark.parametrize("name", MODELS)
 
 
 def scripted(reply: Callable[[Window], Any], name: str | None) -> ScriptedModel:

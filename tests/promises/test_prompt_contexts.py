@@ -68,13 +68,13 @@ async def by_generator(made: Any, model: ScriptedModel) -> None:
     await generator(model=model, prompt=made).run({}, app=App("memory:"), session="g")
 
 
-@pytest.mark.parametrize("door", [by_generate, by_generator])
-def test_the_model_is_sent_what_fits(door):
+@pytest.mark.parametrize("interface", [by_generate, by_generator])
+def test_the_model_is_sent_what_fits(interface):
     model = ScriptedModel(["yes"], budget=150)
 
     async def main() -> None:
         with config.local(tokenizer=len):
-            await door(bot({"a10": 10, "b20": 10, "c90": 101}, prompt="p" * 50), model)
+            await interface(bot({"a10": 10, "b20": 10, "c90": 101}, prompt="p" * 50), model)
 
     asyncio.run(main())
     sent = model.windows[0].openai()["messages"]

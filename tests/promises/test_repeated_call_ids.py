@@ -1,5 +1,5 @@
 """Calls and results are paired by position: ids may repeat, a call may have no result, a result no
-call. Such a session can always be read, in every door, and what is sent is valid everywhere."""
+call. Such a session can always be read, in every interface, and what is sent is valid."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from muntin.core.caching.wire_order import arrange
 from muntin.runtime.recovery import recovery_tools
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 from tests.runtime.conftest import run
 from tests.wire.rules import CHECKS
 from tests.wire.windows import PROVIDERS, encode
 
-# The sessions that the doors write to.
+# The sessions that the interfaces write to.
 SESSIONS = {
     "conversation": "c",
     "instructed": "c",
@@ -81,12 +82,14 @@ def check(window: Window, past: Sequence[Message]) -> None:
 
 
 @pytest.mark.parametrize("past", PASTS.values(), ids=PASTS)
-@pytest.mark.parametrize("door", DURABLE)
-def test_a_session_with_such_calls_is_read_in_every_door(door: str, past: list[Message]) -> None:
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
+def test_a_session_with_such_calls_is_read_in_every_interface(
+    interface: str, past: list[Message]
+) -> None:
     app = App(MemoryStore(), budget=8_000)
-    Session(SESSIONS[door], store=app.store).append(*past)
+    Session(SESSIONS[interface], store=app.store).append(*past)
     model = ScriptedModel([ToolCall("x", "look", '{"n":7}'), "done"], name="openai/gpt-4o")
-    run(DURABLE[door](app, model, "And now?", [look]))
+    run(DURABLE[interface](app, model, "And now?", [look]))
     assert len(model.windows) == 2
     for window in model.windows:
         check(window, past)

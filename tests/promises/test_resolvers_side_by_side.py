@@ -36,8 +36,8 @@ class Blocking:
 
 
 @pytest.mark.parametrize("cache", [False, True])
-@pytest.mark.parametrize("door", ["resolve", "inspect", "gather", "generate"])
-def test_functions_that_block_run_side_by_side_and_leave_the_loop_alone(door, cache):
+@pytest.mark.parametrize("interface", ["resolve", "inspect", "gather", "generate"])
+def test_functions_that_block_run_side_by_side_and_leave_the_loop_alone(interface, cache):
     blocking = Blocking()
 
     async def watch() -> None:
@@ -49,10 +49,10 @@ def test_functions_that_block_run_side_by_side_and_leave_the_loop_alone(door, ca
         watching = asyncio.create_task(watch())
         made = blocking.bot(cache)
         with config.local(cache=ResolverCache()):
-            if door == "generate":
+            if interface == "generate":
                 await generate(made, model=ScriptedModel(["yes"]))
             else:
-                await getattr(made, door)()
+                await getattr(made, interface)()
         await watching
 
     asyncio.run(main())

@@ -15,12 +15,13 @@ from muntin.errors import InvalidType
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
 from muntin.wire import anthropic, chat
-from tests.doors import DOORS, DURABLE
+from tests.interfaces import DURABLE, INTERFACES
+from tests.products import THREE, sample
 from tests.wired import WIRED
 
 NAMES = {"anthropic/claude-sonnet-4-6": anthropic.encode, "openai/gpt-5": chat.encode}
 BUDGET = 8_000
-# Doors whose agents are offered the tool that reads results.
+# Interfaces whose agents are offered the tool that reads results.
 READS = sorted(DURABLE)
 
 
@@ -50,17 +51,19 @@ def offered(window: Window) -> set[str]:
     return {tool["function"]["name"] for tool in window.tools}
 
 
-async def through(door: str, asker: Asker, tools: Sequence[ToolLike] = (), **options: Any) -> None:
+async def through(
+    interface: str, asker: Asker, tools: Sequence[ToolLike] = (), **options: Any
+) -> None:
     async with App("memory:", **options) as app:
-        await (DOORS | WIRED)[door](app, asker.model, "Find it.", tools or [asker.search])
+        await (INTERFACES | WIRED)[interface](app, asker.model, "Find it.", tools or [asker.search])
 
 
 @pytest.mark.parametrize("name", [*NAMES, "mistral/mistral-large"])
 @pytest.mark.parametrize("calls", [1, 3])
-@pytest.mark.parametrize("door", [*DOORS, *WIRED])
-def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(door, calls, name):
+@pytest.mark.parametrize("interface", sample([*INTERFACES, *WIRED], *THREE, "gateway"))
+def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(interface, calls, name):
     asker = Asker(name, calls)
-    asyncio.run(through(door, asker))
+    asyncio.run(through(interface, asker))
     assert sorted(asker.ran) == list(range(calls))
     first, last = asker.model.windows
     assert first.tools == last.tools
@@ -71,14 +74,14 @@ def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(door, 
         assert f"END {number}" in request
         assert f'"c{number}"' in request
     assert request.count("tokens left out") == calls
-    if door in WIRED:  # what came is all that is known there
+    if interface in WIRED:  # what came is all that is known there
         return
     results = [slot for slot in last.report.slots if slot.name == "run"]
     assert results[0].tokens_asked > BUDGET > results[0].tokens_kept
 
 
-@pytest.mark.parametrize("door", READS)
-def test_the_line_says_how_to_read_the_rest_and_that_reads_it(door):
+@pytest.mark.parametrize("interface", READS)
+def test_the_line_says_how_to_read_the_rest_and_that_reads_it(interface):
     asker = Asker(calls=1)
     read: list[str] = []
 
@@ -94,66 +97,66 @@ def test_the_line_says_how_to_read_the_rest_and_that_reads_it(door):
         return "Found."
 
     asker.model = ScriptedModel(answer, budget=BUDGET)
-    asyncio.run(through(door, asker))
+    asyncio.run(through(interface, asker))
     whole = "BEGIN 0 " + "a line of what was found\n" * 20_000 + " END 0"
     assert len(asker.ran) == 1
     assert read[0].startswith(whole[200_000:200_050] + "\n[characters 200000 to 200050 of")
 
 
 @pytest.mark.parametrize("off", [False, None])
-@pytest.mark.parametrize("door", DURABLE)
-def test_without_recovery_no_tool_is_offered_and_no_line_names_one(door, off):
+@pytest.mark.parametrize("interface", DURABLE)
+def test_without_recovery_no_tool_is_offered_and_no_line_names_one(interface, off):
     asker = Asker()
-    asyncio.run(through(door, asker, recovery=off))
+    asyncio.run(through(interface, asker, recovery=off))
     for window in asker.model.windows:
         assert offered(window) == {"search"}
         assert "load_" not in "".join(message.text for message in window.messages)
     assert "tokens left out]" in asker.model.windows[-1].messages[-1].text
 
 
-@pytest.mark.parametrize("door", READS)
-def test_a_tool_of_the_users_with_that_name_wins(door):
+@pytest.mark.parametrize("interface", READS)
+def test_a_tool_of_the_users_with_that_name_wins(interface):
     asker = Asker()
 
     def load_result(query: str) -> str:
         """Mine."""
         return query
 
-    asyncio.run(through(door, asker, [asker.search, load_result]))
+    asyncio.run(through(interface, asker, [asker.search, load_result]))
     window = asker.model.windows[-1]
     mine = [each for each in window.tools if each["function"]["name"] == "load_result"]
     assert [each["function"]["description"] for each in mine] == ["Mine."]
     assert "load_result" not in window.messages[-1].text
 
 
-@pytest.mark.parametrize("door", [door for door in READS if door != "sources"])
-def test_who_has_no_tools_is_offered_none(door):
+@pytest.mark.parametrize("interface", [interface for interface in READS if interface != "sources"])
+def test_who_has_no_tools_is_offered_none(interface):
     model = ScriptedModel(lambda window: "ok", budget=BUDGET)
 
     async def run() -> None:
         async with App("memory:") as app:
-            await DOORS[door](app, model, "Hello.", ())
+            await INTERFACES[interface](app, model, "Hello.", ())
 
     asyncio.run(run())
     assert [window.tools for window in model.windows] == [()]
 
 
-@pytest.mark.parametrize("door", DURABLE)
-def test_a_ceiling_of_the_apps_holds_in_every_door(door):
+@pytest.mark.parametrize("interface", DURABLE)
+def test_a_ceiling_of_the_apps_holds_in_every_interface(interface):
     asker = Asker()
-    asyncio.run(through(door, asker, results=Results(0.05, keep=("head",))))
+    asyncio.run(through(interface, asker, results=Results(0.05, keep=("head",))))
     text = asker.model.windows[-1].messages[-1].text
     assert "BEGIN" in text
     assert "END" not in text
     assert len(text) < 2_500
 
 
-@pytest.mark.parametrize("door", DURABLE)
-def test_if_not_even_the_newest_results_fit_the_model_is_not_asked(door):
+@pytest.mark.parametrize("interface", DURABLE)
+def test_if_not_even_the_newest_results_fit_the_model_is_not_asked(interface):
     # Each result alone is larger than the window; that all are cut is the point, not how much.
-    asker = Asker(calls=90, budget=4_900 if door == "sources" else 2_400, lines=1_000)
+    asker = Asker(calls=90, budget=4_900 if interface == "sources" else 2_400, lines=1_000)
     with pytest.raises(BudgetExceeded) as caught:
-        asyncio.run(through(door, asker))
+        asyncio.run(through(interface, asker))
     assert len(asker.model.windows) == 1
     assert len(asker.ran) == 90
     told = str(caught.value)

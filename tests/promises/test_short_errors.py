@@ -39,6 +39,7 @@ from muntin.errors import PromptFileError
 from muntin.providers.names import as_model
 from muntin.timeline.items import Draft
 from muntin.timeline.store.memory import MemoryStore
+from tests.products import sample
 
 
 class Unshowable:
@@ -65,7 +66,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "unshowable": Unshowable,
 }
 
-DOORS: dict[str, Callable[[Any], Any]] = {
+INTERFACES: dict[str, Callable[[Any], Any]] = {
     "Slots": lambda value: Slots(value),
     "Slots.add role": lambda value: Slots(10).add("a", "x", role=value),
     "Slots.add priority": lambda value: Slots(10).add("a", "x", priority=value),
@@ -107,12 +108,12 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("value", BIG.values(), ids=BIG)
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-def test_an_error_shows_a_little_of_a_value(door, value):
-    given = value()
+@pytest.mark.parametrize("value", sample(BIG, "text", "deep", "unshowable"))
+@pytest.mark.parametrize("interface", INTERFACES.values(), ids=INTERFACES)
+def test_an_error_shows_a_little_of_a_value(interface, value):
+    given = BIG[value]()
     with pytest.raises((MuntinError, RecursionError)) as refused:
-        door(given)
+        interface(given)
     assert len(str(refused.value)) < 1_500
     assert len(repr(refused.value)) < 3_000
 

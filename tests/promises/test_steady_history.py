@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muntin import Message, Stepped, Window, assistant, user
+from tests.products import sample
 from tests.promises.composing import compose, slot, texts
 
 OPTIONS = [{"max_tokens": 200}, {"max_ratio": 0.25}, {}]
@@ -58,7 +59,7 @@ def test_a_slot_that_is_always_empty_takes_no_room(options: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("turns", range(12, 24))
+@pytest.mark.parametrize("turns", sample(range(12, 24)))
 def test_a_slot_that_is_empty_this_once_changes_no_history(
     turns: int, options: dict[str, Any]
 ) -> None:
@@ -71,7 +72,7 @@ def test_a_slot_that_is_empty_this_once_changes_no_history(
         assert again.messages == before.messages
 
 
-@pytest.mark.parametrize("turns", range(12, 24))
+@pytest.mark.parametrize("turns", sample(range(12, 24)))
 def test_a_slot_that_is_large_this_once_costs_the_history_only_this_turn(turns: int) -> None:
     before = after(turns, "D" * 90)
     shown = history(before)

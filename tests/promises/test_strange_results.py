@@ -28,8 +28,9 @@ from muntin import (
 )
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
-from tests.doors import DOORS, DURABLE
+from tests.interfaces import DURABLE, INTERFACES
 from tests.paths import ROOT
+from tests.products import THREE, sample
 from tests.wire.rules import check_anthropic, check_chat
 from tests.wire.windows import encode
 
@@ -85,7 +86,9 @@ def called(window: Window) -> Any:
     return ToolCall("c1", "odd", "{}")
 
 
-def through(door: str, give: Any, *, name: str = "openai/gpt-5") -> tuple[list[Window], list[Any]]:
+def through(
+    interface: str, give: Any, *, name: str = "openai/gpt-5"
+) -> tuple[list[Window], list[Any]]:
     """Return the windows of a turn whose tool gives this, and what the store kept of it."""
 
     def odd() -> Any:
@@ -96,7 +99,7 @@ def through(door: str, give: Any, *, name: str = "openai/gpt-5") -> tuple[list[W
 
     async def run() -> list[Any]:
         async with App("memory:") as app:
-            await DOORS[door](app, model, "Do it.", [odd])
+            await INTERFACES[interface](app, model, "Do it.", [odd])
             ids = [each.id for each in app.store.sessions()]
             return [item for id in ids for item in app.store.read(id)]
 
@@ -104,9 +107,9 @@ def through(door: str, give: Any, *, name: str = "openai/gpt-5") -> tuple[list[W
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-@pytest.mark.parametrize("door", DOORS)
-def test_a_result_that_is_no_text_is_told_as_text_once(door, kind):
-    windows, items = through(door, STRANGE[kind])
+@pytest.mark.parametrize("interface", sample(INTERFACES, *THREE))
+def test_a_result_that_is_no_text_is_told_as_text_once(interface, kind):
+    windows, items = through(interface, STRANGE[kind])
     assert len(windows) == 2
     results = [message for message in windows[-1].messages if message.role == "tool"]
     assert [each.tool_call_id for each in results] == ["c1"]
@@ -114,7 +117,7 @@ def test_a_result_that_is_no_text_is_told_as_text_once(door, kind):
     check_chat(encode(windows[-1], "chat"))
     check_anthropic(encode(windows[-1], "anthropic"))
     json.dumps(encode(windows[-1], "chat")).encode()
-    if door in DURABLE:  # what was shown is what is kept
+    if interface in DURABLE:  # what was shown is what is kept
         kept = [item.message for item in items if item.kind == "tool_result"]
         assert [each.text for each in kept] == [results[0].text]
 
@@ -123,14 +126,14 @@ HUGE = """
 import asyncio, json, resource, sys
 from tests.promises import test_strange_results as strange
 
-kind, door, size = *sys.argv[1:3], int(sys.argv[3])
+kind, interface, size = *sys.argv[1:3], int(sys.argv[3])
 text = "a word of many, " * (size // 16)
 given = {"text": lambda: text, "list": lambda: [text[: size // 4]] * 4, "bytes": text.encode}
-# Counting exactly takes most of the time: it is done in two doors, the others estimate.
-name = "openai/gpt-5" if door in ("slots", "conversation") else "scripted"
-strange.through(door, lambda: "small", name=name)  # loads the vocabulary
+# Counting exactly takes most of the time: it is done in two interfaces, the others estimate.
+name = "openai/gpt-5" if interface in ("slots", "conversation") else "scripted"
+strange.through(interface, lambda: "small", name=name)  # loads the vocabulary
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-windows, items = strange.through(door, given[kind], name=name)
+windows, items = strange.through(interface, given[kind], name=name)
 kept = [len(item.message.text) for item in items if item.kind == "tool_result"]
 shown = next(message.text for message in windows[-1].messages if message.role == "tool")
 peak = 1_024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -143,13 +146,18 @@ COPIES = 8
 SIZE = int(os.environ.get("MUNTIN_HUGE", "8000000"))
 
 
-@pytest.mark.parametrize("kind", ["text", "list"])
-@pytest.mark.parametrize("door", DOORS)
-def test_a_huge_result_is_kept_whole_and_shown_in_part(door, kind):
-    if kind != "text" and door not in ("slots", "conversation"):
-        pytest.skip("what is no text becomes text before any door sees it")
+# What is no text becomes text before most interfaces see it.
+LISTS = [("slots", "list"), ("conversation", "list")]
+HUGE_IN = [*((interface, "text") for interface in INTERFACES), *LISTS]
+
+
+@pytest.mark.parametrize(
+    ("interface", "kind"),
+    sample(HUGE_IN, *((interface, "text") for interface in THREE), LISTS[0]),
+)
+def test_a_huge_result_is_kept_whole_and_shown_in_part(interface, kind):
     done = subprocess.run(
-        [sys.executable, "-c", HUGE, kind, door, str(SIZE)],
+        [sys.executable, "-c", HUGE, kind, interface, str(SIZE)],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -160,7 +168,7 @@ def test_a_huge_result_is_kept_whole_and_shown_in_part(door, kind):
     assert "tokens left out" in text
     assert tokens <= BUDGET
     assert all(size >= SIZE for size in kept)
-    assert len(kept) == (door in DURABLE)
+    assert len(kept) == (interface in DURABLE)
     assert peak < COPIES
 
 
@@ -245,7 +253,7 @@ TAKES = {
 @pytest.mark.parametrize(
     ("make", "option"), [(make, each) for make in TAKES for each in TAKES[make]]
 )
-def test_a_wrong_argument_of_any_door_is_refused_by_its_name(make, option):
+def test_a_wrong_argument_of_any_interface_is_refused_by_its_name(make, option):
     for value in WRONG[option]:
         with pytest.raises(InvalidInput, match=option):
             make(**{option: value})
@@ -262,12 +270,12 @@ def test_a_tool_whose_ceiling_is_silly_is_refused():
             Tool(search, max_result_tokens=value)
 
 
-# What the doors that register a handler ask.
+# What the interfaces that register a handler ask.
 ENTITIES = {"entity": "plain/1", "returned": "returned/1", "sources": "sourced/1"}
 
 
-@pytest.mark.parametrize("door", DURABLE)
-def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(door):
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
+def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(interface):
     said = "Please tell me everything about it. " * 20
 
     async def run(summary: Summary | None) -> tuple[list[Window], list[Any], list[Any]]:
@@ -278,10 +286,10 @@ def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(
         async with App("memory:", summary=summary) as app:
             for turn in range(14):
                 text = f"{turn} {said}"
-                if door in ENTITIES and turn:
-                    await app.ask(ENTITIES[door], text)
+                if interface in ENTITIES and turn:
+                    await app.ask(ENTITIES[interface], text)
                 else:
-                    await DOORS[door](app, model, text, ())
+                    await INTERFACES[interface](app, model, text, ())
                 while any("_make" in repr(task) for task in asyncio.all_tasks()):
                     await asyncio.sleep(0.005)
             for each in app.store.sessions():

@@ -1,5 +1,5 @@
 """A user's sync function never holds up the event loop: it runs in a thread, beside the others,
-with the time-out of its door."""
+with the time-out of its interface."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Meeting:
         return f"thread {threading.get_ident()}"
 
 
-# Each uses three sync functions, through one door.
+# Each uses three sync functions, through one interface.
 
 
 async def context_tags(meet: Callable[[], Any]) -> None:
@@ -88,13 +88,13 @@ async def sources(meet: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "door", [context_tags, context_list, users, capabilities, presets, sources]
+    "interface", [context_tags, context_list, users, capabilities, presets, sources]
 )
-def test_functions_that_need_not_wait_for_each_other_run_side_by_side(door):
-    run(door(Meeting(3)), within=20)
+def test_functions_that_need_not_wait_for_each_other_run_side_by_side(interface):
+    run(interface(Meeting(3)), within=20)
 
 
-# Each uses one sync function, through one door.
+# Each uses one sync function, through one interface.
 
 
 def use_prompt(slow: Callable[[], Any]) -> Any:
@@ -173,8 +173,8 @@ ONE = [
 ]
 
 
-@pytest.mark.parametrize("door", ONE)
-def test_the_event_loop_goes_on_while_a_sync_function_runs(door):
+@pytest.mark.parametrize("interface", ONE)
+def test_the_event_loop_goes_on_while_a_sync_function_runs(interface):
     ticks = 0
     seen: list[int] = []
 
@@ -193,7 +193,7 @@ def test_the_event_loop_goes_on_while_a_sync_function_runs(door):
 
     async def work() -> None:
         ticking = asyncio.create_task(tick())
-        await door(slow)
+        await interface(slow)
         ticking.cancel()
 
     run(work())
@@ -201,8 +201,8 @@ def test_the_event_loop_goes_on_while_a_sync_function_runs(door):
     assert min(seen) >= 3
 
 
-@pytest.mark.parametrize("door", ONE)
-def test_context_variables_reach_a_sync_function(door):
+@pytest.mark.parametrize("interface", ONE)
+def test_context_variables_reach_a_sync_function(interface):
     wanted: ContextVar[str] = ContextVar("wanted", default="nothing")
     seen: list[str] = []
 
@@ -212,7 +212,7 @@ def test_context_variables_reach_a_sync_function(door):
 
     async def work() -> None:
         wanted.set("this")
-        await door(look)
+        await interface(look)
 
     run(work())
     assert set(seen) == {"this"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muntin import App, Attachment, BudgetExceeded, Input, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
-from tests.doors import DURABLE, Door
+from tests.interfaces import DURABLE, Interface
 from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
 from tests.runtime.conftest import run
 from tests.wired import WIRED
@@ -110,13 +110,13 @@ def test_the_question_is_there_whatever_stands_beside_it(adds: list[Add], budget
 EVERY = {**DURABLE, **WIRED}
 
 
-@pytest.mark.parametrize("door", EVERY.values(), ids=EVERY)
-def test_a_question_that_is_too_long_is_cut_in_every_door(door: Door) -> None:
+@pytest.mark.parametrize("interface", EVERY.values(), ids=EVERY)
+def test_a_question_that_is_too_long_is_cut_in_every_interface(interface: Interface) -> None:
     asked = "First of all: " + "so it goes on and on " * 6_000 + "and what do I do now?"
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
-    run(door(App(MemoryStore(), budget=8_000), model, asked, ()))
+    run(interface(App(MemoryStore(), budget=8_000), model, asked, ()))
     (window,) = model.windows
-    assert window.input_cut or door in WIRED.values()  # what came is all that is known there
+    assert window.input_cut or interface in WIRED.values()  # what came is all that is known there
     assert window.tokens <= 8_000
     sent: list[Any] = window.openai()["messages"]
     (question,) = [each["content"] for each in sent if "First of all" in str(each["content"])]
@@ -125,10 +125,10 @@ def test_a_question_that_is_too_long_is_cut_in_every_door(door: Door) -> None:
     assert "characters of this message are left out here" in question
 
 
-@pytest.mark.parametrize("door", EVERY.values(), ids=EVERY)
-def test_a_short_question_is_whole_in_every_door(door: Door) -> None:
+@pytest.mark.parametrize("interface", EVERY.values(), ids=EVERY)
+def test_a_short_question_is_whole_in_every_interface(interface: Interface) -> None:
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
     asked = "What do I do now? " * 40
-    run(door(App(MemoryStore(), budget=8_000), model, asked, ()))
+    run(interface(App(MemoryStore(), budget=8_000), model, asked, ()))
     assert asked in [message.text for message in model.windows[0].messages]
     assert not model.windows[0].input_cut

@@ -66,7 +66,7 @@ def test_the_models_own_budget_holds_in_every_form(asked):
     assert not model.windows
 
 
-def test_a_model_that_nothing_is_known_of_has_the_budget_of_all_doors():
+def test_a_model_that_nothing_is_known_of_has_the_budget_of_all_interfaces():
     model = ScriptedModel(["never"])
     with pytest.raises(BudgetExceeded) as caught:
         generate_sync(LONG, model=model, tokenizer=len)
@@ -215,20 +215,20 @@ async def by_flow(bot: Any, model: ScriptedModel) -> None:
     )
 
 
-@pytest.mark.parametrize("door", [by_generate, by_generator, by_flow])
-def test_a_prompt_holds_the_models_budget_in_every_door_that_takes_one(door):
+@pytest.mark.parametrize("interface", [by_generate, by_generator, by_flow])
+def test_a_prompt_holds_the_models_budget_in_every_interface_that_takes_one(interface):
     bot = prompt(
         use=[context(system="c" * 30, priority=20), context(system="d" * 30, priority=10)],
         system="s" * 50,
         prompt="p" * 50,
     )
     model = ScriptedModel(["yes"], budget=140)
-    asyncio.run(_with_characters(door(bot, model)))
+    asyncio.run(_with_characters(interface(bot, model)))
     assert model.windows[0].messages == (system("s" * 50 + "\n\n" + "c" * 30), user("p" * 50))
     assert model.windows[0].tokens == 132
     model = ScriptedModel(["never"], budget=99)
     with pytest.raises(BudgetExceeded) as caught:
-        asyncio.run(_with_characters(door(bot, model)))
+        asyncio.run(_with_characters(interface(bot, model)))
     assert (caught.value.needed, caught.value.available) == (100, 99)
     assert not model.windows
 

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.server import Server, running_server
+from tests.reliability.server import Server
 from tests.workers import Start, workers
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture

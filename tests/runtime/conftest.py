@@ -16,7 +16,7 @@ from muntin.runtime.engine import Embedded
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item
 from muntin.timeline.store.memory import MemoryStore
-from tests.timeline.conftest import server, store, store_url  # noqa: F401
+from tests.timeline.conftest import store, store_url  # noqa: F401
 from tests.words import call as call
 from tests.workers import Start, workers
 

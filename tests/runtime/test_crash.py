@@ -17,6 +17,7 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
+from tests.products import sample
 from tests.runtime.conftest import run
 from tests.workers import Start
 
@@ -62,7 +63,12 @@ def lines(log: Path, word: str) -> list[str]:
     return [line.partition(" ")[2] for line in found if line.startswith(f"{word} ")]
 
 
-CASES = [(point, store) for point in POINTS for store in ("sqlite", "postgresql")]
+CASES = sample(
+    [(point, store) for point in POINTS for store in ("sqlite", "postgresql")],
+    *((point, "sqlite") for point in POINTS),
+    ("inside first", "postgresql"),
+    ("model 2", "postgresql"),
+)
 
 
 @pytest.mark.parametrize(("point", "lasting_url"), CASES, indirect=["lasting_url"])

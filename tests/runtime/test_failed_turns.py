@@ -23,7 +23,7 @@ from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline import Session
 from muntin.timeline.items import Item, error_draft
 from muntin.timeline.project import default_messages
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
 
 ADVICE = "Raise max_steps, or look for a loop in the messages of this error."
 FACT = "StepLimit: no answer after 20 steps; the model still calls look"

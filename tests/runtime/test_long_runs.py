@@ -21,6 +21,7 @@ from muntin.testing import ScriptedModel
 from muntin.timeline.receipts import plan_of
 from muntin.wire import anthropic, chat
 from tests.paths import ROOT
+from tests.products import sample
 
 BUDGET = 6_000
 # So small that the oldest calls of a run leave.
@@ -148,8 +149,8 @@ def listed(app: App, model: ScriptedModel, text: str) -> Any:
     ).send(text)
 
 
-PASTS = [conversation, entity, strategy, listed]
-DOORS: dict[str, Any] = {"conversation": conversation, "entity": entity}
+PASTS = sample([conversation, entity, strategy, listed], conversation, entity, listed)
+INTERFACES: dict[str, Any] = {"conversation": conversation, "entity": entity}
 
 
 def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: bool) -> list[Window]:
@@ -218,7 +219,7 @@ def read_file(path: str) -> str:
 
 async def main():
     async with runs.App(url) as app:
-        await runs.DOORS[door](app, worker.model, "Please do part 0.", read_file)
+        await runs.INTERFACES[door](app, worker.model, "Please do part 0.", read_file)
 
 asyncio.run(main())
 """
@@ -231,7 +232,7 @@ def whole_run(door: str) -> list[Window]:
 
     async def run() -> None:
         async with App("memory:") as app:
-            await DOORS[door](app, worker.model, "Please do part 0.")
+            await INTERFACES[door](app, worker.model, "Please do part 0.")
 
     asyncio.run(run())
     return worker.model.windows
@@ -257,7 +258,15 @@ def kill(url: str, door: str, at: int, log: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("level", ["full", "short", "stub", "gone"])
+def places(*levels: str) -> list[tuple[str, str]]:
+    """Return at which level of its newest call a run is killed, and on which store."""
+    every = [(level, store) for level in levels for store in ("sqlite", "postgresql")]
+    return sample(every, *((level, "sqlite") for level in levels), (levels[-1], "postgresql"))
+
+
+@pytest.mark.parametrize(
+    ("level", "lasting_url"), places("full", "short", "stub", "gone"), indirect=["lasting_url"]
+)
 def test_a_run_that_is_killed_goes_on_with_the_same_bytes(level, lasting_url, tmp_path):
     whole = whole_run("entity")
     at = first_at(whole, level) + 1
@@ -275,7 +284,9 @@ def test_a_run_that_is_killed_goes_on_with_the_same_bytes(level, lasting_url, tm
     assert [pieces(window, anthropic.encode) for window in worker.model.windows] == expected
 
 
-@pytest.mark.parametrize("level", ["full", "short", "stub"])
+@pytest.mark.parametrize(
+    ("level", "lasting_url"), places("full", "short", "stub"), indirect=["lasting_url"]
+)
 def test_after_a_kill_a_conversation_goes_on_behind_the_same_bytes(level, lasting_url, tmp_path):
     at = first_at(whole_run("conversation"), level) + 1
     log = tmp_path / "log"

@@ -27,7 +27,8 @@ from muntin.core.report import Reported, reported_words
 from muntin.providers.model import Reply, Usage
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 from tests.wire.test_shared import MODELS, check, size
 from tests.wire.windows import encode
 
@@ -55,7 +56,7 @@ def script() -> Any:
     return answer
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 @pytest.mark.parametrize("provider", MODELS)
 def test_reports_claim_what_the_requests_of_a_door_share(
     door: str, provider: str, tmp_path: Path

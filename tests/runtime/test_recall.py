@@ -47,7 +47,7 @@ from muntin.timeline.recall.vectors import CHUNK, Vectors, checked
 from muntin.timeline.store import open_store
 from muntin.wire import anthropic
 from muntin.wire import chat as wire_chat
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
 from tests.plans import counted_plans
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
@@ -108,7 +108,7 @@ async def by_flow(
     await made.run("say", text, session=session, app=app)
 
 
-DOORS: dict[str, Any] = {
+INTERFACES: dict[str, Any] = {
     "conversation": by_conversation,
     "entity": by_entity,
     "generator": by_generator,
@@ -133,11 +133,11 @@ def excerpts(window: Window) -> str:
 
 
 @pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     async with App("memory:", trimming=trimming, recall=True) as app:
-        window = await chat(DOORS[door], app, model())
+        window = await chat(INTERFACES[door], app, model())
     texts = [message.text for message in window.messages]
     assert NEEDLE not in texts[:-2]
     assert "QX7731" in texts[-2]
@@ -150,17 +150,17 @@ async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     assert told.tokens_kept <= 600
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_a_turn_with_excerpts_is_planned_once_and_twice_where_its_history_moves(door):
     asked = model()
     async with App("memory:", trimming=Stepped(), recall=True) as app:
-        await chat(DOORS[door], app, asked, turns=40)
+        await chat(INTERFACES[door], app, asked, turns=40)
         begins = [start.item for start in asked.windows[-1].frontier.starts]
         moved = []
         for number in range(40, 60):
             with counted_plans() as plans:
-                await DOORS[door](app, asked, CHAT.format(number))
+                await INTERFACES[door](app, asked, CHAT.format(number))
             assert excerpts(asked.windows[-1])
             before, begins = begins, [s.item for s in asked.windows[-1].frontier.starts]
             assert len(plans) == 1 + (begins != before)
@@ -176,29 +176,29 @@ async def test_a_turn_with_excerpts_is_planned_once_and_twice_where_its_history_
 async def test_without_steps_a_turn_with_excerpts_is_planned_to_learn_what_is_shown(door, most):
     asked = model()
     async with App("memory:", trimming=Exact(), recall=True) as app:
-        await chat(DOORS[door], app, asked, turns=40)
+        await chat(INTERFACES[door], app, asked, turns=40)
         with counted_plans() as plans:
-            await DOORS[door](app, asked, QUESTION)
+            await INTERFACES[door](app, asked, QUESTION)
     assert "QX7731" in excerpts(asked.windows[-1])
     assert len(plans) == most
 
 
 @pytest.mark.parametrize("off", [False, None])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door, off):
     async with App("memory:", recall=True) as app:
         made = model(budget=100_000)
-        await chat(DOORS[door], app, made)
+        await chat(INTERFACES[door], app, made)
         assert not any(map(excerpts, made.windows))
         assert all("recalled" not in str(window.report) for window in made.windows)
     async with App("memory:", recall=True) as app:
         made = model()
-        await chat(DOORS[door], app, made, recall=off)
+        await chat(INTERFACES[door], app, made, recall=off)
         assert not any(map(excerpts, made.windows))
     async with App("memory:", recall=off) as app:
         made = model()
-        await chat(DOORS[door], app, made, recall=Recall(tokens=300))
+        await chat(INTERFACES[door], app, made, recall=Recall(tokens=300))
         assert "QX7731" in excerpts(made.windows[-1])
         assert made.windows[-1].report["recalled"].cap == 300
 
@@ -207,12 +207,12 @@ def without_excerpts(window: Window) -> list[Message]:
     return [each for each in window.messages if not each.text.startswith("<recalled ")]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
     async with App("memory:", recall=True) as app:
         made = model()
-        await chat(DOORS[door], app, made, turns=60)
+        await chat(INTERFACES[door], app, made, turns=60)
     assert sum(map(bool, map(excerpts, made.windows))) > 30
     moves = 0
     for one, two in pairwise(made.windows):
@@ -233,7 +233,7 @@ async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
 
 
 @pytest.mark.parametrize("name", [NAME, "openai/gpt-4o", "some/unknown"])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_excerpts_of_one_turn_cost_the_next_turn_nothing(door, name, monkeypatch):
     """They are above the history: now and then they take room of it, for their turn only."""
@@ -241,11 +241,11 @@ async def test_excerpts_of_one_turn_cost_the_next_turn_nothing(door, name, monke
     async def talk() -> list[Window]:
         made = model(name=name)
         async with App("memory:", recall=True) as app:
-            await DOORS[door](app, made, NEEDLE)
+            await INTERFACES[door](app, made, NEEDLE)
             for number in range(60):
-                await DOORS[door](app, made, CHAT.format(number))
+                await INTERFACES[door](app, made, CHAT.format(number))
                 if number % 9 == 8:
-                    await DOORS[door](app, made, often)
+                    await INTERFACES[door](app, made, often)
         return made.windows
 
     find: Any = recall
@@ -683,7 +683,7 @@ async def test_what_a_projection_hides_is_hidden_from_sources_and_tools():
     assert "QX7731" not in "".join(message.text for message in window.messages[:-1])
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_while_all_is_shown_the_store_is_not_asked_for_more(door, monkeypatch):
     looked: list[Any] = []
@@ -691,7 +691,7 @@ async def test_while_all_is_shown_the_store_is_not_asked_for_more(door, monkeypa
     async with App("memory:", recall=True) as app:
         made = model()
         for number in range(3):
-            await DOORS[door](app, made, CHAT.format(number))
+            await INTERFACES[door](app, made, CHAT.format(number))
     assert looked == []
 
 

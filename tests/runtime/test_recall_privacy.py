@@ -17,7 +17,7 @@ from muntin.agent.tools import tool_name
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Visibility, draft_of
-from tests.doors import DOORS as EVERY
+from tests.interfaces import INTERFACES as EVERY
 from tests.runtime.test_recall import CHAT, NEEDLE, QUESTION, awaited, excerpts, model
 from tests.wired import WIRED
 
@@ -25,7 +25,7 @@ SECRET, SHOWN = "QX7731", "My locker is [removed], in the east hall."
 AUNT = "My aunt has the locker ZZ4242."
 HIDDEN = "The hidden locker is ZZ8888."
 # A door asks a model something, in a session "helper/s"; the projection is given by its code.
-Door: TypeAlias = Callable[[App, ScriptedModel, str], Awaitable[Any]]
+Interface: TypeAlias = Callable[[App, ScriptedModel, str], Awaitable[Any]]
 
 
 def redact(item: Any) -> Sequence[Message] | None:
@@ -138,7 +138,7 @@ async def by_flow(app: App, model: ScriptedModel, text: str) -> None:
     await desk.run("say", text, session="helper/s", app=app)
 
 
-DOORS: dict[str, Door] = {
+INTERFACES: dict[str, Interface] = {
     name.removeprefix("by_"): door for name, door in list(globals().items()) if name[:3] == "by_"
 }
 
@@ -154,19 +154,19 @@ def wires(window: Window) -> dict[str, str]:
     return {name: json.dumps(request) for name, request in made.items()}
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", INTERFACES)
 @awaited
 async def test_what_a_projection_redacts_is_recalled_redacted_and_what_it_hides_is_not(door):
     made = model()
     async with App("memory:", recall=True) as app:
         for text in (NEEDLE, AUNT):
-            await DOORS[door](app, made, text)
+            await INTERFACES[door](app, made, text)
         told = draft_of(user(HIDDEN), visibility=Visibility(history=False), opens="turn")
         app.session("helper/s").append(told)
         for number in range(25):
-            await DOORS[door](app, made, CHAT.format(number))
+            await INTERFACES[door](app, made, CHAT.format(number))
         count = len(made.windows)
-        await DOORS[door](app, made, QUESTION)
+        await INTERFACES[door](app, made, QUESTION)
     window = made.windows[count]
     assert SHOWN in excerpts(window)
     for name, request in wires(window).items():

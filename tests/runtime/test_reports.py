@@ -29,7 +29,7 @@ from muntin.timeline.items import Draft, Record, SideWrites
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.statements import DROP_NAMES, DROP_REPORTS
 from muntin.timeline.stored_plans import read_plan, write_plan
-from tests.doors import DURABLE
+from tests.interfaces import DURABLE
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 

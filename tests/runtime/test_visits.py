@@ -18,8 +18,8 @@ from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
-from tests.doors import DURABLE
 from tests.faults.proxy import Proxy, proxy_of
+from tests.interfaces import DURABLE
 from tests.runtime.conftest import run
 from tests.words import call, look
 

@@ -7,15 +7,9 @@ from urllib.parse import quote
 import pytest
 
 from muntin.timeline.store import Store, open_store
-from tests.reliability.server import SUPERUSER, Server, running_server
+from tests.reliability.server import SUPERUSER, Server
 
 _schemas = count(1)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])

@@ -1,5 +1,5 @@
-"""Rules that hold in every door: exact counts, one plan a step, the input once, and a store that
-is never used on the event loop."""
+"""Rules that hold in every interface: exact counts, one plan a step, the input once, and a store
+that is never used on the event loop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline import open_store
 from muntin.timeline.store.memory import MemoryStore
-from tests.doors import DOORS, DURABLE, Door
+from tests.interfaces import DURABLE, INTERFACES, Interface
 from tests.plans import counted_plans
 from tests.runtime.conftest import run
 from tests.wired import WIRED
 
-doors = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-sent = pytest.mark.parametrize("door", [*DOORS.values(), *WIRED.values()], ids=[*DOORS, *WIRED])
-durable = pytest.mark.parametrize("door", DURABLE.values(), ids=DURABLE)
+interfaces = pytest.mark.parametrize("interface", INTERFACES.values(), ids=INTERFACES)
+sent = pytest.mark.parametrize(
+    "interface", [*INTERFACES.values(), *WIRED.values()], ids=[*INTERFACES, *WIRED]
+)
+durable = pytest.mark.parametrize("interface", DURABLE.values(), ids=DURABLE)
 
 QUESTION = "Where is my order 4711? Größe 42, naïve café, 東京."
 # What OpenAI's chat format adds to each message beside its texts.
@@ -55,10 +57,10 @@ def counted(window: Window) -> int:
     return tools + sum(of(message) for message in window.messages) + ANSWER
 
 
-@doors
-def test_every_door_counts_exactly_where_the_vocabulary_is_known(door: Door) -> None:
+@interfaces
+def test_every_interface_counts_exactly_where_the_vocabulary_is_known(interface: Interface) -> None:
     model = ScriptedModel(steps(2), name="openai/gpt-4o")
-    run(door(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
+    run(interface(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
     assert len(model.windows) == 3
     for window in model.windows:
         assert window.report.tokenizer == "o200k_base"
@@ -66,10 +68,10 @@ def test_every_door_counts_exactly_where_the_vocabulary_is_known(door: Door) -> 
 
 
 @durable
-def test_every_door_stores_counts_of_the_counter_that_composes(door: Door) -> None:
+def test_every_interface_stores_counts_of_the_counter_that_composes(interface: Interface) -> None:
     store = MemoryStore()
     model = ScriptedModel(steps(1), name="openai/gpt-4o")
-    run(door(App(store, model=model, budget=8_000), model, QUESTION, [look]))
+    run(interface(App(store, model=model, budget=8_000), model, QUESTION, [look]))
     (info,) = store.sessions()
     spoken = [item for item in store.read(info.id) if item.message is not None]
     assert len(spoken) == 4
@@ -77,18 +79,20 @@ def test_every_door_stores_counts_of_the_counter_that_composes(door: Door) -> No
         assert set(item.tokens) == {f"o200k_base+{OVERHEAD}#{COUNTING}"}
 
 
-@doors
-def test_every_door_plans_once_a_step(door: Door) -> None:
+@interfaces
+def test_every_interface_plans_once_a_step(interface: Interface) -> None:
     model = ScriptedModel(steps(3), name="openai/gpt-4o")
     with counted_plans() as plans:
-        run(door(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
+        run(interface(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
     assert len(plans) == len(model.windows) == 4
 
 
 @sent
-def test_every_door_sends_the_question_once_and_the_run_behind_it(door: Door) -> None:
+def test_every_interface_sends_the_question_once_and_the_run_behind_it(
+    interface: Interface,
+) -> None:
     model = ScriptedModel(steps(2), name="openai/gpt-4o")
-    run(door(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
+    run(interface(App(MemoryStore(), budget=8_000), model, QUESTION, [look]))
     for step, window in enumerate(model.windows):
         sent = [m for m in window.openai()["messages"] if m["role"] == "user"]
         assert [m["content"] for m in sent if QUESTION in m["content"]] == [QUESTION]
@@ -160,20 +164,20 @@ def off_loop(tmp_path: Any) -> Iterator[Any]:
 
 
 @durable
-def test_no_door_uses_the_store_on_the_event_loop(door: Door, off_loop: Any) -> None:
+def test_no_interface_uses_the_store_on_the_event_loop(interface: Interface, off_loop: Any) -> None:
     async def twice() -> None:
         async with App(off_loop, budget=8_000) as app:
-            await door(app, ScriptedModel(steps(2), name="openai/gpt-4o"), QUESTION, [look])
+            await interface(app, ScriptedModel(steps(2), name="openai/gpt-4o"), QUESTION, [look])
         async with App(off_loop, budget=8_000) as app:
-            await door(app, ScriptedModel(steps(1), name="openai/gpt-4o"), "And now?", [look])
+            await interface(app, ScriptedModel(steps(1), name="openai/gpt-4o"), "And now?", [look])
 
     run(twice())
 
 
-@pytest.mark.parametrize("door", WIRED.values(), ids=WIRED)
-def test_no_adapter_uses_the_store_on_the_event_loop(door: Door, off_loop: Any) -> None:
+@pytest.mark.parametrize("interface", WIRED.values(), ids=WIRED)
+def test_no_adapter_uses_the_store_on_the_event_loop(interface: Interface, off_loop: Any) -> None:
     model = ScriptedModel(steps(2), name="openai/gpt-4o")
-    run(door(App(off_loop, budget=8_000), model, QUESTION, [look]))
+    run(interface(App(off_loop, budget=8_000), model, QUESTION, [look]))
     assert len(model.windows) == 3
 
 

@@ -1,6 +1,6 @@
-"""Every door, used as a user does: one function each that asks a model something.
+"""Every interface, used as a user does: one function each that asks a model something.
 
-A rule that holds for windows is tested over `DOORS`. Each function returns when the model has
+A rule that holds for windows is tested over `INTERFACES`. Each function returns when the model has
 answered; the model knows what it was sent.
 """
 
@@ -17,8 +17,8 @@ from muntin.testing import ScriptedModel
 SYSTEM = "You are a helpful clerk."
 RULES = "Always answer in one short sentence."
 
-# A door takes the app, the model, what the user says, and the tools.
-Door: TypeAlias = Callable[[App, ScriptedModel, str, Sequence[ToolLike]], Awaitable[Any]]
+# An interface takes the app, the model, what the user says, and the tools.
+Interface: TypeAlias = Callable[[App, ScriptedModel, str, Sequence[ToolLike]], Awaitable[Any]]
 
 
 async def by_slots(
@@ -210,10 +210,16 @@ async def by_generate(
     await generate(made, model=model, tools=tools)
 
 
-DOORS: dict[str, Door] = {
-    name.removeprefix("by_"): door for name, door in list(globals().items()) if name[:3] == "by_"
+INTERFACES: dict[str, Interface] = {
+    name.removeprefix("by_"): interface
+    for name, interface in list(globals().items())
+    if name[:3] == "by_"
 }
 # Those that keep what happens in the app's store.
-DURABLE = {name: door for name, door in DOORS.items() if name not in ("slots", "fit", "generate")}
+DURABLE = {
+    name: interface
+    for name, interface in INTERFACES.items()
+    if name not in ("slots", "fit", "generate")
+}
 
-__all__ = ["DOORS", "DURABLE", "SYSTEM", "Door"]
+__all__ = ["DURABLE", "INTERFACES", "SYSTEM", "Interface"]
