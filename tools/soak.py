@@ -130,10 +130,11 @@ def parts(examples: int) -> dict[str, Part]:
             MUNTIN_EXAMPLES=examples // 7,
         ),
         "promises": suite(
-            f"promises, {examples:,} random windows a property",
-            "tests/promises",
+            f"promises in every interface and model, {examples:,} random windows a property",
+            "tests/promises tests/runtime tests/bench",
             2,
             MUNTIN_EXAMPLES=examples,
+            MUNTIN_SOAK=1,
         ),
         "planner": suite(
             f"properties of the planner, {examples:,} random windows a property",
