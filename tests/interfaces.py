@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from muntin import App, Slots, Source, context, fit, flow, generate, generator, prompt
+from muntin import App, Slots, Source, capability, context, fit, flow, generate, generator, prompt
 from muntin.agent import ToolLike, run_agent
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
@@ -222,4 +222,78 @@ DURABLE = {
     if name not in ("slots", "fit", "generate")
 }
 
-__all__ = ["DURABLE", "INTERFACES", "SYSTEM", "Interface"]
+
+# Interfaces that give users' functions a ctx: each calls `look` with it in a turn of the session
+# `s/1`, and returns what that gave.
+Look: TypeAlias = Callable[[Ctx], Any]
+
+
+async def in_strategy(app: App, look: Look) -> Any:
+    class Strategy:
+        async def on_context_build(self, ctx: Ctx) -> None:
+            seen.append(look(ctx))
+
+    seen: list[Any] = []
+    await app.conversation("s/1", strategy=Strategy()).send("now")
+    return seen[0]
+
+
+async def in_sync_strategy(app: App, look: Look) -> Any:
+    class Strategy:
+        def on_context_build(self, ctx: Ctx) -> None:
+            seen.append(look(ctx))
+
+    seen: list[Any] = []
+    await app.conversation("s/1", strategy=Strategy()).send("now")
+    return seen[0]
+
+
+async def in_entity(app: App, look: Look) -> Any:
+    seen: list[Any] = []
+
+    async def handle(ctx: Ctx) -> None:
+        seen.append(look(ctx))
+
+    _entity(app, "s", handle)
+    await app.ask("s/1", "now")
+    return seen[0]
+
+
+async def in_generator(app: App, look: Look) -> Any:
+    seen: list[Any] = []
+
+    async def text(given: object, ctx: Ctx) -> str:
+        seen.append(look(ctx))
+        return "x"
+
+    await generator(user="now", context={"x": text}).run(app=app, session="s/1")
+    return seen[0]
+
+
+async def in_capability(app: App, look: Look) -> Any:
+    seen: list[Any] = []
+
+    async def functions(ctx: Ctx) -> None:
+        seen.append(look(ctx))
+
+    block = generator(user="now", uses=[capability("looking", functions=functions)])
+    await block.run(app=app, session="s/1")
+    return seen[0]
+
+
+async def in_flow(app: App, look: Look) -> Any:
+    async def block(given: object, ctx: Ctx) -> Any:
+        seen.append(look(ctx))
+
+    seen: list[Any] = []
+    await flow("f", actions={"do": Action(block)}).run("do", app=app, session="s/1")
+    return seen[0]
+
+
+LOOKING: dict[str, Callable[[App, Look], Awaitable[Any]]] = {
+    name.removeprefix("in_"): interface
+    for name, interface in list(globals().items())
+    if name[:3] == "in_"
+}
+
+__all__ = ["DURABLE", "INTERFACES", "LOOKING", "SYSTEM", "Interface", "Look"]

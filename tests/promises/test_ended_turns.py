@@ -8,16 +8,17 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import App, MuntinError, Tool, capability, flow, generator
-from muntin.runtime import Action, Ctx
+from muntin import App, MuntinError, Tool, generator
+from muntin.runtime import Ctx
 from muntin.runtime.engine import embedded
 from muntin.testing import MemoryStore, ScriptedModel
+from tests.interfaces import LOOKING
 from tests.products import sample
 from tests.runtime.conftest import call, run
 
@@ -47,64 +48,17 @@ def note(ctx: Ctx) -> None:
     ctx.insert_context("kept", name="Kept", content="before")
 
 
-# The interfaces: each leaves the ctx of a turn that has ended, in which an entry was inserted.
+async def left_by(interface: str, app: App) -> Ctx:
+    """Return the ctx of a turn that has ended, in which an entry was inserted."""
 
-
-async def by_entity(app: App) -> Ctx:
-    left: list[Ctx] = []
-
-    @app.entity("e")
-    async def handler(ctx: Ctx, wake: object) -> None:
+    def look(ctx: Ctx) -> Ctx:
         note(ctx)
-        ctx.use_agent()
-        left.append(ctx)
+        if interface == "entity":
+            ctx.use_agent()
+        return ctx
 
-    await app.ask("e/1", "hi")
-    assert len(left) == 1
-    return left[0]
+    return cast(Ctx, await LOOKING[interface](app, look))
 
-
-async def by_strategy(app: App) -> Ctx:
-    left: list[Ctx] = []
-
-    class Strategy:
-        async def on_context_build(self, ctx: Ctx) -> None:
-            note(ctx)
-            left.append(ctx)
-
-    await app.conversation("c", strategy=Strategy()).send("hi")
-    return left[0]
-
-
-async def by_capability(app: App) -> Ctx:
-    left: list[Ctx] = []
-
-    async def functions(ctx: Ctx) -> None:
-        note(ctx)
-        left.append(ctx)
-
-    made = generator(user="hi", uses=[capability("notes", functions=functions)])
-    await made.run(app=app, session="g")
-    return left[0]
-
-
-async def by_flow(app: App) -> Ctx:
-    left: list[Ctx] = []
-
-    async def block(given: object, ctx: Ctx) -> None:
-        note(ctx)
-        left.append(ctx)
-
-    await flow("f", actions={"do": Action(block)}).run("do", app=app, session="f")
-    return left[0]
-
-
-INTERFACES = {
-    "entity": by_entity,
-    "strategy": by_strategy,
-    "capability": by_capability,
-    "flow": by_flow,
-}
 
 # The writing methods.
 
@@ -168,11 +122,11 @@ def snapshot(app: App, session: str) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("interface", sample(INTERFACES, "entity", "strategy", "flow"))
+@pytest.mark.parametrize("interface", sample(LOOKING, "entity", "strategy", "flow"))
 def test_a_kept_ctx_writes_nothing_and_wakes_nobody(make, interface, write, way):
     async def work() -> None:
         async with make() as app:
-            ctx = await INTERFACES[interface](app)
+            ctx = await left_by(interface, app)
             before = snapshot(app, ctx.session.id)
             with pytest.raises(MuntinError, match=rf"turn 1 of '{ctx.session.id}' is over"):
                 await way(write, ctx)
@@ -187,11 +141,11 @@ def test_a_kept_ctx_writes_nothing_and_wakes_nobody(make, interface, write, way)
 def test_a_kept_ctx_runs_no_agent(make, way):
     async def work() -> None:
         async with make() as app:
-            ctx = await by_entity(app)
-            before = snapshot(app, "e/1")
-            with pytest.raises(MuntinError, match="turn 1 of 'e/1' is over"):
+            ctx = await left_by("entity", app)
+            before = snapshot(app, "s/1")
+            with pytest.raises(MuntinError, match="turn 1 of 's/1' is over"):
                 await way(run_agent, ctx)
-            assert snapshot(app, "e/1") == before
+            assert snapshot(app, "s/1") == before
             assert isinstance(app.model, ScriptedModel)
             assert app.model.windows == []
 

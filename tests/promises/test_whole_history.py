@@ -17,6 +17,7 @@ from muntin import App, History, Message, Session, Tokens, Turns, assistant, flo
 from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline.store import Store
+from tests.interfaces import LOOKING
 from tests.products import sample
 from tests.runtime.conftest import run, texts
 
@@ -53,59 +54,11 @@ LOOKS: dict[str, tuple[Callable[[Any], Any], Callable[[list[str]], Any]]] = {
 }
 
 
-class Interfaces:
-    """Interfaces that hand out a ctx; each calls `look` with it and returns what that gave."""
-
-    @staticmethod
-    async def strategy(app: App, look: Callable[[Ctx], Any]) -> Any:
-        seen: list[Any] = []
-
-        class Strategy:
-            async def on_context_build(self, ctx: Ctx) -> None:
-                seen.append(look(ctx))
-
-        await app.conversation("s/1", strategy=Strategy()).send("now")
-        return seen[0]
-
-    @staticmethod
-    async def sync_strategy(app: App, look: Callable[[Ctx], Any]) -> Any:
-        seen: list[Any] = []
-
-        class Strategy:
-            def on_context_build(self, ctx: Ctx) -> None:
-                seen.append(look(ctx))
-
-        await app.conversation("s/1", strategy=Strategy()).send("now")
-        return seen[0]
-
-    @staticmethod
-    async def entity(app: App, look: Callable[[Ctx], Any]) -> Any:
-        seen: list[Any] = []
-
-        @app.entity("s")
-        async def handler(ctx: Ctx, wake: object) -> None:
-            seen.append(look(ctx))
-
-        await app.ask("s/1", "now")
-        return seen[0]
-
-    @staticmethod
-    async def generator(app: App, look: Callable[[Ctx], Any]) -> Any:
-        seen: list[Any] = []
-
-        async def text(given: object, ctx: Ctx) -> str:
-            seen.append(look(ctx))
-            return "x"
-
-        await generator(user="now", context={"x": text}).run(app=app, session="s/1")
-        return seen[0]
-
-
-INTERFACES = ["strategy", "sync_strategy", "entity", "generator"]
+READING = ["strategy", "sync_strategy", "entity", "generator"]
 
 
 @pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("interface", sample(INTERFACES, "strategy", "entity", "generator"))
+@pytest.mark.parametrize("interface", sample(READING, "strategy", "entity", "generator"))
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_every_look_reaches_as_far_as_it_asks(store, interface, look, tmp_path):
     ask, wanted = LOOKS[look]
@@ -113,13 +66,13 @@ def test_every_look_reaches_as_far_as_it_asks(store, interface, look, tmp_path):
     async def work() -> None:
         async with app_on(store, tmp_path) as app:
             said = talk(app.session("s/1"), LONG)
-            found = await getattr(Interfaces, interface)(app, lambda ctx: ask(ctx.history))
+            found = await LOOKING[interface](app, lambda ctx: ask(ctx.history))
             assert found == wanted(said)
 
     run(work())
 
 
-@pytest.mark.parametrize("interface", INTERFACES)
+@pytest.mark.parametrize("interface", READING)
 def test_the_last_of_a_role_is_found_however_far_back(interface, tmp_path):
     async def work() -> None:
         async with app_on("sqlite", tmp_path) as app:
@@ -128,7 +81,7 @@ def test_the_last_of_a_role_is_found_however_far_back(interface, tmp_path):
             for n in range(LONG):
                 with session.turn() as turn:
                     turn.append(assistant(f"note {n}"))
-            found = await getattr(Interfaces, interface)(app, lambda ctx: ctx.history.last_user())
+            found = await LOOKING[interface](app, lambda ctx: ctx.history.last_user())
             assert found is not None
             assert found.text == "the only question"
 
@@ -165,7 +118,7 @@ def test_the_store_is_never_used_on_the_event_loop(interface, tmp_path, monkeypa
                 ctx.remove_context("x")
                 assert len(ctx.timeline_messages()) >= 2 * LONG
 
-            await getattr(Interfaces, interface)(app, look)
+            await LOOKING[interface](app, look)
 
     run(work())
     assert used == []
