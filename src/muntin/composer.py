@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, cast
 
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
-from muntin.core.message import Message, as_message, role_of
-from muntin.core.parts import Attachment, Text
+from muntin.core.message import Message, as_message
+from muntin.core.parts import Text
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import (
     HISTORY,
-    Exact,
-    Marker,
     MessageLike,
-    Pool,
     Recap,
     Slot,
     Stepped,
@@ -35,7 +32,6 @@ from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.core.window import Window
-from muntin.errors import InvalidInput, NeedsConversation
 from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import NewestMessages, TimelineMessages
@@ -43,7 +39,8 @@ from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
 
 if TYPE_CHECKING:
-    from muntin.runtime.summaries import State, Summary
+    from muntin.runtime.run_rules import Summary
+    from muntin.runtime.summaries import State
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
@@ -128,26 +125,11 @@ class Composer:
         """Return the Composer of the window that follows `previous`."""
         return replace(self, previous=previous)
 
-    def summarising(
-        self, summary: Summary | Literal[False] | None, others: Summary | None, what: str
-    ) -> Composer:
-        """Return the Composer of windows whose history is summarised as `summary` says, or as
-        `others` says if `summary` is None; False means no summary."""
-        chosen = others if summary is None else summary or None
-        if summary and isinstance(self.trimming, Exact):
-            raise InvalidInput(
-                f"{what}: a summary is put in when the history steps, which it never does with "
-                "trimming=Exact(); give trimming=Stepped(), or no summary"
-            )
-        if isinstance(self.trimming, Exact):
-            chosen = None
-        return replace(self, summary=chosen)
-
-    def recalling(self, state: State) -> Composer:
+    def with_summary(self, state: State) -> Composer:
         """Return the Composer of windows that know the stored summary, or why there is none."""
         return replace(self, recap=state.recap, trouble=state.trouble)
 
-    def tell_trouble(self, slots: Slots) -> None:
+    def report_summary_failure(self, slots: Slots) -> None:
         """Say in the report why there is no newer summary."""
         if self.trouble is not None:
             slots.exclude("summary", reason="failed", detail=self.trouble)
@@ -192,41 +174,32 @@ class Composer:
             "recap": self.recap,
         }
 
-    def turn_slots(self, asked: Asked) -> TurnSlots:
-        """Return empty slots whose windows hold the input of the turn exactly once."""
-        return TurnSlots(self, asked)
-
-    def declared(
-        self,
-        declared: Sequence[Slot],
-        asked: Asked | None = None,
-        run: Sequence[Message] = (),
-        *,
-        tier: Tier | None = None,
-        pool: Pool | None = None,
-        marker: Marker | None = None,
-    ) -> Slots:
-        """Return the slots of one window: what an interface declared, the input once, then the run.
-
-        `tier` is that of the input and of the run, `pool` that of the input. `marker` says what is
-        missing of an input that is cut.
-        """
+    def with_input(self, declared: Sequence[Slot], given: TurnInput) -> Slots:
+        """Return the slots of one window with the input of the turn exactly once: in the first slot
+        for it, else behind all slots. A list that shows the input is shown without it."""
+        shown, lists = given.taken_out_of([self._newest(slot) for slot in declared])
         slots = self.slots()
-        stands = asked is None
-        if asked is not None:
-            declared, asked = self._taken_out(declared, asked)
-            stands = not asked.messages
-        for slot in declared:
-            if asked is not None and asked.fills(slot):
-                if stands:
-                    slots.exclude(
-                        slot.name, reason="duplicate", detail="the input is there already"
-                    )
-                    continue
-                slot, stands = asked.told_in(slot), True
-            slots.take(slot)
-        if asked is not None and not stands:
-            slots.add("input", list(asked.messages), tier=tier, marker=marker, pool=pool)
+        is_placed = not shown.messages
+        for slot, messages in zip(declared, lists, strict=True):
+            if not (slot.is_input and slot.messages):
+                slots.take(slot if messages is slot.messages else replace(slot, messages=messages))
+            elif is_placed:
+                slots.exclude(slot.name, reason="duplicate", detail="the input is there already")
+            else:
+                slots.take(shown.projected_in(slot))
+                is_placed = True
+        if not is_placed:
+            slots.add("input", list(shown.messages))
+        return slots
+
+    def _newest(self, slot: Slot) -> Sequence[MessageLike]:
+        messages = slot.messages
+        if isinstance(messages, TimelineMessages):
+            return messages.newest(self.budget.remaining_input_tokens)
+        return messages
+
+    def add_run(self, slots: Slots, run: Sequence[Message], *, tier: Tier | None = None) -> Slots:
+        """Add the run of the turn behind all slots, and return them."""
         if run:
             slots.add("run", list(run), tier=tier, trimming=self.history_trimming, run=True)
         return slots
@@ -273,28 +246,6 @@ class Composer:
             count = min(count - 1, count * most // size)
         return ""
 
-    def _taken_out(self, declared: Sequence[Slot], asked: Asked) -> tuple[list[Slot], Asked]:
-        """Return the slots without the input, and the input in the words in which it is shown.
-
-        A slot that holds only the input keeps it.
-        """
-        left, versions = [], []
-        for slot in declared:
-            messages = slot.messages
-            if isinstance(messages, TimelineMessages):
-                messages = messages.newest(self.budget.remaining_input_tokens)
-            elif slot.is_input or len(messages) < 2:
-                left.append(slot)
-                continue
-            near = max(0, len(messages) - _NEAR - len(asked.messages))
-            kept, version = asked.split(messages[near:])
-            if len(kept) < len(messages) - near:
-                earlier = getattr(messages, "earlier", (0, 0))
-                messages = NewestMessages([*messages[:near], *kept], earlier)  # type: ignore[list-item]
-            versions.append(version)
-            left.append(slot if messages is slot.messages else replace(slot, messages=messages))
-        return left, asked.shown_as(versions)
-
     def size_of(self, messages: Iterable[Message]) -> int:
         """Return the tokens of a window that holds only these messages, whole.
 
@@ -325,17 +276,17 @@ class TurnSlots(Slots):
     Rendering puts the input of the turn in once: behind all slots, if it was not declared.
     """
 
-    def __init__(self, composer: Composer, asked: Asked) -> None:
+    def __init__(self, composer: Composer, given: TurnInput) -> None:
         super().__init__(**composer.options())
         self._composer = composer
-        self._asked = asked
+        self._input = given
         # The window that was rendered last.
         self.rendered: Window | None = None
 
     def render(self) -> Window:
         """Compose the window that is sent when the strategy returns it."""
-        slots = self._composer.declared(self.declared, self._asked)
-        self._composer.tell_trouble(slots)
+        slots = self._composer.with_input(self.declared, self._input)
+        self._composer.report_summary_failure(slots)
         self.rendered = slots.render()
         return self.rendered
 
@@ -348,127 +299,66 @@ def _is_sent(message: Message) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The input of a turn: it stands in the window exactly once.
+class TurnInput:
+    """The input of a turn, known by its items: it is in the window exactly once.
 
-    `positions` are where its items stand on the timeline of `session`. `since` are the messages
-    that the turn added before this window. `projected` returns the input as the projections in
-    force show it, None if there are none. `said` is the input as recorded, where `messages` differ.
+    `items` name session and position. `later` are the items that the turn has added
+    behind it. `projected` returns the input as the projections in force show it, None if there are
+    none. `recorded` is the input as it was recorded, where `messages` show it in other words.
     """
 
     messages: tuple[Message, ...] = ()
-    positions: Collection[float] = frozenset()
-    session: str | None = None
-    since: tuple[Message, ...] = ()
-    projected: Callable[[], Sequence[Message] | None] | None = None
-    said: tuple[Message, ...] = ()
+    items: Collection[tuple[str, int]] = frozenset()
+    later: Collection[tuple[str, int]] = frozenset()
+    projected: Callable[[], Sequence[Message] | None] = lambda: None
+    recorded: tuple[Message, ...] = ()
 
-    def split(
-        self, messages: Sequence[MessageLike]
-    ) -> tuple[list[MessageLike], tuple[Message, ...]]:
-        """Return a list without the messages of this turn, and the input as the list shows it."""
-        found = self.found(messages)
-        ours = {each.item for each in self.since if each.item is not None}
-        later = {_key(each) for each in self.since}
-        kept: list[MessageLike] = []
-        for number, each in enumerate(messages):
-            item = each.item if isinstance(each, Message) else None
-            repeats = bool(found) and number > min(found) and item is None
-            if number in found or (item is not None and item in ours):
-                continue
-            if repeats and later and _key(as_message(each)) in later:
-                continue
-            kept.append(each)
-        shown = [messages[number] for number in sorted(found)]
-        return kept, tuple(each for each in shown if isinstance(each, Message) and each.item)
-
-    def found(self, messages: Sequence[MessageLike]) -> set[int]:
-        """Return which messages of a list are the input.
-
-        A message of the timeline is known by its item. A message without an item, such as a dict,
-        is the input if it is a user's with the same text behind the last answer.
-        """
-        found = {
-            number
-            for number, each in enumerate(messages)
-            if isinstance(each, Message) and each.item is not None and self._is_mine(each.item)
-        }
-        later = {_key(each) for each in self.since}
-        said: set[Any] | None = None
-        for number in range(len(messages) - 1, -1, -1):
-            each = messages[number]
-            role = _role(each)
-            if role == "user":
-                copy = each if isinstance(each, Message) else as_message(each)
-                if copy.item is None:
-                    said = self._said() if said is None else said
-                    if _content(copy) in said:
-                        found.add(number)
-            elif role != "system" and (not later or _key(as_message(each)) not in later):
-                break
-        return found
-
-    def _said(self) -> set[Any]:
-        """Return the texts of the input, as it was recorded and as it may be shown."""
-        projected = (self.projected() if self.projected is not None else None) or ()
-        return {_content(each) for each in (*self.messages, *self.said, *projected)}
-
-    def _is_mine(self, item: tuple[str, int]) -> bool:
-        session, position = item
-        return session == self.session and position in self.positions
-
-    def holds(self, message: MessageLike) -> bool:
-        """Say whether a message is part of the input: by its item, else by its text."""
-        if _role(message) != "user":
-            return False
-        try:
-            each = as_message(message)
-        except NeedsConversation:  # several messages in one: never an input
-            return False
-        if each.item is not None:
-            return self._is_mine(each.item)
-        return _content(each) in self._said()
-
-    def fills(self, slot: Slot) -> bool:
-        """Say whether a slot holds the input and nothing else."""
-        return slot.is_input or (len(slot.messages) == 1 and self.holds(slot.messages[0]))
-
-    def shown_as(self, versions: Iterable[Sequence[Message]]) -> Asked:
-        """Return the input in the words in which it is shown.
+    def taken_out_of(
+        self, lists: Sequence[Sequence[MessageLike]]
+    ) -> tuple[TurnInput, list[Sequence[MessageLike]]]:
+        """Return the input in the words in which it is shown, and lists without it and without what
+        the turn has added since.
 
         The lists that show the input decide: as it was recorded if one list shows it so, else as
         the first list shows it. If no list shows it, the projections decide.
         """
-        said = self.said or self.messages
-        lists = [each for each in versions if each]
-        if any(_words(each) == _words(said) for each in lists):
-            return self
-        shown = lists[0] if lists else self.projected() if self.projected is not None else None
-        return self if shown is None else replace(self, messages=tuple(shown), said=said)
+        rests: list[Sequence[MessageLike]] = []
+        versions: list[list[Message]] = []
+        for messages in lists:
+            begin = max(0, len(messages) - _NEAR - len(self.items) - len(self.later))
+            near = messages[begin:]
+            version = [each for each in near if self.holds(each)]
+            rest = [each for each in near if not self.holds(each) and not self._is_later(each)]
+            if version:
+                versions.append(cast("list[Message]", version))
+            if len(rest) < len(near):
+                earlier = getattr(messages, "earlier", (0, 0))
+                messages = NewestMessages([*messages[:begin], *rest], earlier)  # type: ignore[list-item]
+            rests.append(messages)
+        if any(texts_of(version) == texts_of(self.messages) for version in versions):
+            return self, rests
+        shown = versions[0] if versions else self.projected()
+        if shown is None:
+            return self, rests
+        return replace(self, messages=tuple(shown), recorded=self.messages), rests
 
-    def told_in(self, slot: Slot) -> Slot:
+    def holds(self, message: MessageLike) -> bool:
+        """Say whether a message shows an item of the input."""
+        return isinstance(message, Message) and message.item in self.items
+
+    def _is_later(self, message: MessageLike) -> bool:
+        return isinstance(message, Message) and message.item in self.later
+
+    def projected_in(self, slot: Slot) -> Slot:
         """Return the slot of the input with the words in which it is shown.
 
         A text in the caller's own words stays, and so does the slot of a hidden input.
         """
-        shown = _words(self.messages)
-        if not self.said or HIDDEN in shown or _words(slot.messages) != _words(self.said):
-            return slot
-        kind = slot.kind if slot.kind != "text" or len(self.messages) == 1 else "list"
-        return replace(slot, messages=self.messages, kind=kind)
+        is_copy = texts_of(slot.messages) == texts_of(self.recorded)
+        is_hidden = HIDDEN in texts_of(self.messages)
+        return replace(slot, messages=self.messages) if is_copy and not is_hidden else slot
 
 
-def _role(message: MessageLike) -> str | None:
-    return message.role if isinstance(message, Message) else role_of(message)
-
-
-def _words(messages: Iterable[MessageLike]) -> list[str]:
-    return [each.text if isinstance(each, Message) else as_message(each).text for each in messages]
-
-
-def _content(message: Message) -> str | tuple[Attachment, ...]:
-    return message.text or message.attachments
-
-
-def _key(message: Message) -> tuple[Any, ...]:
-    return message.role, message.text, tuple(call.id for call in message.tool_calls)
+def texts_of(messages: Iterable[MessageLike]) -> list[str]:
+    """Return the texts of messages."""
+    return [as_message(each).text for each in messages]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from muntin.core.checks import shown
 from muntin.core.report import text_table
 from muntin.errors import InvalidInput, needing
-from muntin.runtime.in_store import in_store
 from muntin.runtime.recovery import Reader
+from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store
@@ -72,7 +72,7 @@ class _Tools:
 
     async def what_is_in_my_window(self) -> str:
         """Say what the last request held, and what was left out."""
-        return await in_store(self._session, self._window)
+        return await run_in_store(self._session, self._window)
 
     def _window(self) -> str:
         store, id = self._session.store, self._session.id

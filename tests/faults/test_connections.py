@@ -164,7 +164,7 @@ def test_a_timer_whose_commit_was_in_doubt_comes_once(server: Server, proxy: Pro
 def test_a_server_that_is_away_for_a_moment_is_waited_for(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muntin.runtime.in_store.BEGIN_SECONDS", 60)  # it may start slowly
+    monkeypatch.setattr("muntin.runtime.store_thread.BEGIN_SECONDS", 60)  # it may start slowly
     url = own_server.url(own_server.new_database())
 
     async def work() -> None:
@@ -186,7 +186,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(
 def test_a_server_that_stays_away_is_an_error_in_time_and_nothing_is_stored(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muntin.runtime.in_store.BEGIN_SECONDS", 0.5)
+    monkeypatch.setattr("muntin.runtime.store_thread.BEGIN_SECONDS", 0.5)
     url = own_server.url(own_server.new_database())
 
     async def work() -> None:

@@ -16,7 +16,7 @@ from muntin import App
 from muntin.errors import MuntinError, StoreError
 from muntin.providers.model import Reply
 from muntin.runtime.ctx import Ctx, Wake
-from muntin.runtime.in_store import store_away
+from muntin.runtime.store_thread import store_away
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
 from tests.faults.checks import check_entity, settled

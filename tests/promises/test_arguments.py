@@ -177,10 +177,10 @@ def test_true_is_the_librarys_own_and_false_and_none_are_off(name):
 def test_a_summary_is_off_or_whose_word_counts_is_the_interfaces_around():
     asked = Summary("x/y")
     for off in (False, None):
-        assert App(MemoryStore(), summary=off).summary is None
-        assert generator(user="hi", summary=off).summary is False
-    assert generator(user="hi").summary is None
-    assert generator(user="hi", summary=asked).summary is asked
+        assert App(MemoryStore(), summary=off).rules.summary is False
+        assert generator(user="hi", summary=off).rules.summary is False
+    assert generator(user="hi").rules.summary == "inherit"
+    assert generator(user="hi", summary=asked).rules.summary is asked
 
 
 @pytest.mark.parametrize("off", [False, None])

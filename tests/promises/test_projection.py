@@ -43,7 +43,7 @@ SOURCES: dict[str, Callable[[Ctx], Any]] = {
     "since": lambda ctx: ctx.timeline_messages(since=ctx.wake.to_position, projection=redact),
     "list": lambda ctx: [*ctx.timeline_messages(projection=redact)],
     "dicts": lambda ctx: [
-        {"role": m.role, "content": m.text} for m in ctx.timeline_messages(projection=redact)
+        {"role": m.role, "content": m.text} for m in ctx.timeline_messages(projection=redact)[:-1]
     ],
     "text": lambda ctx: "\n".join(m.text for m in ctx.timeline_messages(projection=redact)[:-1]),
     "own words": lambda ctx: [

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import App, BudgetExceeded, Source, ToolCall, Window, assistant, user
+from muntin import App, BudgetExceeded, Message, Source, ToolCall, Window, assistant, user
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
 from tests.runtime.conftest import memory, run, texts, wakes
@@ -20,22 +20,25 @@ from tests.runtime.conftest import memory, run, texts, wakes
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 TIERS = ["pinned", "stable", "slow-changing", "volatile"]
 
+
+def past(ctx: Ctx) -> list[Message]:
+    """Return what was said before the waking message: it is no copy of the timeline's own."""
+    return [m for m in ctx.timeline_messages() if (m.at or 0) < ctx.wake.from_position]
+
+
 # What users make of a timeline.
 MAPPED: dict[str, Callable[[Ctx], Any]] = {
     "as it is": lambda ctx: ctx.timeline_messages(),
     "a list": lambda ctx: list(ctx.timeline_messages()),
-    "plain dicts": lambda ctx: [
-        {"role": m.role, "content": m.text} for m in ctx.timeline_messages()
-    ],
-    "dicts with positions": lambda ctx: [m.to_dict() for m in ctx.timeline_messages()],
+    "plain dicts": lambda ctx: [{"role": m.role, "content": m.text} for m in past(ctx)],
+    "dicts with positions": lambda ctx: [m.to_dict() for m in past(ctx)],
     "with clock times": lambda ctx: [
-        {"role": m.role, "content": m.text, "at": 1.7e9 + (m.at or 0)}
-        for m in ctx.timeline_messages()
+        {"role": m.role, "content": m.text, "at": 1.7e9 + (m.at or 0)} for m in past(ctx)
     ],
     "without positions": lambda ctx: [replace(m, at=None) for m in ctx.timeline_messages()],
     "the newest two": lambda ctx: ctx.timeline_messages()[-2:],
     "with a note behind": lambda ctx: [
-        *({"role": m.role, "content": m.text} for m in ctx.timeline_messages()),
+        *({"role": m.role, "content": m.text} for m in past(ctx)),
         {"role": "system", "content": "note"},
     ],
 }

@@ -47,13 +47,13 @@ def test_an_entry_that_could_not_be_written_is_written_with_the_next_append(tmp_
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: object) -> None:
-                write = ctx.turn.open.write
+                write = ctx.turn.write
 
                 def away(*given: object) -> Any:
-                    ctx.turn.open.write = write  # type: ignore[method-assign]
+                    ctx.turn.write = write  # type: ignore[method-assign]
                     raise StoreError("the store went away")
 
-                ctx.turn.open.write = away  # type: ignore[method-assign,assignment]
+                ctx.turn.write = away  # type: ignore[method-assign,assignment]
                 with pytest.raises(StoreError):
                     await insert(ctx)
                 ctx.use_agent()

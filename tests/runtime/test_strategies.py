@@ -132,48 +132,45 @@ def twice_as_slots(ctx: Ctx) -> None:
     ctx.slots.add("input", ctx.input)
 
 
-def twice_as_input_and_text(ctx: Ctx) -> None:
-    ctx.slots.add("input", ctx.input)
-    ctx.slots.add("question", ctx.input.text)
-
-
-def twice_as_messages(ctx: Ctx) -> None:
-    ctx.slots.add("question", [user(ctx.input.text)])
-    ctx.slots.add("again", user(ctx.input.text))
-
-
-def twice_in_a_list(ctx: Ctx) -> Any:
-    return [user(ctx.input.text), system("Be brief."), user(ctx.input.text)]
-
-
 def twice_in_a_window(ctx: Ctx) -> Any:
     twice_as_slots(ctx)
     return ctx.slots.render()
 
 
-def at_the_end_of_a_slot_of_many(ctx: Ctx) -> None:
-    ctx.slots.add("all", [*ctx.history.recent(10), user(ctx.input.text)])
+def copied_by_hand(ctx: Ctx) -> None:
+    ctx.slots.add("history", ctx.history.recent(10))
+    ctx.slots.add("input", {"role": "user", "content": ctx.input.text})
 
 
-def with_a_slot_of_many_and_input(ctx: Ctx) -> None:
-    ctx.slots.add("all", [*ctx.history.recent(10), user(ctx.input.text)])
-    ctx.slots.add("input", ctx.input)
+def copied_twice_by_hand(ctx: Ctx) -> None:
+    ctx.slots.add("input", user(ctx.input.text))
+    ctx.slots.add("input", [user(ctx.input.text)])
+
+
+def copied_to_the_end_of_a_list(ctx: Ctx) -> Any:
+    return [*ctx.history.recent(10), {"role": "user", "content": ctx.input.text}]
 
 
 @pytest.mark.parametrize(
     "build",
     [
         twice_as_slots,
-        twice_as_input_and_text,
-        twice_as_messages,
-        twice_in_a_list,
         twice_in_a_window,
-        at_the_end_of_a_slot_of_many,
-        with_a_slot_of_many_and_input,
+        copied_by_hand,
+        copied_twice_by_hand,
+        copied_to_the_end_of_a_list,
     ],
 )
 def test_an_input_that_was_given_twice_is_shown_once(build):
     assert once(window_for(build))
+
+
+def test_a_copy_in_another_slot_is_another_message():
+    def build(ctx: Ctx) -> None:
+        ctx.slots.add("question", user(ctx.input.text))
+
+    shown = [m.text for m in window_for(build).messages]
+    assert shown == ["the question", "the question"]
 
 
 def the_timeline_in_a_slot(ctx: Ctx) -> None:

@@ -24,7 +24,8 @@ from muntin import (
     generator,
 )
 from muntin.runtime import Ctx
-from muntin.runtime.summaries import INSTRUCTION, TRIES, State
+from muntin.runtime.run_rules import INSTRUCTION
+from muntin.runtime.summaries import TRIES, State
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
 from muntin.wire import anthropic, chat
@@ -56,7 +57,7 @@ def days(window: Any) -> str:
 async def settle() -> None:
     """Let the background come to an end."""
     for _ in range(500):
-        tasks = [each for each in asyncio.all_tasks() if "_make" in repr(each)]
+        tasks = [each for each in asyncio.all_tasks() if "Job.make" in repr(each)]
         if not tasks:
             return
         await asyncio.sleep(0.002)

@@ -705,7 +705,7 @@ def test_who_lost_the_turn_to_another_writes_nothing_more(store_url):
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Wake) -> None:
-                owners.done(ctx.turn.open.owner)
+                owners.done(ctx.turn.owner)
                 owner = owners.new_owner()
                 taken = app.store.take("e/1", owner, timedelta(seconds=60), resumable=True)
                 assert taken is not None

@@ -15,8 +15,8 @@ from muntin.core.parts import ToolCall
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine import Embedded
+from muntin.runtime.run_rules import Summary
 from muntin.runtime.sources import Source
-from muntin.runtime.summaries import Summary
 from muntin.testing import ScriptedModel
 
 

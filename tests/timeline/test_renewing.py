@@ -25,7 +25,7 @@ def test_a_renewer_with_nothing_to_renew_has_no_thread():
     renewer = Renewer(0.05)
 
     class Turn:
-        number: int | None = 1
+        number: int = 1
         renewed = 0
 
         def renew(self):

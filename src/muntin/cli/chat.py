@@ -41,7 +41,7 @@ from muntin.providers.model import Finished, Reply, TextDelta
 from muntin.providers.names import as_model
 from muntin.runtime.app import App
 from muntin.runtime.conversation import Conversation
-from muntin.runtime.summaries import Summary
+from muntin.runtime.run_rules import Summary
 from muntin.timeline.store import DEFAULT_URL
 from muntin.view.bar import bar
 

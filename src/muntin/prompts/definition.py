@@ -400,7 +400,7 @@ def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> W
     slots = composer.slots()
     declare(slots, gathered)
     if run:
-        slots = composer.declared(slots.declared, run=run)
+        composer.add_run(slots, run)
     return slots.render()
 
 

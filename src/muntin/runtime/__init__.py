@@ -5,8 +5,8 @@ from muntin.runtime.conversation import Conversation
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
+from muntin.runtime.run_rules import Summary
 from muntin.runtime.sources import Source
-from muntin.runtime.summaries import Summary
 from muntin.timeline.recall import Recall
 from muntin.timeline.stored_plans import read_plan
 

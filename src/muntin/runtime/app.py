@@ -11,7 +11,7 @@ from typing import Any, cast, overload
 
 from muntin import telemetry
 from muntin.agent.loop import MAX_STEPS
-from muntin.agent.tools import ToolLike
+from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import TIMEOUT
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
@@ -32,7 +32,7 @@ from muntin.core.counting.counter import (
 )
 from muntin.core.message import user
 from muntin.core.parts import MODALITIES
-from muntin.core.planning.slot import Trimming
+from muntin.core.planning.slot import Exact, Trimming
 from muntin.errors import InvalidInput
 from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAssets
 from muntin.providers.model import Model, Reply
@@ -51,8 +51,10 @@ from muntin.runtime.run_rules import (
     RecoveryLike,
     ResultsLike,
     RunRules,
+    Summary,
+    SummaryLike,
 )
-from muntin.runtime.summaries import Summaries, Summary, SummaryLike, check_summary
+from muntin.runtime.summaries import Summaries
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
@@ -111,7 +113,7 @@ class App:
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
-        self.rules = RunRules.of("App", results, ladder, recovery, recall)
+        self.rules = RunRules.of("App", results, ladder, recovery, recall, summary)
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -124,7 +126,6 @@ class App:
         self._owned = isinstance(store, str)
         self.store = as_store(store)
         self.queue = TurnQueue()
-        self.summary: Summary | None = check_summary(summary, "App") or None
         self.summaries = Summaries()
         self.embeddings = Embeddings()
         # The Composer of the app's own model, and the settings it was made for.
@@ -214,18 +215,13 @@ class App:
         set_here = defaults()
         tokenizer = set_here.tokenizer if self.tokenizer is None else self.tokenizer
         files = self._attachment_tokens
-        given = (tokenizer, files, self.model, self.budget, self.trimming)
+        given = (tokenizer, files, self.model, self.budget)
         if self._composer is None or self._composer[0] != given:
-            results, ladder = self.rules.shapes
             made = Composer.of(
                 self.model,
                 budget=self.budget,
                 tokenizer=self.tokenizer,
                 attachment_tokens=files,
-                trimming=self.trimming,
-                results=results,
-                ladder=ladder,
-                recall=self.rules.recalls,
             )
             self._composer = (given, made)
         return self._composer[1]
@@ -253,29 +249,37 @@ class App:
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
         rules: RunRules = NO_RULES,
+        what: str = "",
     ) -> Composer:
         """Return how windows for a model are made; a setting that is not given is the app's."""
-        rules = rules.over(self.rules)
-        (results, ladder), recall = rules.shapes, rules.recalls
+        trimming = self.trimming if trimming is None else trimming
+        is_exact, summary = isinstance(trimming, Exact), rules.summary
+        if is_exact and isinstance(summary, Summary):
+            raise InvalidInput(
+                f"{what}: a summary is put in when the history steps, which it never does with "
+                "trimming=Exact(); give trimming=Stepped(), or no summary"
+            )
         if model is self.model and caching:  # the app's own Composer is made once
-            own = self.own_composer()
-            if budget is not None or trimming is not None:
-                kept = own.budget if budget is None else as_budget(budget)
-                own = replace(own, budget=kept, trimming=trimming or own.trimming)
-            if (results, ladder, recall) != (own.results, own.ladder, own.recall):
-                own = replace(own, results=results, ladder=ladder, recall=recall)
-            return own.offering(tools) if tools else own
-        return Composer.of(
-            model,
-            budget=self.budget if budget is None else budget,
-            tokenizer=self.tokenizer,
-            attachment_tokens=self._attachment_tokens,
-            trimming=self.trimming if trimming is None else trimming,
-            tools=tools,
-            caching=caching,
+            composer = self.own_composer()
+        else:
+            composer = Composer.of(
+                model,
+                budget=self.budget,
+                tokenizer=self.tokenizer,
+                attachment_tokens=self._attachment_tokens,
+                caching=caching,
+            )
+        rules = rules.over(self.rules)
+        results, ladder = rules.shapes
+        return replace(
+            composer,
+            budget=composer.budget if budget is None else as_budget(budget),
+            trimming=trimming,
+            tools=as_tools(tools, "tools").schemas,
             results=results,
             ladder=ladder,
-            recall=recall,
+            recall=rules.recalls,
+            summary=None if is_exact else rules.summarizes,
         )
 
     def conversation(
@@ -317,8 +321,7 @@ class App:
             timeout=timeout,
             max_steps=max_steps,
             system_prompt=system_prompt,
-            rules=RunRules.of("conversation", results, ladder, recovery, recall),
-            summary=summary,
+            rules=RunRules.of("conversation", results, ladder, recovery, recall, summary),
         )
 
     # Entities.

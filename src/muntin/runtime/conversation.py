@@ -10,13 +10,12 @@ import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import off_loop
-from muntin.composer import Asked, Composer, TurnSlots
+from muntin.composer import Composer, TurnInput, TurnSlots, texts_of
 from muntin.core.budget import Budget
 from muntin.core.checks import (
     check_count,
@@ -35,12 +34,11 @@ from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, StrategyError, TimedOut
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.recorded_run import DeclareStep, recorded_run
+from muntin.runtime.recorded_run import DeclareStep, RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
-from muntin.runtime.summaries import SummaryLike, check_summary
+from muntin.runtime.turn import ActiveTurn
 from muntin.settings import check_settings, merge_settings
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ class Conversation:
         timeout: float,
         max_steps: int,
         system_prompt: str | None = None,
-        summary: SummaryLike = INHERIT,
         rules: RunRules = NO_RULES,
     ) -> None:
         build = getattr(strategy, "on_context_build", None)
@@ -82,7 +79,6 @@ class Conversation:
             )
         check_settings(settings, "conversation")
         check_optional_text(system_prompt, "conversation: system_prompt")
-        own = check_summary(summary, "conversation")
         if strategy is not None:
             if system_prompt:
                 raise InvalidInput(
@@ -102,8 +98,13 @@ class Conversation:
         self._tools = as_tools(tools, "conversation")
         self._settings = settings
         self._composer = app.composer(
-            self._model, budget=budget, trimming=trimming, tools=self._tools, rules=rules
-        ).summarising(own, app.summary, "conversation")
+            self._model,
+            budget=budget,
+            trimming=trimming,
+            tools=self._tools,
+            rules=rules,
+            what="conversation",
+        )
         self._recovers = bool(self._tools) and rules.over(app.rules).recovers
         self.session = app.session(id, counter=self._composer.counter)
         self._timeout = check_seconds(timeout, "conversation: timeout")
@@ -139,41 +140,51 @@ class Conversation:
         return self._turn(_given(text, attachments), settings, True)
 
     async def _turn(
-        self, given: Input, settings: Mapping[str, Any] | None, streaming: bool
+        self, text: Input, settings: Mapping[str, Any] | None, streaming: bool
     ) -> AsyncGenerator[Event, None]:
         if settings is not None:
             check_settings(settings, "conversation")
-        message = user(given.text, attachments=given.attachments)
-        turn = ActiveTurn.queued(self._app, self.session)
-        # Made after the turn has begun, in the visit to the store that also takes the turn.
-        own = cache(
-            lambda: Ctx(turn, where="a strategy", input=given, message=given, budget=self.budget)
-        )
-        await turn.begin(message, lambda: self._load(own()))
-        ctx = own()
-        asked = Asked((message,), (turn.first,), self.session.id, projected=ctx.projected)
+        message = user(text.text, attachments=text.attachments)
+        turn = ActiveTurn(self._app, self.session)
+        ctx: Ctx | None = None
+
+        def on_taken() -> None:
+            nonlocal ctx
+            ctx = Ctx(turn, where="a strategy", input=text, message=text, budget=self.budget)
+            self._load(ctx)
+
+        await turn.start(message, on_taken)
         try:
             async with turn.held():
                 await turn.wait()
-                composer, tools = self._offering(ctx)
+                assert ctx is not None  # the turn is taken
+                given = TurnInput(
+                    (message,), {(self.session.id, turn.first)}, projected=ctx.projected
+                )
+                composer, tools = self._composer, self._tools
+                if self._recovers:  # the tool that reads results of the other tools
+                    composer, tools = offering(composer, tools, (ctx.load_result,))
                 if self._strategy is not None:
-                    ctx.give(slots=_slots(composer, turn, asked))
+                    following = composer.after(turn.receipts.load("window"))
+                    if composer.summary is not None:
+                        following = following.with_summary(turn.receipts.summaries("window"))
+                    ctx.give(slots=TurnSlots(following, given))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
-                events = recorded_run(
+                declare = await self._declare(composer, ctx, given)
+                run = RecordedRun(
                     turn,
                     composer,
-                    await self._declare(composer, ctx, asked),
                     self._model,
                     tools=tools,
                     settings=merge_settings(self._settings, settings),
                     max_steps=self._max_steps,
-                    streaming=streaming,
                     ends=getattr(self._strategy, "on_turn_end", None) is None,
                     projection=ctx.projections,
                 )
-                async with aclosing(events):
+                await run.begin(lambda: None)
+                async with aclosing(run.events(declare, streaming=streaming)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
                             await self._call("on_turn_end", ctx)
@@ -181,7 +192,7 @@ class Conversation:
                         yield event
         except BaseException as error:
             try:
-                if isinstance(error, Exception):
+                if isinstance(error, Exception) and ctx is not None:
                     await self._call("on_error", ctx, error)
             except StrategyError as another:
                 error.add_note(f"and {another}")
@@ -200,33 +211,31 @@ class Conversation:
             history=any(inspect.iscoroutinefunction(hook) for hook in hooks),
         )
 
-    def _offering(self, ctx: Ctx) -> tuple[Composer, tuple[ToolLike, ...]]:
-        """Return how windows are made, and all tools: the caller's, and if there are any, the tool
-        that reads their results."""
-        if not self._recovers:
-            return self._composer, self._tools
-        return offering(self._composer, self._tools, (ctx.load_result,))
-
-    async def _declare(self, composer: Composer, ctx: Ctx, asked: Asked) -> DeclareStep:
+    async def _declare(self, composer: Composer, ctx: Ctx, given: TurnInput) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""
-        window: Window | None = None
         if self._strategy is None:
-            slots = composer.slots()
-            if self._system is not None:
-                slots.add("system", [self._system], tier="pinned", required=True)
-            trimming = composer.history_trimming
-            slots.add("timeline", ctx.timeline_messages(), trimming=trimming)
-            declared: Sequence[Slot] = slots.declared
-        else:
-            given = await self._call("on_context_build", ctx)
-            declared, window = _meant(given, ctx.slots, asked, composer)
+            room = composer.budget.remaining_input_tokens
+            shown, (past,) = given.taken_out_of([ctx.timeline_messages().newest(room)])
 
-        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
+            def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
+                slots = composer.slots()
+                if self._system is not None:
+                    slots.add("system", [self._system], tier="pinned", required=True)
+                slots.add("timeline", past, trimming=composer.history_trimming)
+                slots.add("input", list(shown.messages))
+                return composer.add_run(slots, run)
+
+            return declare
+        returned = await self._call("on_context_build", ctx)
+        window: Window | None = returned if returned is ctx.slots.rendered else None
+        declared = ctx.slots.declared if window else _declared(returned, ctx.slots, given, composer)
+
+        def declare_again(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
             if window is not None and not run:
                 return window
-            return composer.declared(declared, asked, run)
+            return composer.add_run(composer.with_input(declared, given), run)
 
-        return declare
+        return declare_again
 
     async def _call(self, name: str, ctx: Ctx, *more: Any) -> Any:
         """Call a hook of the strategy, if it has the hook; a slow or failing hook is an error."""
@@ -253,14 +262,6 @@ def _takes_ctx(hook: Any) -> bool:
     return True
 
 
-def _slots(composer: Composer, turn: ActiveTurn, asked: Asked) -> TurnSlots:
-    """Return the slots of a strategy, which follow the window before and know the summary."""
-    following = composer.after(turn.receipts.load("window"))
-    if composer.summary is not None:
-        following = following.recalling(turn.receipts.summaries("window"))
-    return following.turn_slots(asked)
-
-
 def _given(text: str, attachments: Sequence[Attachment]) -> Input:
     """Return a user's input; refuse empty input."""
     if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
@@ -271,40 +272,38 @@ def _given(text: str, attachments: Sequence[Attachment]) -> Input:
     return given
 
 
-def _meant(
-    given: Any, slots: TurnSlots, asked: Asked, composer: Composer
-) -> tuple[Sequence[Slot], Window | None]:
-    """Return the slots that a strategy meant, and the window if it has rendered one."""
-    messages: Any = given
-    if isinstance(given, Window):
-        # The usual ending of a strategy: `return ctx.slots.render()`.
-        if given is slots.rendered:
-            return slots.declared, given
-        # A window made from other slots.
-        if isinstance(given.explained, Plan) and len(asked.found(given.messages)) == 1:
-            return given.explained.declared.slots, given
-        messages = given.messages
-    elif isinstance(given, Mapping):
-        if given.get("messages") is None:
+def _declared(
+    returned: Any, slots: TurnSlots, given: TurnInput, composer: Composer
+) -> Sequence[Slot]:
+    """Return the slots that a strategy means by what it returned."""
+    if returned is None:
+        return slots.declared
+    if isinstance(returned, Window) and isinstance(returned.explained, Plan):
+        return returned.explained.declared.slots
+    messages = returned
+    if isinstance(returned, Window):
+        messages = returned.messages
+    elif isinstance(returned, Mapping):
+        messages = returned.get("messages")
+        if messages is None:
             raise StrategyError("on_context_build", 'returned a dict without "messages"')
-        messages = given["messages"]
-    if messages is None:
-        return slots.declared, None
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-        raise StrategyError("on_context_build", f"returned a {type(given).__name__}")
-    shown = messages_from(messages)
-    # Behind an answer, such as the beginning of the next answer, only the newest can be the input.
-    found = asked.found(shown) or {n for n, each in enumerate(shown) if asked.holds(each)}
-    last = max(found, default=len(shown))
-    others = asked.found(shown) - {last}
-    said = asked.shown_as([shown[last : last + 1] if last < len(shown) else []])
+        raise StrategyError("on_context_build", f"returned a {type(returned).__name__}")
+    listed = messages_from(messages)
+    asked = [n for n, each in enumerate(listed) if each.role == "user"]
+    # The newest message of the user is the input, if it has its words or is its item.
+    place = asked[-1] if asked and _is_input(listed[asked[-1]], given) else len(listed)
     own = composer.slots()
-    trimming = composer.history_trimming
-    own.add(
-        "messages",
-        [each for n, each in enumerate(shown[:last]) if n not in others],
-        trimming=trimming,
-    )
-    own.add("input", list(said.messages))
-    own.add("messages", shown[last + 1 :])
-    return own.declared, None
+    own.add("messages", listed[:place], trimming=composer.history_trimming)
+    if place < len(listed):
+        is_copy = texts_of([listed[place]]) == texts_of(given.messages)
+        own.add("input", list(given.messages) if is_copy else [listed[place]])
+    own.add("messages", listed[place + 1 :])
+    return own.declared
+
+
+def _is_input(message: Message, given: TurnInput) -> bool:
+    if message.item is not None:
+        return given.holds(message)
+    versions = (*given.messages, *(given.projected() or ()))
+    return any(texts_of([message]) == texts_of([version]) for version in versions)

@@ -22,7 +22,14 @@ from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.errors import MuntinError
-from muntin.runtime.run_rules import INHERIT, LadderLike, RecoveryLike, ResultsLike, RunRules
+from muntin.runtime.run_rules import (
+    INHERIT,
+    LadderLike,
+    RecoveryLike,
+    ResultsLike,
+    RunRules,
+    SummaryLike,
+)
 from muntin.runtime.sources import Sources, check_sources
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item, unshared
@@ -30,14 +37,13 @@ from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages, loo
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
-from muntin.timeline.recall.stored import Scope, in_window, recall
+from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.entity_agent import Agent
-    from muntin.runtime.summaries import SummaryLike
+    from muntin.runtime.turn import ActiveTurn
 
 _DOORS = {
     "slots": "strategies (app.conversation)",
@@ -168,21 +174,19 @@ class Ctx:
 
     def _relevant(self, query: str | None, tokens: int | None, limit: int | None) -> Recalled:
         session = self.session
-        turn = session.opened().turn(session.id, self.turn.number)
-        before = None if turn is None else turn.first
+        scope = before_turn(session, self.turn.number, self.projections or None)
         most, sources = MOST_TOKENS, self.sources
         budget, by_name = (sources.budget, sources.by_name) if sources is not None else (0, {})
         for source in by_name.values():
             if isinstance(source.content, TimelineMessages):
                 shown = session.store.reach(session.id, source.max or budget)
-                before = before if shown is None else shown.position
+                scope = scope if shown is None else replace(scope, before=shown.position)
             elif source.content == self.relevant:
                 most = source.max or most
         if query is None:
             said = self.get("message")
             asked = session.project(self._asked) or ([] if said is None else [said])
             query = "\n".join(each.text for each in asked)
-        scope = Scope(in_window(session), before, self.projections or None)
         return recall(session, query, tokens or most, limit=limit, scope=scope)
 
     def projected(self) -> list[Message] | None:
@@ -269,12 +273,12 @@ class Ctx:
     def _append(self, draft: Draft) -> Item | None:
         """Append to the turn at once if that cannot block an event loop, else with the next."""
         if isinstance(self.session.store, MemoryStore) or not _on_loop():
-            return self.turn.write(draft)
+            return self.turn.append_now(draft)
         self.turn.stage(draft)
         return None
 
     async def _written(self, id: str) -> ContextEntry:
-        found = await self.turn.flush(lambda: self.session.get_context(id))
+        found, _ = await self.turn.flush(lambda: self.session.get_context(id))
         if found is None:
             raise MuntinError(f"the context entry {id!r} was removed before it was written")
         self.turn.entries.note(found)
@@ -336,10 +340,8 @@ class Ctx:
         check_optional_text(system_prompt, "use_agent: system_prompt")
         if max_steps is not None:
             check_count(max_steps, "use_agent: max_steps")
-        rules = RunRules.of("use_agent", results, ladder, recovery, recall)
-        agent = Agent(
-            self, system_prompt, model, tools, settings, budget, max_steps, rules, summary
-        )
+        rules = RunRules.of("use_agent", results, ladder, recovery, recall, summary)
+        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps, rules)
         self.give(agent=agent)
         return agent
 

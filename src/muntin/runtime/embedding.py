@@ -13,7 +13,7 @@ from contextvars import Context
 from functools import partial
 
 from muntin.calls import off_loop
-from muntin.runtime.in_store import in_store
+from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.recall.settings import Recall
 from muntin.timeline.recall.shelf import add_vectors, without_vector
 from muntin.timeline.recall.stored import Asked
@@ -65,11 +65,11 @@ class Embeddings:
         try:
             while True:
                 look = partial(without_vector, session, name, _BATCH)
-                first, texts = await in_store(session, look)
+                first, texts = await run_in_store(session, look)
                 if not texts:
                     return
                 rows = await _embedded(settings, texts)
-                await in_store(session, partial(add_vectors, session, name, first, rows))
+                await run_in_store(session, partial(add_vectors, session, name, first, rows))
         except Exception as error:
             self._fail(settings, error)
 

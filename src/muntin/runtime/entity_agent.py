@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from muntin.agent.loop import MAX_STEPS, last_reply
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.composer import Asked, Composer
+from muntin.composer import Composer, TurnInput
 from muntin.core.budget import Budget
 from muntin.core.message import Message, system
 from muntin.core.planning.slot import HISTORY, INPUT_LEAST, SYSTEM, Pool
 from muntin.core.planning.slots import Slots
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.recorded_run import recorded_run
+from muntin.runtime.recorded_run import RecordedRun
 from muntin.runtime.recovery import keep_input, keep_originals, offering
-from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
-from muntin.runtime.source_slots import declare_sources, without_input
+from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.source_slots import declare_sources
 from muntin.runtime.sources import Loaded, Sources, load_sources
-from muntin.runtime.summaries import SummaryLike, check_summary
 from muntin.settings import check_settings
 from muntin.timeline.entries import ContextEntry
+from muntin.timeline.items import Item
 from muntin.timeline.markers import InputRest
 from muntin.timeline.past import without
 
@@ -30,24 +31,17 @@ if TYPE_CHECKING:
     from muntin.runtime.ctx import Ctx
 
 
-class _Read(NamedTuple):
-    """The data read when a run began: the past, earlier messages of the turn, the entries."""
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What all windows of a run show besides the run: the past or the sources with the entries, the
+    message that woke the entity with its marker, and what the turn did before."""
 
     past: Sequence[Message]
-    done: list[Message]
-    entries: Sequence[ContextEntry]
-
-
-@dataclass(slots=True)
-class _Known:
-    """What the steps of a run show beside the run itself."""
-
-    past: Sequence[Message]
-    later: Sequence[Message]
-    asked: Asked
     loaded: Sequence[Loaded]
-    rest: InputRest | None
     entries: Sequence[ContextEntry]
+    woken: Sequence[Message]
+    rest: InputRest
+    before: Sequence[Message]
 
 
 class Agent:
@@ -63,10 +57,8 @@ class Agent:
         budget: Budget | int | None,
         max_steps: int | None,
         rules: RunRules = NO_RULES,
-        summary: SummaryLike = INHERIT,
     ) -> None:
         check_settings(settings, "use_agent")
-        own = check_summary(summary, "use_agent")
         self._ctx = ctx
         self._turn = ctx.turn
         self._system = system(system_prompt) if system_prompt else None
@@ -74,9 +66,7 @@ class Agent:
         self._tools = as_tools(tools, "use_agent")
         self._settings = settings
         app = ctx.turn.app
-        self._composer = app.composer(self._model, budget=budget, rules=rules).summarising(
-            own, app.summary, "use_agent"
-        )
+        self._composer = app.composer(self._model, budget=budget, rules=rules, what="use_agent")
         self._recovers = rules.over(app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
         self._ran = False
@@ -107,47 +97,78 @@ class Agent:
             self._turn.replies.append(await last_reply(self._events(streaming=False, ends=True)))
 
     async def _events(self, *, streaming: bool, ends: bool = False) -> AsyncGenerator[Event, None]:
-        turn, self._ran = self._turn, True
-        composer, tools = self._offering()
+        turn, ctx, sources = self._turn, self._ctx, self._ctx.sources
+        self._ran = True
         turn.check()
-        # A run that an earlier attempt began goes on; it shows its own messages.
+        composer, tools = self._offering()
+        # Runs that an earlier attempt began go on; they show their own messages.
         resuming = turn.resuming
-        loaded = await self._load_sources()
-        if self._ctx.sources is not None:
-            # Only the sources are shown: `ctx.relevant` may be one of them.
-            composer = replace(composer, recall=None)
-        read: list[_Read] = []
-        known: _Known | None = None
+        loaded = [] if sources is None else await self._load_sources(sources)
+        entries: list[ContextEntry] = []
 
-        def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
-            nonlocal known
-            known = known or self._know(read[-1], loaded, resuming)
-            return self._declare(composer, known, run)
+        def refresh() -> None:
+            if sources is not None:
+                entries[:] = ctx.session.list_context()
 
-        events = recorded_run(
+        run = RecordedRun(
             turn,
-            composer,
-            declare,
+            # With sources only these are shown: `ctx.relevant` may be one of them.
+            composer if sources is None else replace(composer, recall=None),
             self._model,
             tools=tools,
             settings=self._settings,
             max_steps=self._max_steps,
-            streaming=streaming,
             ends=ends,
-            projection=self._ctx.projections,
-            reading=lambda: read.append(self._read()),
-            looking=lambda: None if known is None else self._look(known),
+            projection=ctx.projections,
+            refresh=refresh,
         )
-        async for event in events:
+
+        def read() -> tuple[Sequence[Message], list[Item], Collection[int]]:
+            """Read the past as far as it fits, or the entries; and this turn's items."""
+            refresh()
+            items = ctx.session.store.read(
+                ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
+            )
+            if sources is not None:
+                return (), items, ()
+            room = composer.budget.remaining_input_tokens
+            past = ctx.timeline_messages().newest(room, items)
+            return past, items, ctx.session.live(items)
+
+        past, items, live = await run.begin(read)
+        id, positions = ctx.session.id, {item.position for item in items}
+        woken = {item.position for item in ctx.events}
+        given = TurnInput(
+            tuple(ctx.session.project(ctx.events)),
+            {(id, position) for position in woken},
+            {(id, position) for position in positions - woken},
+            ctx.projected,
+        )
+        rest = InputRest(())
+        if sources is not None:
+            given, lists = given.taken_out_of([source.messages for source in loaded])
+            loaded = [
+                replace(source, messages=tuple(cast("Sequence[Message]", messages)))
+                for source, messages in zip(loaded, lists, strict=True)
+            ]
+            if self._recovers:
+                rest = keep_input(turn, given.messages, sources, self._composer.counter) or rest
+        before = [
+            message
+            for message in ctx.session.project(items, live=live)
+            if message.at not in woken and message.at not in resuming
+        ]
+        shown = _Shown(
+            without(past, positions), loaded, entries, list(given.messages), rest, before
+        )
+        async for event in run.events(partial(self._declare, shown), streaming=streaming):
             yield event
 
-    async def _load_sources(self) -> list[Loaded]:
-        ctx, sources = self._ctx, self._ctx.sources
-        if sources is None:
-            return []
+    async def _load_sources(self, sources: Sources) -> list[Loaded]:
+        ctx = self._ctx
         await self._turn.flush_staged()  # a source may look at the entries
         loaded = await load_sources(sources, ctx.input, ctx)
-        ctx.projections.plain = any(each.plain for each in loaded)
+        ctx.projections.plain = any(source.plain for source in loaded)
         if self._recovers:
             keep_originals(self._turn, loaded)
         return loaded
@@ -161,85 +182,33 @@ class Agent:
         own = ctx.tools if ctx.sources is not None else (ctx.load_result,)
         return offering(self._composer, tools, own)
 
-    def _read(self) -> _Read:
-        """Read the past as far as it fits (with sources, the entries), and this turn's messages."""
-        ctx, turn = self._ctx, self._turn
-        items = ctx.session.store.read(
-            ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
-        )
-        woken = {item.position for item in ctx.events}
-
-        def done(live: Collection[int] = ()) -> list[Message]:
-            return [m for m in ctx.session.project(items, live=live) if m.at not in woken]
-
-        if ctx.sources is not None:
-            return _Read((), done(), ctx.session.list_context())
-        room = self._composer.budget.remaining_input_tokens
-        whole = ctx.timeline_messages().newest(room, items)
-        ours = {item.position for item in items}
-        return _Read(without(whole, ours), done(ctx.session.live(items)), ())
-
-    def _know(self, read: _Read, loaded: list[Loaded], resuming: Collection[int]) -> _Known:
-        """Return what all steps show. Messages of other runs stand behind the turn's input."""
-        sources, asked = self._ctx.sources, self._asked(read.done)
-        later = [message for message in read.done if message.at not in resuming]
-        rest: InputRest | None = None
-        if sources is not None:
-            loaded, asked = without_input(loaded, asked, resuming)
-            rest = InputRest(())
-            if self._recovers:
-                rest = keep_input(self._turn, asked, sources, self._composer.counter)
-        return _Known(read.past, later, asked, loaded, rest, read.entries)
-
-    def _look(self, known: _Known) -> None:
-        """Read the entries again, for the next step."""
-        if self._ctx.sources is not None:
-            known.entries = self._ctx.session.list_context()
-
-    def _declare(self, composer: Composer, known: _Known, run: tuple[Message, ...]) -> Slots:
-        since, sources = (*known.later, *run), self._ctx.sources
-        if sources is None:
-            return self._whole(composer, known.past, known.asked, since)
-        return self._chosen(
-            composer, sources, known.loaded, known.entries, known.asked, since, known.rest
-        )
-
-    def _asked(self, done: Sequence[Message]) -> Asked:
-        ctx = self._ctx
-        woken = ctx.session.project(ctx.events)
-        positions = frozenset([item.position for item in ctx.events])
-        projected = None if ctx.sources is None else ctx.projected
-        return Asked(tuple(woken), positions, ctx.session.id, tuple(done), projected)
-
-    def _base(self, composer: Composer) -> Slots:
+    def _declare(self, shown: _Shown, composer: Composer, run: Sequence[Message]) -> Slots:
+        """Declare the whole timeline, of which the newest part stays, or the sources within their
+        budget; then the message that woke the entity, and what the turn has done."""
+        sources, trimming = self._ctx.sources, composer.history_trimming
         slots = composer.slots()
         if self._system is not None:
             slots.add("system", [self._system], tier="pinned", required=True, priority=SYSTEM)
-        return slots
+        if sources is None:
+            slots.add("timeline", shown.past, priority=HISTORY, trimming=trimming)
+            slots.add("input", shown.woken)
+            return composer.add_run(slots, (*shown.before, *run))
+        self._check_budget(composer, sources, shown.woken)
+        pool = Pool("source_budget", sources.budget)
+        declare_sources(
+            slots,
+            shown.loaded,
+            shown.entries,
+            pool=pool,
+            trimming=sources.trimming or trimming,
+            recovers=self._recovers,
+        )
+        slots.add("input", shown.woken, tier="volatile", pool=pool, marker=shown.rest)
+        return composer.add_run(slots, (*shown.before, *run), tier="volatile")
 
-    def _whole(
-        self,
-        composer: Composer,
-        past: Sequence[Message],
-        asked: Asked,
-        since: Sequence[Message],
-    ) -> Slots:
-        """The default: the whole timeline, of which the newest part stays."""
-        slots = self._base(composer)
-        slots.add("timeline", past, priority=HISTORY, trimming=composer.history_trimming)
-        return composer.declared(slots.declared, asked, since)
-
-    def _chosen(
-        self,
-        composer: Composer,
-        sources: Sources,
-        loaded: Sequence[Loaded],
-        entries: Sequence[ContextEntry],
-        asked: Asked,
-        since: Sequence[Message],
-        rest: InputRest | None,
-    ) -> Slots:
-        """The sources within their budget; system prompt, tools and the run come on top."""
+    def _check_budget(self, composer: Composer, sources: Sources, woken: Sequence[Message]) -> None:
+        """Refuse a source_budget that does not fit the model, or that is smaller than the part of
+        the waking message that is never cut."""
         counter = composer.counter
         fixed = counter.beside(composer.tools)
         fixed += counter.message(self._system) if self._system is not None else 0
@@ -249,27 +218,15 @@ class Agent:
                 f"source_budget {sources.budget:,} and {fixed:,} tokens of system prompt and tools "
                 f"do not fit the model's {whole:,}"
             )
-        self._check_wake(composer, sources, asked)
-        slots = self._base(composer)
-        pool = Pool("source_budget", sources.budget)
-        trimming = sources.trimming or composer.history_trimming
-        declare_sources(
-            slots, loaded, entries, pool=pool, trimming=trimming, recovers=self._recovers
-        )
-        return composer.declared(
-            slots.declared, asked, since, tier="volatile", pool=pool, marker=rest
-        )
-
-    def _check_wake(self, composer: Composer, sources: Sources, asked: Asked) -> None:
-        """Refuse a source_budget smaller than the part of the waking message that is never cut."""
-        size = sum([composer.counter.message(message) for message in asked.messages])
+        size = sum([counter.message(message) for message in woken])
         needed = min(INPUT_LEAST, size)
         if needed > sources.budget:
-            report = composer.within(sources.budget).declared((), asked).render().report
+            slots = composer.within(sources.budget).slots()
+            slots.add("input", woken)
             raise BudgetExceeded(
                 needed,
                 sources.budget,
-                report,
+                slots.render().report,
                 f"source_budget is {sources.budget:,} tokens, but of the {size:,} tokens of the "
                 f"message that woke {self._ctx.session.id!r} at least {needed:,} must be shown; "
                 "raise source_budget.",

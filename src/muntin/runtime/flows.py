@@ -10,8 +10,8 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from muntin.calls import arity, call_async
 from muntin.core.checks import check_text, refuse_blank, shown
@@ -20,7 +20,6 @@ from muntin.core.planning.slot import Trimming
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import check_model
 from muntin.providers.model import Event
-from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.definition import HIDDEN, Generator, home, valid_input
@@ -32,8 +31,9 @@ from muntin.runtime.run_rules import (
     RecoveryLike,
     ResultsLike,
     RunRules,
+    SummaryLike,
 )
-from muntin.runtime.summaries import Summary, SummaryLike, check_summary
+from muntin.runtime.turn import ActiveTurn, FlowSettings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.recall.settings import RecallLike
@@ -82,7 +82,6 @@ class Flow:
     history_window: Turns | Tokens
     trimming: Trimming | None
     rules: RunRules = NO_RULES
-    summary: Summary | Literal[False] | None = None
     # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -101,15 +100,23 @@ class Flow:
         chosen, valid = self._checked(action, input)
         turn, draft = await self._begin(action, chosen, valid, session, app)
         block = chosen.block
-        # Made when the turn has begun; its data is read in the visit that takes the turn.
-        ctx = cache(lambda: self._ctx(turn, draft, valid))
-        is_generator = isinstance(block, Generator)
-        await turn.begin(draft, None if is_generator else lambda: ctx().load())
+        if isinstance(block, Generator):
+            await turn.start(draft)
+            async with turn.settled():
+                with turn.inside():
+                    return await block.run_in(turn, valid)
+        # Made when the turn is taken; its data is read in the same visit to the store.
+        ctx: Ctx | None = None
+
+        def on_taken() -> None:
+            nonlocal ctx
+            ctx = self._ctx(turn, draft, valid)
+            ctx.load()
+
+        await turn.start(draft, on_taken)
         async with turn.settled():
             with turn.inside():
-                if isinstance(block, Generator):
-                    return await block.run_in(turn, valid)
-                return await call_async(block, self._what(action), valid, ctx(), timeout=None)
+                return await call_async(block, self._what(action), valid, ctx, timeout=None)
 
     async def stream(
         self,
@@ -154,8 +161,7 @@ class Flow:
         else:
             draft = draft_of(message, meta=meta)
         place = home(app, session, self.kind, self._memory, self.history_window)
-        turn = ActiveTurn.queued(*place)
-        turn.trimming, turn.rules, turn.summary = self.trimming, self.rules, self.summary
+        turn = ActiveTurn(*place, flow=FlowSettings(self.trimming, self.rules))
         return turn, draft
 
     async def _user_message(self, name: str, action: Action, valid: Any) -> Message | None:
@@ -211,5 +217,5 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {shown(history_window)}"
         )
-    rules = RunRules.of(what, results, ladder, recovery, recall)
-    return Flow(kind, dict(actions), history_window, trimming, rules, check_summary(summary, what))
+    rules = RunRules.of(what, results, ladder, recovery, recall, summary)
+    return Flow(kind, dict(actions), history_window, trimming, rules)

@@ -24,7 +24,7 @@ from muntin.runtime.engine.protocol import Engine
 from muntin.runtime.engine.schedule import Schedule
 from muntin.runtime.engine.timers import EVERY, NewTimer
 from muntin.runtime.entity_agent import Agent
-from muntin.runtime.in_store import in_store, patiently, tried_again, while_dropped
+from muntin.runtime.store_thread import retry, run_in_store, while_dropped
 from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
 from muntin.timeline.session import Session, is_of
 from muntin.timeline.timers import Released, Timer
@@ -152,14 +152,14 @@ class Inbox:
         """Append something to an entity's inbox, and have the entity handled."""
         check_session_id(entity)
         until = while_dropped()
-        await tried_again(self._engine.ready, until)
+        await retry(self._engine.ready, until)
         session = self._session(entity)
         # By its time the item is found again if a commit was in doubt.
         opening = replace(session.draft(draft), opens="inbox", time=datetime.now(UTC))
         sending = _Sending(session, opening, self._begun, partial(self._refuse_too_much, entity))
         try:
             # To the end: an item of a cancelled call must not arrive behind items sent later.
-            item = await to_the_end(patiently(session, sending, until))
+            item = await to_the_end(run_in_store(session, sending, until))
         except asyncio.CancelledError:
             self._stored(sending.begun)
             raise
@@ -200,9 +200,9 @@ class Inbox:
     async def timer(self, wanted: NewTimer) -> Timer:
         """Store a timer; a timer that is put twice is there once."""
         until = while_dropped()
-        await tried_again(self._engine.ready, until)
+        await retry(self._engine.ready, until)
         put = partial(self._app.store.timers.put, wanted.timer, after=wanted.after)
-        kept = await patiently(self._session(wanted.timer.entity), put, until)
+        kept = await run_in_store(self._session(wanted.timer.entity), put, until)
         self._engine.start()
         return kept
 
@@ -217,7 +217,7 @@ class Inbox:
             settled = session.store.settle(entity, turn, "failed", reason="cancelled")
             return found.status if settled else None
 
-        was = await in_store(session, settle)
+        was = await run_in_store(session, settle)
         if was == "open":  # a waiting turn is settled now, and never begins
             await self._engine.cancel(entity, turn)
         return was is not None

@@ -20,14 +20,14 @@ from muntin.core.message import Message, MessageLike, as_message
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
-from muntin.runtime.in_store import in_store
+from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
-from muntin.timeline.recall.stored import Asked, Scope, in_window, recall
+from muntin.timeline.recall.stored import Asked, Scope, before_turn, recall
 
 if TYPE_CHECKING:
-    from muntin.runtime.active_turn import ActiveTurn
+    from muntin.runtime.turn import ActiveTurn
 
 # How often excerpts are chosen, if the history is found to begin elsewhere.
 _ROUNDS = 3
@@ -42,15 +42,14 @@ class Recalling:
     def __init__(
         self,
         turn: ActiveTurn,
-        settings: Recall | None,
+        settings: Recall,
         projection: Projection | None,
         completed: bool,
     ) -> None:
         self._turn = turn
         self._session = turn.session
-        # None: nothing is recalled.
         self._settings = settings
-        self._projection = (projection or None) if settings is not None else None
+        self._projection = projection or None
         self._completed = completed
         # None before the first window, and if nothing has left it.
         self._recalled: Recalled | None = None
@@ -58,11 +57,8 @@ class Recalling:
 
     async def compose(self, slots: Slots, composer: Composer) -> Window:
         """Return the window of slots, with the excerpts of this turn."""
-        settings = self._settings
-        if settings is None:
-            return slots.render()
         room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
-        most = settings.most(room)
+        most = self._settings.most(room)
         query = _asked(slots)
         if not most or not query.strip():
             return slots.render()
@@ -78,13 +74,13 @@ class Recalling:
         first = began = _begins(composer.previous)
         if began <= _START:  # it is not known where the past begins
             first = self._first_read(slots)
-        if first <= _START or self._turn.open.number == 1:  # perhaps all of it is shown
+        if first <= _START or self._turn.number == 1:  # perhaps all of it is shown
             whole = slots.render()
             first = self._first_shown(whole)
-            if first <= _START or self._turn.open.number == 1:
+            if first <= _START or self._turn.number == 1:
                 return whole
         try:
-            scope = await in_store(self._session, partial(self._scope, first))
+            scope = await run_in_store(self._session, partial(self._scope, first))
             if scope is None:
                 return whole or slots.render()
             if began > _START:  # it begins where it began, unless it steps now
@@ -102,7 +98,6 @@ class Recalling:
     ) -> Window:
         """Compose the window with excerpts from before `first`, the expected begin of the past;
         compose it again if the past begins later, or shows one of the excerpts."""
-        assert self._settings is not None  # else nothing is recalled
         asked = await self._turn.app.embeddings.ask(query, self._settings)
         composed: tuple[Recalled, Window] | None = None
         for _ in range(_ROUNDS):
@@ -127,13 +122,10 @@ class Recalling:
 
     def _scope(self, first: float) -> Scope | None:
         """Return the range that may be recalled; None if it has nothing before a position."""
-        session, number = self._session, self._turn.open.number
-        store = session.opened()
-        turn = None if number is None else store.turn(session.id, number)
-        before = None if turn is None else turn.first
-        scope = Scope(in_window(session), before, self._projection, self._completed)
-        end = _before(scope, first).before
-        older = store.read(session.id, view="history", after=scope.after, before=end, newest=1)
+        session, completed = self._session, self._completed
+        scope = before_turn(session, self._turn.number, self._projection, completed=completed)
+        end, read = _before(scope, first).before, session.store.read
+        older = read(session.id, view="history", after=scope.after, before=end, newest=1)
         return scope if older else None
 
     def _first_shown(self, window: Window) -> float:
@@ -173,7 +165,6 @@ class Recalling:
     ) -> Recalled:
         """Find excerpts; `asked` is the embedder's answer, or its trouble."""
         settings = self._settings
-        assert settings is not None  # else nothing is recalled
         find = partial(
             recall,
             self._session,
@@ -187,12 +178,12 @@ class Recalling:
         trouble = asked if isinstance(asked, str) else None
         if isinstance(asked, Asked):
             try:
-                found = await in_store(self._session, partial(find, asked=asked))
+                found = await run_in_store(self._session, partial(find, asked=asked))
                 self._turn.app.embeddings.follow(self._session, settings)
                 return found
             except InvalidInput as error:  # of another dimension: the words alone
                 trouble = str(error)
-        found = await in_store(self._session, find)
+        found = await run_in_store(self._session, find)
         found.trouble = found.trouble or trouble
         return found
 

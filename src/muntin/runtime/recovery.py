@@ -10,25 +10,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muntin.agent.tools import ToolLike, Tools, as_tools, tool_name
-from muntin.composer import Asked, Composer
+from muntin.composer import Composer
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter
 from muntin.core.cutting import longest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import Text
 from muntin.core.tags.xml import block
-from muntin.runtime.in_store import in_store
 from muntin.runtime.sources import MOST_KEPT
+from muntin.runtime.store_thread import run_in_store
 from muntin.threads import in_thread
 from muntin.timeline.items import Item
 from muntin.timeline.markers import InputRest
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.recall.stored import Scope, in_window, recall
+from muntin.timeline.recall.stored import before_turn, recall
 
 if TYPE_CHECKING:
-    from muntin.runtime.active_turn import ActiveTurn
     from muntin.runtime.sources import Loaded, Sources
+    from muntin.runtime.turn import ActiveTurn
     from muntin.timeline.entries import ContextEntry
     from muntin.timeline.session import Session
 
@@ -104,7 +104,7 @@ class Reader:
         if not 1 <= start <= end:
             return "Error: positions begin at 1, and start must not be after end."
         last = min(end, start + MOST_ITEMS - 1)
-        items = await in_store(self._session, lambda: self._items(start, last))
+        items = await run_in_store(self._session, lambda: self._items(start, last))
         messages = await in_thread(lambda: self._session.project(items, self._projection))
         lines = [compact_json(m.to_dict()) for m in messages]
         text = "\n".join(lines) or "(nothing is there)"
@@ -129,7 +129,7 @@ class Reader:
         """Read the result of the tool call `call_id`, its characters from `start` to `end`."""
         if start < 0 or (end is not None and end < start):
             return "Error: start must be at least 0 and not after end."
-        item = await in_store(self._session, lambda: self._result(call_id))
+        item = await run_in_store(self._session, lambda: self._result(call_id))
         if item is None:
             return f"Error: there is no result of a call {call_id!r}."
         shown = await in_thread(lambda: self._projected(item, call_id))
@@ -184,25 +184,22 @@ class Reader:
     async def search_history(self, query: str) -> str:
         """Search what was said before. Each line begins with its position, from which
         load_timeline_range reads more."""
-        found = await in_store(self._session, lambda: self._found(query))
+        found = await run_in_store(self._session, lambda: self._found(query))
         if found.trouble is not None:
             return f"Error: {found.trouble}"
         return found.text or "(nothing was found)"
 
     def _found(self, query: str) -> Recalled:
-        session = self._session
-        turn = None if self._turn is None else session.store.turn(session.id, self._turn)
-        before = None if turn is None else turn.first
-        scope = Scope(in_window(session), before, self._projection or None)
+        scope = before_turn(self._session, self._turn or 0, self._projection or None)
         most = min(SEARCH_TOKENS, self.most or SEARCH_TOKENS)
-        return recall(session, query, most, scope=scope)
+        return recall(self._session, query, most, scope=scope)
 
     async def load_source_range(self, name: str, start: int, end: int, snapshot: str) -> str:
         """Read the characters from `start` to `end` of a source, as a marker named them."""
         if not 0 <= start <= end:
             return "Error: start must be at least 0 and not after end."
         content = self._session.store.content
-        whole = await in_store(
+        whole = await run_in_store(
             self._session, lambda: content(self._session.id, snapshot, kind="source")
         )
         if whole is None:
@@ -214,12 +211,12 @@ class Reader:
 
     async def load_context_history(self, id: str, position: int) -> str:
         """Read the context entry `id` as it was at a position of the timeline."""
-        entries = await in_store(self._session, lambda: self._session.context_history(id))
+        entries = await run_in_store(self._session, lambda: self._session.context_history(id))
         found = [entry for entry in entries if entry.inserted_at <= position]
         if not found:
             return f"Error: there was no entry {id!r} at position {position}."
         read = self._session.store.read
-        later = await in_store(
+        later = await run_in_store(
             self._session,
             lambda: read(self._session.id, after=found[-1].inserted_at, before=position + 1),
         )
@@ -233,7 +230,7 @@ class Reader:
         read, place, projection = self._session.store.read, entry.inserted_at, self._projection
         if projection is None:
             return entry.content
-        (item,) = await in_store(
+        (item,) = await run_in_store(
             self._session,
             lambda: read(self._session.id, after=place - 1, before=place + 1),
         )
@@ -271,10 +268,9 @@ def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
 
 
 def keep_input(
-    turn: ActiveTurn, asked: Asked, sources: Sources, counter: Counter
+    turn: ActiveTurn, messages: Sequence[Message], sources: Sources, counter: Counter
 ) -> InputRest | None:
     """Keep the message that woke the entity, if it may be cut; return its marker."""
-    messages = asked.messages
     if sum([counter.message(message) for message in messages]) <= sources.budget:
         return None
     contents = {digest(m.text, 8): m.text for m in messages if len(m.text) <= MOST_KEPT}

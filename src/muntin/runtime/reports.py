@@ -12,7 +12,6 @@ from muntin.core.checks import compact_json
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
-from muntin.runtime.in_store import in_store
 from muntin.runtime.summaries import State
 from muntin.timeline.items import NoteKey, SideWrites
 from muntin.timeline.receipts import Bounds, plan_of, report_of, size_of
@@ -58,12 +57,6 @@ class Receipts:
             self._summaries[line] = State.load(self._turn.session, line)
         return self._summaries[line]
 
-    async def previous(self, line: str) -> Window | Frontier | None:
-        """Do the same as `load`, without blocking the event loop."""
-        if line in self._newest:
-            return self._newest[line]
-        return await in_store(self._turn.session, lambda: self.load(line))
-
     def keep(self, window: Window, line: str) -> int:
         """Have the report of a window stored with the next append of its run; return its step."""
         plan = plan_of(window) if self._keep else window.explained
@@ -79,7 +72,7 @@ class Receipts:
         if step not in self._unwritten:
             return None
         window, line = self._unwritten[step]
-        turn = self._turn.number or 0
+        turn = self._turn.number
         kept = report_of(window, turn, step, self._keep) if self._keep else SideWrites()
         self._sizes[step] = size_of(kept)
         originals, forget = self.originals
@@ -95,7 +88,7 @@ class Receipts:
         written = self._sizes.pop(step, 0)
         if written:
             turn = self._turn
-            self._bounds.keep_to(turn.session, turn.number or 0, step, written)
+            self._bounds.keep_to(turn.session, turn.number, step, written)
 
     @property
     def unwritten(self) -> list[int]:

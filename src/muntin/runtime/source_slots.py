@@ -1,17 +1,15 @@
 """The slots of an entity's window: its sources and entries, declared for the engine.
 
-The engine trims, shares and orders. This module owns which slot gives first, and that no source
-shows the message that woke the entity.
+The engine trims, shares and orders. This module owns which slot gives first.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-from muntin.composer import Asked
 from muntin.core.message import Message
 from muntin.core.parts import Text
 from muntin.core.planning.slot import EXACT, Group, Pool, Tier, Trimming
@@ -30,30 +28,6 @@ _VOLATILE = Group("volatile", interleave=True, share=True)
 _ENTRIES = Group("entries", join="\n")
 # Before and behind every date.
 _FIRST, _LAST = -sys.float_info.max, sys.float_info.max
-
-
-def without_input(
-    loaded: Sequence[Loaded], asked: Asked, resuming: Collection[float] = ()
-) -> tuple[list[Loaded], Asked]:
-    """Return the sources without this turn's messages, and the input as it is shown.
-
-    Runs at the positions `resuming` go on; they show their own messages.
-    """
-    left, versions = [], []
-    for each in loaded:
-        others: Sequence[Message] = each.messages
-        if resuming:
-            others = [
-                message
-                for message in others
-                if message.item is None
-                or message.item[0] != asked.session
-                or message.at not in resuming
-            ]
-        kept, version = asked.split(others)
-        versions.append(version)
-        left.append(replace(each, messages=tuple(cast("list[Message]", kept))))
-    return left, asked.shown_as(versions)
 
 
 def declare_sources(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from inspect import isawaitable, iscoroutinefunction
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from muntin.calls import arity
+from muntin.calls import arity, off_loop
 from muntin.core.checks import check_text, compact_json, digest, shown
 from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
@@ -194,7 +194,10 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
     try:
         async with asyncio.timeout(source.timeout) as limit:
             most = source.max or sources.budget
-            given, timeline = await _resolve(name, source, most, input, ctx)
+            given = await _resolve(name, source, input, ctx)
+            timeline = given if isinstance(given, TimelineMessages) else None
+            if timeline is not None:
+                given = await in_thread(partial(timeline.newest, most))
         if timeline is None:
             return _loaded(name, source, given, most)
         # Messages of the timeline can be read from the timeline.
@@ -213,37 +216,15 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
         return Loaded(name, source, error=f"{type(error).__name__}: {text}".rstrip(": "))
 
 
-async def _resolve(
-    name: str, source: Source, most: int, input: object, ctx: Any
-) -> tuple[Any, TimelineMessages | None]:
-    """Return the result of a source, and the timeline if the result is one."""
+async def _resolve(name: str, source: Source, input: object, ctx: Any) -> Any:
     content = source.content
     if isinstance(content, Context):
         given = input if content.input is not None or isinstance(input, Mapping) else None
-        return (await text_of(content, given, ctx)).system, None
-    if isinstance(content, TimelineMessages):
-        return await in_thread(lambda: _read(content, most))
+        return (await text_of(content, given, ctx)).system
     if not callable(content):
-        return content, None
+        return content
     values = (input, ctx)[: arity(content, f"source {name!r}")]
-    if iscoroutinefunction(content):
-        given = await content(*values)
-    else:
-        # In a thread of its own: a function that hangs blocks no other.
-        given, timeline = await in_thread(lambda: _read(content(*values), most))
-        if not isawaitable(given):
-            return given, timeline
-        given = await given
-    return (
-        await in_thread(lambda: _read(given, most))
-        if isinstance(given, TimelineMessages)
-        else (given, None)
-    )
-
-
-def _read(given: Any, most: int) -> tuple[Any, TimelineMessages | None]:
-    """Read a timeline as far back as could be shown; return any other value unchanged."""
-    return (given.newest(most), given) if isinstance(given, TimelineMessages) else (given, None)
+    return await off_loop(content, *values)
 
 
 def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:

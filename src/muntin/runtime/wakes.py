@@ -26,15 +26,15 @@ from muntin.errors import (
 )
 from muntin.providers.model import Reply
 from muntin.providers.overload import tried_later
-from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
-from muntin.runtime.in_store import in_store, provider_busy, store_away
 from muntin.runtime.inbox import Inbox, Registered, entity_type
+from muntin.runtime.store_thread import provider_busy, run_in_store, store_away
+from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.items import UNSETTLED, Item, Status, error_draft
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import LEASE, WAKES, OpenTurn, Session
+from muntin.timeline.session import LEASE, WAKES, Session
 from muntin.timeline.store import Store
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Wakes:
                 return future.result()
             session = self._session(entity)
             try:
-                found = await in_store(session, partial(session.store.turn, entity, turn))
+                found = await run_in_store(session, partial(session.store.turn, entity, turn))
             except StoreError as error:
                 if error.passing:  # the message is stored, and handled later
                     continue
@@ -181,7 +181,7 @@ class Wakes:
         while last < turn:
             handled = await self._handle_next(opened, sure)
             if handled is None:
-                found = await in_store(opened, partial(opened.store.turn, session, turn))
+                found = await run_in_store(opened, partial(opened.store.turn, session, turn))
                 if found is not None and found.status in UNSETTLED:
                     raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
                 break
@@ -213,14 +213,14 @@ class Wakes:
     async def _taken(self, session: Session, owner: str, sure: bool) -> Ctx | None:
         """Take the next turn; hand it back if this task is cancelled meanwhile."""
         take = partial(self._take, session, owner, sure)
-        taking = asyncio.ensure_future(in_store(session, take))
+        taking = asyncio.ensure_future(run_in_store(session, take))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             with suppress(MuntinError, asyncio.CancelledError):
                 ctx = await to_the_end(taking)
                 if ctx is not None:
-                    await ctx.turn.hand_back()
+                    await ctx.turn.leave()
             raise
 
     async def _handle(self, ctx: Ctx) -> None:
@@ -234,7 +234,7 @@ class Wakes:
         except TurnLost:
             pass  # the new owner settles it; `ask` polls for that
         except asyncio.CancelledError:
-            await turn.hand_back()  # it stays open for the next process
+            await turn.leave()  # it stays open for the next process
             raise
         except GeneratorExit:
             raise  # the event loop has ended: awaiting is impossible
@@ -261,31 +261,31 @@ class Wakes:
             return None
         if store_away(error):
             pause, wait = 0.0, AWAY_SECONDS
-        elif busy is not None and (turn.open.attempt or 0) < MAX_BUSY:
-            pause = wait = _back_off(turn.open.attempt or 1, busy.retry_after)
+        elif busy is not None and (turn.attempt or 0) < MAX_BUSY:
+            pause = wait = _back_off(turn.attempt or 1, busy.retry_after)
         else:
             return None
         where = f"turn {turn.number} of {turn.session.id!r}"
         _log.warning("%s is left, to be handled in %.1f s: %s", where, wait, error)
-        await turn.hand_back(pause)
+        await turn.leave(pause)
         return Again(f"{where} is to be handled later", wait)
 
     async def _failed(self, turn: ActiveTurn, error: BaseException) -> None:
         """End a turn that failed, and tell the callers that asked."""
         before, reason = "", None
-        if provider_busy(error) is not None and (turn.open.attempt or 0) >= MAX_BUSY:
-            before = f"gave_up: the turn was taken {turn.open.attempt} times, at last: "
+        if provider_busy(error) is not None and (turn.attempt or 0) >= MAX_BUSY:
+            before = f"gave_up: the turn was taken {turn.attempt} times, at last: "
             turn.recorded, reason = None, "gave_up"
         try:
             if turn.recorded is not error and not turn.is_settled:
                 with suppress(MuntinError):
                     ends: Status | None = "failed" if reason is None else None
-                    await turn.append(error_draft(error, before), ends=ends)
+                    await turn.record(error_draft(error, before), ends=ends)
             await turn.finish("failed", reason=reason)
         except MuntinError as another:
             error.add_note(f"and the turn could not be marked failed: {another}")
         finally:
-            turn.open.release()
+            turn.release()
         self._tell(turn.session.id, turn.number, error)
 
     def _take(self, session: Session, owner: str, sure: bool) -> Ctx | None:
@@ -295,22 +295,23 @@ class Wakes:
         )
         if taken is None:
             return None
-        opened = OpenTurn(session, taken.number, owner=owner, attempt=taken.attempt)
+        turn = ActiveTurn(self._app, session, taken.number, owner=owner, attempt=taken.attempt)
         try:
-            return self._ctx(session, opened)
+            return self._ctx(session, turn)
         except StoreError:
             with suppress(StoreError):
-                opened.hand_back()
+                turn.hand_back()
             raise
 
-    def _ctx(self, session: Session, opened: OpenTurn) -> Ctx:
+    def _ctx(self, session: Session, turn: ActiveTurn) -> Ctx:
         """Return the ctx of a turn's handler, with its items read."""
-        items = opened.items()
-        begun = any(item.kind == "run" for item in items)
+        items = turn.items()
+        if any(item.kind == "run" for item in items):
+            turn.resume(items, _last_step(turn, items))
         events = [item for item in items if item.kind in WAKES and item.run is None]
         wake = _wake(events)
         ctx = Ctx(
-            ActiveTurn(self._app, opened, items, step=_last_step(opened, items) if begun else 0),
+            turn,
             where="the handler of an entity",
             input=wake.payload,
             message=Input(default_messages(events[-1])[0].text),
@@ -344,10 +345,10 @@ def _back_off(attempt: int, asked: float | None) -> float:
     return max(pause, min(asked or 0.0, LONGEST_ASKED)) * random.uniform(1.0, 1.25)
 
 
-def _last_step(turn: OpenTurn, items: Sequence[Item]) -> int:
+def _last_step(turn: ActiveTurn, items: Sequence[Item]) -> int:
     """Return the last step of an earlier attempt at a turn: by its reports, or by its answers."""
     number = turn.number
-    kept = turn.session.store.reports(turn.session.id, first=number or 0, last=number)
+    kept = turn.session.store.reports(turn.session.id, first=number, last=number)
     answers = [
         item for item in items if item.run and item.message and item.message.role == "assistant"
     ]
@@ -375,7 +376,7 @@ def _payload(item: Item) -> Any:
 async def _stored_reply(session: Session, turn: int) -> Reply | None:
     """Return the last answer of a turn that another process handled."""
     read = session.store.read
-    items = await in_store(session, lambda: read(session.id, first_turn=turn, last_turn=turn))
+    items = await run_in_store(session, lambda: read(session.id, first_turn=turn, last_turn=turn))
     for item in reversed(items):
         for message in default_messages(item):
             if message.role == "assistant":

@@ -20,7 +20,7 @@ from muntin.timeline.history import History
 from muntin.timeline.items import Item, unshared
 from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.recall.stored import Scope, in_window, recall
+from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from muntin.timeline.store.protocols import read_shared
@@ -373,14 +373,12 @@ class PastHistory(History):
         times are the timeline's."""
         if times is not None:
             raise InvalidInput("times= is for lists: the messages of a session have their own")
-        return look(self._session, lambda: self._recall(query, tokens, limit))
 
-    def _recall(self, query: str, tokens: int, limit: int | None) -> Recalled:
-        session = self._session
-        turn = session.opened().turn(session.id, self._turn)
-        before = None if turn is None else turn.first
-        scope = Scope(in_window(session), before, completed=True)
-        return recall(session, query, tokens, limit=limit, scope=scope)
+        def read() -> Recalled:
+            scope = before_turn(self._session, self._turn, completed=True)
+            return recall(self._session, query, tokens, limit=limit, scope=scope)
+
+        return look(self._session, read)
 
     def _read_until(self, enough: Callable[[], bool]) -> None:
         if not (self._is_whole or enough()):

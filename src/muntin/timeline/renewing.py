@@ -15,7 +15,7 @@ from muntin.errors import MuntinError
 class Renewed(Protocol):
     """A turn whose lease is renewed."""
 
-    number: int | None
+    number: int
 
     def renew(self) -> bool:
         """Renew the lease; False if another owner has taken the turn."""
@@ -52,6 +52,6 @@ class Renewer:
                     self._thread = None
                     return
             for turn in turns:
-                if turn.number is not None:
+                if turn.number:
                     with suppress(MuntinError):  # the store may come back before the lease ends
                         turn.renew()

@@ -354,7 +354,8 @@ class OpenTurn:
         opens: Opens = "turn",
     ) -> None:
         self.session = session
-        self.number = number
+        # 0 until the turn has begun.
+        self.number = number or 0
         self.owner = owner or new_owner()
         self._opens = opens
         self.over = False
@@ -362,64 +363,69 @@ class OpenTurn:
         self.attempt = attempt
         # The position of the newest item that was written here.
         self._last = 0
-        # Whether the turn may have begun although the store reported an error.
-        self._in_doubt = False
+        # Drafts that may be stored although the store reported an error, by the id of their list.
+        self._in_doubt: dict[int, Sequence[Draft]] = {}
         # A write that has begun ends before the turn does.
         self._writing = Lock()
 
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
-        drafts_of = list(_spoken_and_drafts(items))
-        begins: dict[str, Any] = {"opens": self._opens} if self.number is None else {}
-        drafts = [self.session.draft(item, turn=self.number, **begins) for item in drafts_of[:1]]
-        drafts += [self.session.draft(item, turn=self.number) for item in drafts_of[1:]]
+        turn = self.number or None
+        drafts = [self.session.draft(each, turn=turn) for each in _spoken_and_drafts(items)]
+        if drafts and not turn:
+            drafts[0] = replace(drafts[0], opens=self._opens)
         return self.write(drafts)
 
     def begin(self, item: ItemLike) -> Item:
         """Append the item that begins the turn; after a try in doubt, look for it first."""
-        if self._in_doubt:
+        if self._in_doubt and not self.number:
             store = self.session.store
+            self._in_doubt.clear()
             turns = [*store.turns(self.session.id, status="open")]
             turns += store.turns(self.session.id, status="pending")
-            self.number = next((each.number for each in turns if each.owner == self.owner), None)
-        if self.number is None:
-            self._in_doubt = False
-            try:
-                return self.append(item)[0]
-            except StoreError as error:
-                self._in_doubt = error.in_doubt
-                raise
+            self.number = next((turn.number for turn in turns if turn.owner == self.owner), 0)
+        if not self.number:
+            return self.append(item)[0]
         (first, *_) = items = self.items()
         self._last = items[-1].position
         return first
 
-    def write(self, drafts: list[Draft], beside: SideWrites | None = None) -> list[Item]:
-        """Append drafts that are counted and belong to the turn; the last may end it."""
+    def write(self, drafts: Sequence[Draft], beside: SideWrites | None = None) -> list[Item]:
+        """Append drafts that are counted and belong to the turn; the last may end it.
+
+        Called again with the same list after a commit in doubt, it looks for the items first.
+        """
         if not drafts:
             return []
         with self._writing:
-            self.check()
-            store = self.session.opened()
-            added = store.append(self.session.id, drafts, claim=self.claim, beside=beside)
+            is_doubted = self._in_doubt.pop(id(drafts), None) is not None
+            added = self._find(drafts) if is_doubted else None
+            if added is None:
+                if self.over:
+                    raise TurnEnded(self.session.id, self.number)
+                store = self.session.opened()
+                try:
+                    added = store.append(self.session.id, drafts, claim=self.claim, beside=beside)
+                except StoreError as error:
+                    if error.in_doubt:
+                        self._in_doubt[id(drafts)] = drafts
+                    raise
             self.number = added[0].turn
             self._last = added[-1].position
             if drafts[-1].ends is not None:
-                self.over = True
                 self.release()
         return added
 
-    def find(self, drafts: Sequence[Draft]) -> list[Item] | None:
+    def _find(self, drafts: Sequence[Draft]) -> list[Item] | None:
         """Return the items of drafts whose commit was in doubt, None if they were not stored."""
-        number, most = self._begun(), len(drafts)
         read = self.session.store.read
-        items = read(self.session.id, first_turn=number, last_turn=number, after=self._last)
-        for start in range(len(items) - most + 1):
-            found = items[start : start + most]
-            if all(map(is_of, found, drafts)):
-                self._last = found[-1].position
-                if drafts[-1].ends is not None:
-                    self.release()
-                return found
+        items = read(
+            self.session.id, first_turn=self.number, last_turn=self.number, after=self._last
+        )
+        for start in range(len(items) - len(drafts) + 1):
+            run = items[start : start + len(drafts)]
+            if all(map(is_of, run, drafts)):
+                return run
         return None
 
     def hand_back(self, after: timedelta = timedelta(0)) -> bool:
@@ -433,7 +439,7 @@ class OpenTurn:
     def check(self) -> None:
         """Refuse to write into a turn that is over."""
         if self.over:
-            raise TurnEnded(self.session.id, self.number or 0)
+            raise TurnEnded(self.session.id, self.number)
 
     def take(self) -> bool:
         """Begin to work on a turn that waited; False while other turns come first."""
@@ -465,9 +471,8 @@ class OpenTurn:
         """
         with self._writing:
             self.over = True
-        if self.number is not None:
-            settle = self.session.store.settle
-            settle(
+        if self.number:
+            self.session.store.settle(
                 self.session.id,
                 self.number,
                 status,
@@ -488,7 +493,7 @@ class OpenTurn:
         done(self.owner)
 
     def _begun(self) -> int:
-        if self.number is None:
+        if not self.number:
             raise MuntinError("the turn has not begun: append to it first")
         return self.number
 

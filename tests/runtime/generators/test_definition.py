@@ -22,7 +22,7 @@ from muntin import (
 )
 from muntin.errors import InvalidType
 from muntin.providers.model import Finished, TextDelta
-from muntin.runtime.active_turn import ActiveTurn
+from muntin.runtime.turn import ActiveTurn
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, draft_of
 from tests.runtime.conftest import call, memory, run, said, statuses, texts
@@ -108,11 +108,12 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
 
     async def again():
         app = memory()
-        turn = await ActiveTurn.queued(app, app.session("s")).begin(user("go"))
-        (begun,) = await turn.append(Draft("run", payload={"generator": chat.name}))
+        turn = await ActiveTurn(app, app.session("s")).start(user("go"))
+        (begun,) = turn.append(Draft("run", payload={"generator": chat.name}))
         for message in (assistant(tool_calls=[call("lookup", key="a")]), tool("c1", "found a")):
-            await turn.append(draft_of(message, run=begun.position))
-        resumed = ActiveTurn(app, turn.open, await turn.items())
+            turn.append(draft_of(message, run=begun.position))
+        resumed = ActiveTurn(app, turn.session, 1, owner=turn.owner, attempt=turn.attempt)
+        resumed.resume(turn.items(), step=0)
         await chat.run_in(resumed)
 
     run(again())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.agent.answers import answered, asking_for
 from muntin.agent.tools import ToolLike, merge_tools
 from muntin.calls import call_async
-from muntin.composer import Asked, Composer
+from muntin.composer import Composer
 from muntin.core.checks import shown
 from muntin.core.message import Input, Message
 from muntin.core.model_name import ModelName
@@ -27,16 +27,16 @@ from muntin.prompts.definition import Prompt, choose
 from muntin.prompts.files import PromptFile
 from muntin.prompts.texts import SYSTEM_TEXT, SystemPart, declare_excluded, declare_parts
 from muntin.providers.model import Event, Model
-from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.generators.capabilities import Capability, load
 from muntin.runtime.generators.context import LooseMessage, ResolvedContext, fields, resolve
 from muntin.runtime.generators.history import PastTurn, past_turns
-from muntin.runtime.generators.user import turn_inputs, user_messages, without_repeats
+from muntin.runtime.generators.user import turn_input, turn_inputs, user_messages
 from muntin.runtime.recall import Recalling
-from muntin.runtime.recorded_run import recorded_run
+from muntin.runtime.recorded_run import RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT
+from muntin.runtime.turn import ActiveTurn
 from muntin.settings import defaults, merge_settings
 from muntin.timeline.items import Visibility, draft_of
 
@@ -77,7 +77,7 @@ class Call:
     step: StepTexts | None = None
     tools: tuple[ToolLike, ...] = ()
     past: list[PastTurn] = field(default_factory=list)
-    asked: Asked = field(default_factory=Asked)
+    messages: Sequence[Message] = ()
     # Whether the answer ends the turn.
     ends: bool = False
     # The run as it was at the newest step, and the messages before it after a repair.
@@ -98,7 +98,7 @@ class Call:
         chosen = turn.app.answering(made.model if model is None else model, made.what)
         composer = _composer(made, turn, chosen)
         # The user's message of a turn that has just begun is about to be recorded.
-        recorded = [] if record else turn_inputs(await turn.items())
+        recorded = [] if record else turn_inputs(await turn.read(turn.items))
         ctx = Ctx(
             turn,
             where=made.what,
@@ -118,11 +118,11 @@ class Call:
             recorded += await call._record(own)
         call.step = call.step or await call._resolve()
         tools = gather_tools(made, call.caps, call.step.context)
-        recovers = tools and made.rules.over(turn.rules).over(turn.app.rules).recovers
+        recovers = tools and made.rules.over(turn.flow.rules).over(turn.app.rules).recovers
         recovery = [ctx.load_result] if recovers else []
         call.composer, call.tools = offering(composer, tools, recovery)
-        call.asked = without_repeats(own, recorded)
-        call.past = await past_turns(made, ctx, call.asked)
+        call.messages, ours = turn_input(own, recorded)
+        call.past = await past_turns(made, ctx, ours)
         return call
 
     async def _record(self, own: Sequence[Message]) -> list[Message]:
@@ -131,33 +131,36 @@ class Call:
         if not spoken:
             return []
         drafts = [draft_of(message, visibility=self.made.visibility) for message in spoken]
-        items = await self.ctx.turn.append(*drafts, counter=self.composer.counter)
+        items = await self.ctx.turn.record(*drafts, counter=self.composer.counter)
         self.ctx.give(message=Input(spoken[-1].text, spoken[-1].attachments))
         pairs = zip(spoken, items, strict=True)
         return [replace(message, at=item.position) for message, item in pairs]
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model, run its tools, and read its answer; a wrong answer is repaired once."""
-        if not self._says_something():
-            what = self.made.what
-            raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
+        made, step = self.made, self.step
+        texts = step and (
+            step.block or step.changing or step.context.loose or any(p.text for p in step.parts)
+        )
+        if not (self.messages or self.past or texts):
+            raise InvalidInput(f"{made.what} is empty for this input: there is nothing to send")
         attempt = partial(self._attempt, streaming=streaming)
-        output = self.made.output
-        return await attempt(()) if output is None else answered(attempt, output)
+        return await attempt(()) if made.output is None else answered(attempt, made.output)
 
     async def _attempt(
-        self, told: tuple[Message, ...], *, streaming: bool
+        self, repair: tuple[Message, ...], *, streaming: bool
     ) -> AsyncGenerator[Event, None]:
-        """Begin to run the model; `told` is its wrong answer and the message about the mistake, if
-        there was one."""
+        """Begin to run the model; `repair` is its wrong answer and the message about the mistake,
+        if there was one."""
         made, turn = self.made, self.ctx.turn
-        if told:
-            await self._note(told[-1])
-            self.repaired = (*self.run, *told)
-        return recorded_run(
+        if repair:
+            # For the history, not for the client.
+            unseen = Visibility(client=False, history=made.visibility.history)
+            await turn.record(draft_of(repair[-1], visibility=unseen, meta={"repair": made.name}))
+            self.repaired = (*self.run, *repair)
+        run = RecordedRun(
             turn,
             self.composer,
-            self._next_step,
             self.model,
             tools=self.tools,
             settings={**self._settings(), **asking_for(made.output)},
@@ -165,31 +168,19 @@ class Call:
             visibility=made.visibility,
             label={"generator": made.name},
             line=f"generator:{made.name}",
-            streaming=streaming,
             ends=self.ends and made.output is None,
             projection=self.ctx.projections,
             completed=True,
         )
-
-    def _says_something(self) -> bool:
-        step = self.step
-        return bool(
-            self.asked.messages
-            or self.past
-            or (step and (step.block or step.changing or step.context.loose))
-            or (step and any(part.text for part in step.parts))
-        )
-
-    async def _note(self, repair: Message) -> None:
-        """Record the message to the model about its answer: for the history, not for the client."""
-        unseen = Visibility(client=False, history=self.made.visibility.history)
-        draft = draft_of(repair, visibility=unseen, meta={"repair": self.made.name})
-        await self.ctx.turn.append(draft)
+        await run.begin(lambda: None)
+        return run.events(self._next_step, streaming=streaming)
 
     async def first_window(self) -> Window:
         """Compose the window of the first step."""
         assert self.step is not None  # before the first step
         slots, composer = self._declare(self.composer, self.step), self.composer
+        if composer.recall is None:
+            return slots.render()
         recalling = Recalling(self.ctx.turn, composer.recall, self.ctx.projections, True)
         return await recalling.compose(slots, composer)
 
@@ -202,6 +193,7 @@ class Call:
     def _declare(self, composer: Composer, step: StepTexts, run: Sequence[Message] = ()) -> Slots:
         slots = composer.slots()
         declare_parts(slots, step.parts)
+        authors, is_behind = _authors(step.tagged), self.made.place == "behind"
         slots.add(
             "context",
             step.block,
@@ -209,24 +201,13 @@ class Call:
             priority=CONTEXT,
             trim_behavior="slot",
             group=SYSTEM_TEXT,
-            changes=bool(step.context.changing) and not self._divides,
-            detail=_authors(step.tagged),
+            changes=bool(step.context.changing) and not is_behind,
+            detail=authors,
         )
-        if self._divides:
-            _declare_loose(slots, [each for each in step.context.loose if not each.changes])
-            self._declare_history(slots)
-            self._declare_changing(slots, step)
-        else:
-            _declare_loose(slots, step.context.loose)
-            self._declare_history(slots)
-        slots.add("input", list(self.asked.messages))
-        if run:
-            slots = composer.declared(slots.declared, run=run)
-        declare_excluded(slots, step.context.excluded)
-        return slots
-
-    def _declare_changing(self, slots: Slots, step: StepTexts) -> None:
-        """Declare the texts that are made again at every step, behind the history."""
+        # Texts that are made again at every step stand behind the history, if the author says so.
+        behind = [loose for loose in step.context.loose if is_behind and loose.changes]
+        _declare_loose(slots, [loose for loose in step.context.loose if loose not in behind])
+        self._declare_history(slots)
         if step.changing:
             slots.add(
                 "context, changing",
@@ -235,9 +216,13 @@ class Call:
                 priority=CONTEXT,
                 trim_behavior="slot",
                 changes=True,
-                detail=_authors(step.tagged),
+                detail=authors,
             )
-        _declare_loose(slots, [each for each in step.context.loose if each.changes])
+        _declare_loose(slots, behind)
+        slots.add("input", list(self.messages))
+        composer.add_run(slots, run)
+        declare_excluded(slots, step.context.excluded)
+        return slots
 
     def _declare_history(self, slots: Slots) -> None:
         """Declare the history: as one list that is cut in steps, or turn by turn."""
@@ -263,7 +248,8 @@ class Call:
         presets = [preset for cap in self.caps for preset in cap.active]
         context = await resolve([made.context, *(preset.context for preset in presets)], ctx)
         tagged = aggregate(context.tagged)
-        block, changing = self._blocks(tagged, context)
+        stay, change = tagged.divided(context.changing if made.place == "behind" else ())
+        block, changing = stay.render(), change.render()
         if isinstance(made.prompt, PromptFile):
             return self._render(made.prompt, (block, changing), tagged, context)
         if isinstance(made.prompt, Prompt):
@@ -286,16 +272,6 @@ class Call:
             raise InvalidType(f"the prompt of {made.what} must be a text, not {shown(text)}")
         parts = [SystemPart("prompt", text or "")]
         return StepTexts(parts, block, tagged, context, changing=changing)
-
-    def _blocks(self, tagged: Tagged, context: ResolvedContext) -> tuple[str, str]:
-        """Return the tags that stay and the tags that change."""
-        stay, change = tagged.divided(context.changing if self._divides else ())
-        return stay.render(), change.render()
-
-    @property
-    def _divides(self) -> bool:
-        """Whether changing tags stand apart from tags that stay: behind the history."""
-        return self.made.place == "behind"
 
     def _render(
         self, file: PromptFile, blocks: tuple[str, str], tagged: Tagged, context: ResolvedContext
@@ -351,20 +327,19 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may switch caching off."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
-    rules = made.rules.over(turn.rules)
+    rules = made.rules.over(turn.flow.rules)
     if made.history is None or (made.history is not True and rules.recall == INHERIT):
         rules = replace(rules, recall=False)  # without a history nothing is recalled
     composer = turn.app.composer(
         model,
         budget=made.budget,
-        trimming=made.trimming or turn.trimming,
+        trimming=made.trimming or turn.flow.trimming,
         caching=file is None or file.config.get("caching") is not False,
         rules=rules,
+        what=made.what,
     )
     form = composer.counter.form(asking_for(made.output).get("output_schema"))
-    composer = replace(composer, budget=composer.budget.keeping(form))
-    own = turn.summary if made.summary is None else made.summary
-    return composer.summarising(own, turn.app.summary, made.what)
+    return replace(composer, budget=composer.budget.keeping(form))
 
 
 def gather_tools(

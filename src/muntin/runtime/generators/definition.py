@@ -34,14 +34,12 @@ from muntin.prompts.definition import Prompt
 from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
 from muntin.providers.model import Event, Model, Reply
-from muntin.runtime.active_turn import ActiveTurn
 from muntin.runtime.app import App
 from muntin.runtime.generators.call import Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
 from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
 from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
-from muntin.runtime.in_store import in_store
 from muntin.runtime.run_rules import (
     INHERIT,
     NO_RULES,
@@ -49,13 +47,15 @@ from muntin.runtime.run_rules import (
     RecoveryLike,
     ResultsLike,
     RunRules,
+    SummaryLike,
 )
-from muntin.runtime.summaries import Summary, SummaryLike, check_summary
+from muntin.runtime.store_thread import run_in_store
+from muntin.runtime.turn import ActiveTurn
 from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
 from muntin.timeline.recall.settings import RecallLike
-from muntin.timeline.session import OpenTurn, Session
+from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -89,7 +89,6 @@ class Generator:
     timeout: float
     place: Place = "front"
     rules: RunRules = NO_RULES
-    summary: Summary | Literal[False] | None = None
     # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
     # Its name in errors.
@@ -134,9 +133,9 @@ class Generator:
         """Compose the window that `run` would send first; nothing is sent or recorded."""
         valid = self.validate(input)
         place, log = home(app, session, self.name, self._memory)
-        newest = await in_store(log, lambda: log.store.turns(log.id, newest=1))
+        newest = await run_in_store(log, lambda: log.store.turns(log.id, newest=1))
         number = newest[0].number + 1 if newest else 1
-        turn = ActiveTurn(place, _Preview(log, number))
+        turn = _Preview(place, log, number)
         return await (await Call.begin(self, turn, valid, model)).first_window()
 
     def _turn(
@@ -150,7 +149,7 @@ class Generator:
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
         payload = {"type": "generator", "payload": self.name}
-        turn = ActiveTurn.queued(*home(app, session, self.name, self._memory))
+        turn = ActiveTurn(*home(app, session, self.name, self._memory))
         return turn.settling(
             Draft("signal", payload=payload, visibility=HIDDEN),
             partial(self.events, turn, valid, model, record=True, streaming=streaming, ends=True),
@@ -263,8 +262,7 @@ def generator(
         trimming=trimming,
         timeout=check_seconds(timeout, f"{what}: timeout"),
         place=place,
-        rules=RunRules.of(what, results, ladder, recovery, recall),
-        summary=check_summary(summary, what),
+        rules=RunRules.of(what, results, ladder, recovery, recall, summary),
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())
@@ -333,7 +331,7 @@ def _as_visibility(visibility: Any, what: str) -> Visibility:
     return Visibility(**visibility)
 
 
-class _Preview(OpenTurn):
+class _Preview(ActiveTurn):
     """A turn for looking only: it has not begun, and nothing can be written to it."""
 
     def check(self) -> None:

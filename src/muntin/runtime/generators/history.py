@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.calls import arity, call_async
-from muntin.composer import Asked
 from muntin.core.checks import shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Message
@@ -40,16 +39,21 @@ def as_history(history: Any, what: str) -> Any:
     return history
 
 
-async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
-    """Return the turns of the history, without this turn's input."""
+async def past_turns(made: Generator, ctx: Ctx, ours: Collection[float]) -> list[PastTurn]:
+    """Return the turns of the history, without this turn's input at the positions `ours`."""
     limit = made.history
     if callable(limit):
         what = f"history of {made.what}"
         limit = await call_async(limit, what, ctx.input, ctx, timeout=ctx.timeout)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = messages_from(limit)
-            ours = {(ctx.session.id, position) for position in asked.positions}
-            given = [message for message in messages if message.item not in ours]
+            given = [
+                message
+                for message in messages
+                if message.item is None
+                or message.item[0] != ctx.session.id
+                or message.item[1] not in ours
+            ]
             spans = reversed(list(History(given).turns()))
             return [(None, given[begin:end]) for begin, end in spans]
         limit = as_history(limit, made.what)
@@ -62,7 +66,7 @@ async def past_turns(made: Generator, ctx: Ctx, asked: Asked) -> list[PastTurn]:
             ctx.budget.remaining_input_tokens if limit is True else limit,
             turn.number,
             turn.resuming,
-            asked,
+            ours,
         ),
     )
 
@@ -72,7 +76,7 @@ def _read(
     limit: Turns | Tokens | int,
     turn: int,
     begun: set[int],
-    asked: Asked,
+    ours: Collection[float],
 ) -> list[PastTurn]:
     """Return the turns within a limit; for a number of turns all, or more than `tokens` hold."""
     if isinstance(limit, int):
@@ -89,7 +93,7 @@ def _read(
     owner.update({item.position: item.turn for item in items})
     turns: dict[int, list[Message]] = {}
     for message in session.project(items, live=session.live(items)):
-        if message.at not in asked.positions:
+        if message.at not in ours:
             position = message.item[1] if message.item else int(message.at or 0)
             turns.setdefault(owner[position], []).append(message)
     return sorted(turns.items())

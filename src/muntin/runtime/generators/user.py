@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.calls import call_async, together
-from muntin.composer import Asked
 from muntin.core.checks import refuse_blank, shown
 from muntin.core.forms import messages_from
 from muntin.core.message import Input, Message, user
@@ -69,25 +68,24 @@ def turn_inputs(items: Sequence[Item]) -> list[Message]:
     ]
 
 
-def without_repeats(own: Sequence[Message], recorded: Sequence[Message]) -> Asked:
-    """Return the user's messages, and the positions of the recorded ones they stand for.
+def turn_input(
+    own: Sequence[Message], recorded: Sequence[Message]
+) -> tuple[list[Message], set[float]]:
+    """Return the user's messages, and the positions of the recorded ones that they repeat.
 
     A generator without messages of its own gets the turn's input.
     """
     if not own:
-        return Asked(
-            tuple(replace(message, at=None) for message in recorded),
-            frozenset(message.at or 0 for message in recorded),
-        )
+        own = recorded
     positions: set[float] = set()
-    found: list[Message] = []
+    messages: list[Message] = []
     for message in own:
         same = [each for each in recorded if _content(each) == _content(message)]
         positions |= {each.at or 0 for each in same}
         # The recorded message may have files.
-        richer = next((each for each in same if each.attachments), None)
-        found.append(replace(richer, at=None) if richer and not message.attachments else message)
-    return Asked(tuple(found), frozenset(positions))
+        richer = next((each for each in same if each.attachments), message)
+        messages.append(replace(message if message.attachments else richer, at=None))
+    return messages, positions
 
 
 def _content(message: Message) -> tuple[str, Any]:

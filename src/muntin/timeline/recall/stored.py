@@ -73,6 +73,15 @@ def in_window(session: Session) -> int:
     return shown[0].position - 1 if shown else info.items if info is not None else 0
 
 
+def before_turn(
+    session: Session, turn: int, projection: Projection | None = None, *, completed: bool = False
+) -> Scope:
+    """Return the part of a session that may be recalled in a turn: its window, before the turn."""
+    known = session.opened().turn(session.id, turn)
+    before = None if known is None else known.first
+    return Scope(in_window(session), before, projection=projection, completed=completed)
+
+
 def recall(
     session: Session,
     query: str,

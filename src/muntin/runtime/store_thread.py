@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import count
 from typing import TypeAlias, TypeVar
 
@@ -18,47 +19,47 @@ from muntin.timeline.session import LEASE, Session
 from muntin.timeline.store.memory import MemoryStore
 
 T = TypeVar("T")
+# Until when to try again, by the monotonic clock.
+Until: TypeAlias = Callable[[StoreError], float]
 
 # How many seconds storing a message is tried again while a server refuses it.
 BEGIN_SECONDS = 10.0
 
 
-def in_store(session: Session, work: Callable[[], T]) -> Awaitable[T]:
-    """Do something with a session's store without holding up the event loop."""
+def run_in_store(
+    session: Session, work: Callable[[], T], until: Until | None = None
+) -> Awaitable[T]:
+    """Do something with a session's store without holding up the event loop.
+
+    While the store is away, try again as long as `until` says. With a store in memory it is done
+    when this returns: nothing else runs meanwhile.
+    """
     if not isinstance(session.store, MemoryStore):
-        return asyncio.to_thread(work)
-    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    done.set_result(work())
+        return retry(partial(asyncio.to_thread, work), until)
+    try:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done.set_result(work())
+    except StoreError as error:
+        if until is None or not error.passing:
+            raise
+        return retry(lambda: run_in_store(session, work), until)
     return done
 
 
-Until: TypeAlias = Callable[[StoreError], float]
+async def retry(work: Callable[[], Awaitable[T]], until: Until | None) -> T:
+    """Do something; while a store is away, try again as long as `until` says.
 
-
-def patiently(session: Session, work: Callable[[], T], until: Until) -> Awaitable[T]:
-    """Do something with a session's store; while the store is away, try again."""
-    if isinstance(session.store, MemoryStore):
-        try:
-            return in_store(session, work)  # done at once: nothing else runs meanwhile
-        except StoreError as error:
-            if not error.passing:
-                raise
-    return tried_again(lambda: in_store(session, work), until)
-
-
-async def tried_again(work: Callable[[], Awaitable[T]], until: Until) -> T:
-    """Do something; try again if it fails because a store is away.
-
-    `until` says, by the error, until when to try, by the monotonic clock. A cancelled caller does
-    not wait for another try.
+    A cancelled caller does not wait for another try.
     """
     for attempt in count():
         try:
             return await work()
         except StoreError as error:
+            if until is None or not error.passing:
+                raise
             left = until(error) - time.monotonic()
             pause = random.uniform(0.5, 1) * min(2.0, 0.05 * 2 ** min(attempt, 6))
-            if not error.passing or left <= 0 or await hurried(min(pause, left)):
+            if left <= 0 or await hurried(min(pause, left)):
                 raise
     raise AssertionError("count() does not end")
 
@@ -81,25 +82,25 @@ def while_dropped() -> Until:
 
 def store_away(error: BaseException) -> bool:
     """Say whether an error, or one of its causes, is that a store is away."""
-    return any(isinstance(each, StoreError) and each.passing for each in _came_of(error))
+    return any(isinstance(each, StoreError) and each.passing for each in _causes(error))
 
 
 def provider_busy(error: BaseException) -> ProviderError | None:
     """Return the error, or its cause, that says that a provider has too much to do; else None."""
-    found = (each for each in _came_of(error) if isinstance(each, ProviderError) and each.passing)
-    return next(found, None)
+    causes = (each for each in _causes(error) if isinstance(each, ProviderError) and each.passing)
+    return next(causes, None)
 
 
-def _came_of(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all its causes."""
     seen: set[int] = set()
     errors = [error]
     while errors:
-        each = errors.pop()
-        if id(each) in seen:
+        current = errors.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        seen.add(id(current))
+        yield current
+        cause = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
         errors += [] if cause is None else [cause]
-        errors += getattr(each, "exceptions", ())
+        errors += getattr(current, "exceptions", ())

@@ -1,0 +1,479 @@
+"""A turn in progress, as async code works on it, shared by all interfaces.
+
+Waits for the turn, holds its lease, appends to it, settles it. All interfaces write through it, and
+none of its calls to the store runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Sequence,
+)
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from muntin.agent.loop import to_the_end
+from muntin.composer import Composer
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message
+from muntin.core.planning.slot import Trimming
+from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
+from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.embedding import Embeddings
+from muntin.runtime.reports import Receipts
+from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.store_thread import run_in_store, store_away, while_dropped
+from muntin.runtime.summaries import Summaries
+from muntin.runtime.turn_queue import TurnQueue
+from muntin.timeline.entries import ContextEntry
+from muntin.timeline.items import Draft, Item, SideWrites, Status, Visibility
+from muntin.timeline.past import look
+from muntin.timeline.receipts import Bounds
+from muntin.timeline.session import LEASE, OpenTurn, Session
+
+T = TypeVar("T")
+
+
+class TurnHost(Protocol):
+    """The parts of an app that a turn needs."""
+
+    queue: TurnQueue
+    keep_reports: int
+    report_bounds: Bounds
+    rules: RunRules
+    summaries: Summaries
+    embeddings: Embeddings
+
+    @property
+    def answering(self) -> Callable[[str | Model | None, str], Model]:
+        """Return the model meant by a name; the app's own for None."""
+
+    @property
+    def composer(self) -> Callable[..., Composer]:
+        """Return how windows for a model are made."""
+
+
+class FlowSettings(NamedTuple):
+    """The settings of a flow, for the generators in its turns."""
+
+    trimming: Trimming | None = None
+    rules: RunRules = NO_RULES
+
+
+class TurnEntries:
+    """The context entries of a session as all code of a turn sees them: the store's, with the
+    turn's own writes, by id."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._stored: dict[str, ContextEntry] | None = None
+        # The entries that this turn wrote, perhaps not durable yet; None: removed.
+        self._written: dict[str, ContextEntry | None] = {}
+
+    def load(self) -> None:
+        """Read the entries ahead, for code on the event loop; runs in a thread."""
+        self._stored = {entry.id: entry for entry in self._session.list_context()}
+
+    def put(self, id: str, entry: ContextEntry | None) -> None:
+        """Note that this turn inserted an entry, or with None, that it removed one."""
+        self._written.pop(id, None)  # the newest stands last
+        self._written[id] = entry
+
+    def note(self, entry: ContextEntry) -> None:
+        """Note the real position of an entry that was inserted before."""
+        if self._written.get(entry.id) is not None:
+            self._written[entry.id] = entry
+
+    def all(self) -> list[ContextEntry]:
+        """Return the live entries in the order in which they were inserted."""
+        if self._stored is None:
+            look(self._session, self.load)
+        entries = dict(self._stored or {})
+        for id, entry in self._written.items():
+            entries.pop(id, None)
+            if entry is not None:
+                entries[id] = entry
+        return [*entries.values()]
+
+
+class ActiveTurn(OpenTurn):
+    """A turn in progress: the app, the open turn, and the results so far."""
+
+    def __init__(
+        self,
+        app: TurnHost,
+        session: Session,
+        number: int | None = None,
+        *,
+        owner: str | None = None,
+        attempt: int | None = None,
+        flow: FlowSettings | None = None,
+    ) -> None:
+        super().__init__(session, number, owner=owner, attempt=attempt, opens="queue")
+        self.app = app
+        self.flow = flow or FlowSettings()
+        # The position of the item that began the turn, if this process began it.
+        self.first = 0
+        # All items of this turn and of later turns, while this turn waits for no other turn.
+        self.alone: list[Item] | None = None
+        self.replies: list[Reply] = []
+        # The error that a run has recorded: the turn need not record it again.
+        self.recorded: BaseException | None = None
+        # The results of the functions of capabilities in this turn, by capability.
+        self.cap: dict[Any, Any] = {}
+        # Runs that an earlier attempt has begun: (item, its children), not yet resumed.
+        self.begun: list[tuple[Item, list[Item]]] = []
+        self.receipts = Receipts(self, app.keep_reports, app.report_bounds)
+        self.entries = TurnEntries(session)
+        self._staged: list[Draft] = []
+        self._staging = Lock()
+        # Closed: nothing more can be written. Settled: the end of the turn is durable.
+        self._closed = self._settled = False
+        self._on_taken: Callable[[], object] = lambda: None
+        self._taken: bool | Exception = False
+        # When the lease ends, by the monotonic clock, as far as this process knows.
+        self._holds = time.monotonic() + LEASE.total_seconds()
+
+    def resume(self, items: Sequence[Item], step: int) -> None:
+        """Go on where an earlier attempt stopped: with its runs, after its last window."""
+        self.receipts.step = step
+        self.begun = [
+            (item, [child for child in items if child.run == item.position])
+            for item in items
+            if item.kind == "run" and item.run is None
+        ]
+
+    @property
+    def resuming(self) -> set[int]:
+        """The positions of runs that an earlier attempt began and this attempt has not resumed."""
+        return {item.position for item, _ in self.begun}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the end of the turn is durable."""
+        return self._settled
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Run users' functions in the block: waiting there for this turn to end is refused."""
+        return self.app.queue.inside(self)
+
+    def check(self) -> None:
+        """Refuse to write or run anything in a turn that has ended."""
+        super().check()
+        if self._closed:
+            raise TurnEnded(self.session.id, self.number)
+
+    # Beginning and ending.
+
+    async def start(
+        self, item: Draft | Message, on_taken: Callable[[], object] = lambda: None
+    ) -> ActiveTurn:
+        """Append the item that begins the turn; if no other turn comes first, take the turn too.
+
+        `on_taken` is called in the visit to the store that takes the turn.
+        """
+        self.app.queue.check(self.session.id)
+        self._on_taken = on_taken
+        try:
+            begin = partial(self._begin_and_take, item)
+            await to_the_end(run_in_store(self.session, begin, while_dropped()))
+        except BaseException as error:
+            await self.fail(error)
+            raise
+        return self
+
+    def _begin_and_take(self, item: Draft | Message) -> None:
+        begun = self.begin(item)
+        self.first = begun.position
+        self.alone = [begun]
+        try:
+            if not self._take():
+                self.alone = None
+        except Exception as error:  # the turn has begun: `wait` raises the error
+            self.alone = None
+            self._taken = False if store_away(error) else error
+
+    def _take(self) -> bool:
+        self._taken = taken = self.take()
+        if taken:
+            self._on_taken()
+        return taken
+
+    async def wait(self) -> None:
+        """Wait until the turns before this one are over."""
+        if isinstance(self._taken, Exception):
+            raise self._taken
+        if not self._taken:
+            await self.app.queue.wait(self.session.id, self.number, self._try)
+
+    async def _try(self) -> bool:
+        """Take the turn if that is possible now; False while the store is away."""
+        try:
+            return await run_in_store(self.session, self._take)
+        except StoreError as error:
+            if not error.passing or time.monotonic() > self._holds:
+                raise
+            return False
+
+    async def settling(
+        self, item: Draft | Message, begin: Callable[[], Awaitable[AsyncGenerator[Event, None]]]
+    ) -> AsyncGenerator[Event, None]:
+        """Begin the turn, and yield the events of its only run; the turn is settled before the last
+        event."""
+        await self.start(item)
+        finished = None
+        async with self.settled():
+            with self.inside():
+                events = await begin()
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Finished):
+                        finished = event
+                    else:
+                        yield event
+        if finished is not None:
+            yield finished
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Wait for the turn, hold it, and settle it at the end of the block."""
+        try:
+            async with self.held():
+                await self.wait()
+                yield
+            await self.finish("completed")
+        except BaseException as error:
+            await self.fail(error)
+            raise
+
+    async def fail(self, error: BaseException) -> None:
+        """End the turn after an error or a cancellation; an error of the store becomes a note."""
+        cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+        try:
+            await to_the_end(self.finish("failed", reason="cancelled" if cancelled else None))
+        except MuntinError as lost:
+            error.add_note(f"and the turn could not be marked failed: {lost}")
+
+    async def finish(self, status: Status, *, reason: str | None = None) -> None:
+        """Settle the turn with the staged drafts; nothing happens if it is settled or not ours.
+
+        `reason` says why the turn failed.
+        """
+        if self._settled:
+            return
+        with self._staging:
+            self._closed = True
+        # A reason is stored by `settle`, not by the last append.
+        write = self._append_once((), ends=status if reason is None else None)
+
+        def settle() -> None:
+            try:
+                write()
+            except MuntinError as error:
+                # The error that made a turn fail counts more than an entry that cannot be written.
+                if status != "failed" or store_away(error):
+                    raise
+            if not self._settled:
+                unwritten = self.receipts.unwritten  # of runs that were cancelled
+                beside = [self._beside(step) or SideWrites() for step in unwritten]
+                self.settle(status, reason=reason, beside=beside)
+                self._settled = True
+
+        try:
+            await self._in_store(settle)
+        finally:
+            self._leave()
+
+    async def leave(self, after: float = 0) -> None:
+        """Leave the turn to other processes, after some seconds; errors of the store are ignored.
+
+        This does not count as a try. Staged drafts are not written: they will be staged again.
+        """
+        with self._staging:
+            self._closed = True
+        hand_back = partial(self.hand_back, timedelta(seconds=after))
+        try:
+            with suppress(MuntinError):
+                await to_the_end(self._in_store(hand_back))
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Stop working on the turn, and call the next turn."""
+        self.release()
+        self.app.queue.call(self.session.id)
+
+    # Reading and writing.
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Read something; while the store is away, try again until the lease ends."""
+        return await run_in_store(self.session, work, lambda _: self._holds)
+
+    async def _in_store(self, work: Callable[[], T]) -> T:
+        """Write something, which renews the lease; try again as `read` does."""
+        began = time.monotonic()
+        done = await self.read(work)
+        self._holds = max(self._holds, began + LEASE.total_seconds())
+        return done
+
+    async def record(
+        self,
+        *items: Draft | Message,
+        counter: Counter | None = None,
+        run: int | None = None,
+        visibility: Visibility | None = None,
+        step: int = 0,
+        ends: Status | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> list[Item]:
+        """Append to the turn, and return the items when they are durable.
+
+        The items are part of the run at the position `run`, and the report of its `step` is stored
+        with them. `ends` settles the turn with the last item. `then` is called in the same visit
+        to the store.
+        """
+        session = self.session if counter is None else self.session.counted_by(counter)
+        given: dict[str, Any] = {"turn": self.number}
+        if run is not None:
+            given.update(run=run, visibility=visibility)
+        write = self._append_once([session.draft(item, **given) for item in items], step, ends)
+
+        def visit() -> list[Item]:
+            added = write()
+            if then is not None:
+                then()
+            return added
+
+        added = await self._in_store(visit)
+        if ends is not None:
+            self._leave()
+        return added
+
+    async def flush(self, then: Callable[[], T], *drafts: Draft) -> tuple[T, list[Item]]:
+        """Write the staged drafts and others; call `then` in the same visit to the store."""
+        write = self._append_once(drafts)
+
+        def visit() -> tuple[T, list[Item]]:
+            added = write()
+            return then(), added
+
+        return await self._in_store(visit)
+
+    async def flush_staged(self, then: Callable[[], object] = lambda: None) -> None:
+        """Do the same as `flush`, if anything is staged."""
+        if self._staged:
+            await self.flush(then)
+
+    def stage(self, draft: Draft) -> None:
+        """Append a draft with the next append, or at the end of the turn."""
+        counted = self.session.draft(draft, turn=self.number)
+        with self._staging:
+            self.check()
+            self._staged.append(counted)
+
+    def append_now(self, draft: Draft) -> Item:
+        """Append one draft at once; for code that runs in a thread."""
+        self.check()
+        write = self._append_once([self.session.draft(draft, turn=self.number)])
+        try:
+            return write()[0]
+        except StoreError as error:
+            if not error.in_doubt:
+                raise
+            return write()[0]  # checks whether it was stored
+
+    def _append_once(
+        self, drafts: Sequence[Draft], step: int = 0, ends: Status | None = None
+    ) -> Callable[[], list[Item]]:
+        """Return a function that appends the staged drafts and these, and returns the items of
+        these; once, even if it is called again. For code in a thread.
+
+        The report of a step is stored too; if it cannot be written, the items still are.
+        """
+        batch: list[Draft] | None = None
+        added: list[Item] | None = None
+
+        def write() -> list[Item]:
+            nonlocal batch, added
+            if added is not None:
+                return added
+            if batch is None:
+                with self._staging:
+                    batch, self._staged = [*self._staged, *drafts], []
+                    self._closed = self._closed or ends is not None
+                if ends is not None and batch:
+                    batch[-1] = replace(batch[-1], ends=ends)
+            staged = batch[: len(batch) - len(drafts)]
+            try:
+                items = self.write(batch, self._beside(step))
+            except BaseException:
+                if id(batch) not in self._in_doubt:  # not written: the next append writes them
+                    with self._staging:
+                        again = [replace(draft, ends=None) for draft in staged]
+                        self._staged = [*again, *self._staged]
+                    batch = None
+                raise
+            self.receipts.settle(step)
+            self._settled = self._settled or (ends is not None and bool(batch))
+            added = items[len(staged) :]
+            return added
+
+        return write
+
+    def _beside(self, step: int) -> SideWrites | None:
+        """Return what is to be stored for a step, if it is not stored yet."""
+        with suppress(TypeError, ValueError, RecursionError):
+            return self.receipts.beside(step)
+        return None
+
+    # The lease.
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Renew the lease while the block runs; cancel the block when the turn was lost."""
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        renewing: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            renewing.append(loop.create_task(self._renew(task)))
+
+        timer = loop.call_later(LEASE.total_seconds() / 3, begin)  # most turns are over by then
+        try:
+            yield
+        except asyncio.CancelledError:
+            ended = [each for each in renewing if each.done() and not each.cancelled()]
+            if not self._settled and any(each.exception() is None for each in ended):
+                raise TurnLost(self.session.id, self.number) from None
+            raise
+        finally:
+            timer.cancel()
+            if renewing and not loop.is_closed():
+                renewing[0].cancel()
+                await asyncio.wait(renewing)
+
+    async def _renew(self, task: asyncio.Task[Any] | None) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                is_ours = await run_in_store(self.session, self.renew)
+            except MuntinError:
+                pause = random.uniform(0.5, 1.5)  # the store may come back before the lease ends
+            else:
+                if not is_ours:
+                    if task is not None and not self._settled:
+                        task.cancel()
+                    return
+                self._holds = began + LEASE.total_seconds()
+                pause = LEASE.total_seconds() / 3
+            await asyncio.sleep(pause)
