@@ -288,7 +288,7 @@ def test_a_wake_whose_store_stays_away_is_left_to_who_comes_next(
     """When the lease has ended the turn is given up, not failed; the app takes it up again."""
     from datetime import timedelta
 
-    for module in ("runtime.active_turn", "runtime.wakes", "timeline.session"):
+    for module in ("runtime.turn", "runtime.entity_runner", "timeline.session"):
         monkeypatch.setattr(f"muntin.{module}.LEASE", timedelta(seconds=1))
     path = tmp_path / "s.db"
     began: list[str] = []

@@ -71,13 +71,13 @@ def handle(
         skew(skewed)
     from datetime import timedelta
 
-    from muntin.runtime import active_turn, wakes
+    from muntin.runtime import entity_runner, turn
     from muntin.runtime.app import App
     from muntin.runtime.ctx import Ctx, Wake
     from muntin.testing import ScriptedModel
     from muntin.timeline import owner, session
 
-    for module in (active_turn, wakes, session):
+    for module in (turn, entity_runner, session):
         module.LEASE = timedelta(seconds=lease)  # type: ignore[attr-defined]
     if foreign:
         machine = f"another-{os.getpid()}"

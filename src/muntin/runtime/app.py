@@ -42,7 +42,7 @@ from muntin.runtime.embedding import Embeddings
 from muntin.runtime.engine import Engine, EngineState, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
-from muntin.runtime.engine.timers import new_timer
+from muntin.runtime.entity_runner import EntityRunner
 from muntin.runtime.inbox import Handler, Registered
 from muntin.runtime.run_rules import (
     INHERIT,
@@ -56,7 +56,6 @@ from muntin.runtime.run_rules import (
 )
 from muntin.runtime.summaries import Summaries
 from muntin.runtime.turn_queue import TurnQueue
-from muntin.runtime.wakes import Wakes
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
@@ -131,7 +130,7 @@ class App:
         # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
-        self._wakes = Wakes(self, as_engine(engine))
+        self._wakes = EntityRunner(self, as_engine(engine))
         telemetry.watch(self)
 
     async def __aenter__(self) -> App:
@@ -436,7 +435,7 @@ class App:
             return await self._wakes.inbox.deliver(
                 entity, Draft("wake", payload=payload, meta=meta)
             )
-        return await self._wakes.inbox.timer(new_timer(entity, payload, meta, at, after, id))
+        return await self._wakes.inbox.set_timer(entity, payload, meta, at, after, id)
 
     async def timers(self, entity: str) -> list[Timer]:
         """Return the wakes of an entity that are still to come, the next first."""

@@ -1,7 +1,7 @@
 """Sending to entities: messages, signals, wakes at a time. The engine is told of each stored one.
 
-Owns the handlers of entities, how much may wait, and the items that timers become. `wakes` handles
-the turns.
+Owns the handlers of entities, how much may wait, and the items that timers become. The entity
+runner handles the turns.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import asyncio
 import logging
 import math
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent.loop import to_the_end
-from muntin.core.checks import shown
+from muntin.core.checks import check_seconds, copy_json, shown
 from muntin.errors import InvalidInput, InvalidType, Overloaded, StoreError, TimedOut
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Engine
 from muntin.runtime.engine.schedule import Schedule
-from muntin.runtime.engine.timers import EVERY, NewTimer
 from muntin.runtime.entity_agent import Agent
 from muntin.runtime.store_thread import retry, run_in_store, while_dropped
-from muntin.timeline.items import UNSETTLED, Draft, Item, check_session_id
+from muntin.timeline.items import EPOCH, UNSETTLED, Draft, Item, check_id, check_session_id
 from muntin.timeline.session import Session, is_of
 from muntin.timeline.timers import Released, Timer
 
@@ -36,6 +36,8 @@ Handler: TypeAlias = Callable[[Ctx, Wake], Awaitable[Any]]
 
 _log = logging.getLogger(__name__)
 
+# The timer of an entity that is woken again and again.
+EVERY = "every"
 # How many timers are released in one transaction.
 RELEASED = 50
 # How many items back a sent item in doubt is looked for.
@@ -90,43 +92,6 @@ class Registered:
             raise TimedOut(f"the handler of {ctx.session.id!r}", self.timeout) from error
 
 
-class _Sending:
-    """An append to an inbox, made once even if tried again; `begun` are the turns it began."""
-
-    def __init__(
-        self,
-        session: Session,
-        draft: Draft,
-        tell: Callable[[dict[str, int], Any, str, int], None],
-        check: Callable[[], None],
-    ) -> None:
-        self._session, self._draft = session, draft
-        self._tell, self._check = tell, check
-        self._in_doubt = False
-        self.begun: dict[str, int] = {}
-
-    def __call__(self) -> Item:
-        found = self._find() if self._in_doubt else None
-        if found is not None:
-            self.begun = {self._session.id: found.turn}
-            return found
-        self.begun.clear()
-        self._check()
-        session = self._session
-        tell = partial(self._tell, self.begun)
-        try:
-            (item,) = session.store.append(session.id, [self._draft], begun=tell)
-        except StoreError as error:
-            self._in_doubt = error.in_doubt
-            raise
-        return item
-
-    def _find(self) -> Item | None:
-        newest = self._session.store.read(self._session.id, newest=LOOKED)
-        known = (item for item in newest if item.time == self._draft.time)
-        return next((item for item in known if is_of(item, self._draft)), None)
-
-
 class Inbox:
     """The inboxes of an app's entities."""
 
@@ -149,21 +114,38 @@ class Inbox:
         return self._handlers[kind]
 
     async def deliver(self, entity: str, draft: Draft) -> Item:
-        """Append something to an entity's inbox, and have the entity handled."""
+        """Append something to an entity's inbox, once, and have the entity handled."""
         check_session_id(entity)
         until = while_dropped()
         await retry(self._engine.ready, until)
         session = self._session(entity)
         # By its time the item is found again if a commit was in doubt.
         opening = replace(session.draft(draft), opens="inbox", time=datetime.now(UTC))
-        sending = _Sending(session, opening, self._begun, partial(self._refuse_too_much, entity))
+        begun: dict[str, int] = {}
+        is_in_doubt = False
+
+        def append() -> Item:
+            nonlocal is_in_doubt
+            begun.clear()
+            for item in session.store.read(entity, newest=LOOKED) if is_in_doubt else ():
+                if item.time == opening.time and is_of(item, opening):
+                    begun[entity] = item.turn
+                    return item
+            self._refuse_too_much(entity)
+            try:
+                (item,) = session.store.append(entity, [opening], begun=partial(self._begin, begun))
+            except StoreError as error:
+                is_in_doubt = error.in_doubt
+                raise
+            return item
+
         try:
             # To the end: an item of a cancelled call must not arrive behind items sent later.
-            item = await to_the_end(run_in_store(session, sending, until))
+            item = await to_the_end(run_in_store(session, append, until))
         except asyncio.CancelledError:
-            self._stored(sending.begun)
+            self._stored(begun)
             raise
-        self._stored(sending.begun)
+        self._stored(begun)
         return item
 
     def _stored(self, begun: Mapping[str, int]) -> None:
@@ -171,15 +153,14 @@ class Inbox:
         for entity, turn in begun.items():
             self._engine.stored(entity, turn)
 
-    def _begun(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
+    def _begin(self, begun: dict[str, int], tx: Any, session: str, turn: int) -> None:
         """Tell the engine of a turn that waits, and set the timer of a new entity."""
-        kind = entity_type(session)
+        handler = self._handlers[entity_type(session)]
         begun[session] = turn
-        self._engine.waits(tx, session, turn, priority=self._handlers[kind].priority)
-        every = self._handlers[kind].every
-        if every is not None:
+        self._engine.waits(tx, session, turn, priority=handler.priority)
+        if handler.every is not None:
             now = datetime.now(UTC)
-            timer = Timer(session, EVERY, every.after(now, now), every=every.text)
+            timer = Timer(session, EVERY, handler.every.after(now, now), every=handler.every.text)
             self._app.store.timers.put_in(tx, timer, new=True)
 
     def _refuse_too_much(self, entity: str) -> None:
@@ -197,30 +178,55 @@ class Inbox:
         if waiting >= most:
             raise Overloaded(f"{waiting} wakes wait, and no more than {most} may (max_pending)")
 
-    async def timer(self, wanted: NewTimer) -> Timer:
-        """Store a timer; a timer that is put twice is there once."""
-        until = while_dropped()
-        await retry(self._engine.ready, until)
-        put = partial(self._app.store.timers.put, wanted.timer, after=wanted.after)
-        kept = await run_in_store(self._session(wanted.timer.entity), put, until)
-        self._engine.start()
-        return kept
-
     async def cancel(self, entity: str, turn: int) -> bool:
         """Settle a turn as failed, and stop it where it runs; False if it is over."""
-        session = self._session(entity)
+        store = self._app.store
 
         def settle() -> str | None:
-            found = session.store.turn(entity, turn)
-            if found is None or found.status not in UNSETTLED:
+            stored = store.turn(entity, turn)
+            if stored is None or stored.status not in UNSETTLED:
                 return None
-            settled = session.store.settle(entity, turn, "failed", reason="cancelled")
-            return found.status if settled else None
+            is_settled = store.settle(entity, turn, "failed", reason="cancelled")
+            return stored.status if is_settled else None
 
-        was = await run_in_store(session, settle)
-        if was == "open":  # a waiting turn is settled now, and never begins
+        status = await run_in_store(self._session(entity), settle)
+        if status == "open":  # a waiting turn is settled now, and never begins
             await self._engine.cancel(entity, turn)
-        return was is not None
+        return status is not None
+
+    # Timers.
+
+    async def set_timer(
+        self,
+        entity: str,
+        payload: Any,
+        meta: Mapping[str, Any],
+        at: datetime | None,
+        after: float | timedelta | None,
+        id: str | None,
+    ) -> Timer:
+        """Store a timer, `after` some seconds by the store's clock; the same id replaces it."""
+        check_session_id(entity)
+        if at is not None and after is not None:
+            raise InvalidInput("a wake comes `at` a time or `after` some: give one of them")
+        if id == EVERY:
+            raise InvalidInput(
+                f"the id {EVERY!r} is that of the wakes which entity(every=…) asks for"
+            )
+        name = uuid.uuid4().hex if id is None else check_id(id, "the id of a timer")
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+            raise InvalidType(f"at must be a datetime with a time zone, not {shown(at)}")
+        span = None
+        if after is not None:
+            seconds = after.total_seconds() if isinstance(after, timedelta) else after
+            span = timedelta(seconds=check_seconds(seconds, "after"))
+        timer = Timer(entity, name, at or EPOCH, copy_json(payload, "payload of a wake"), meta)
+        until = while_dropped()
+        await retry(self._engine.ready, until)
+        put = partial(self._app.store.timers.put, timer, after=span)
+        stored = await run_in_store(self._session(entity), put, until)
+        self._engine.start()
+        return stored
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""
@@ -231,8 +237,8 @@ class Inbox:
             pause = timers.next(kinds)
             if pause is None or pause > 0:  # mostly none is due, and nothing is written
                 return math.inf if pause is None else pause
-            told = partial(self._begun, begun)
-            timers.release(kinds, self._release, most=RELEASED, begun=told)
+            begin = partial(self._begin, begun)
+            timers.release(kinds, self._release, most=RELEASED, begun=begin)
             return 0.0
 
         pause = await asyncio.to_thread(work)

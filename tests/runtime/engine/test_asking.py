@@ -95,6 +95,6 @@ def test_an_ask_that_another_app_answers_or_that_is_cancelled_leaves_nothing_in_
             return answered, held(asking)
 
     def held(app: App) -> int:
-        return len(app._wakes._asked)
+        return len(app._wakes._waiters)
 
     assert run(work()) == (0, 0)

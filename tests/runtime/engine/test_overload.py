@@ -35,7 +35,7 @@ BUSY = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muntin.runtime.wakes.BACK_OFF_SECONDS", 0.02)
+    monkeypatch.setattr("muntin.runtime.entity_runner.BACK_OFF_SECONDS", 0.02)
 
 
 def client(protocol: Protocol, server: Server, **options: Any) -> Client:
@@ -168,7 +168,7 @@ def test_the_time_that_the_provider_asks_for_is_waited_and_nobody_else_waits(mak
 def test_a_provider_that_never_has_time_is_given_up_and_the_entity_goes_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("muntin.runtime.wakes.MAX_BUSY", 4)
+    monkeypatch.setattr("muntin.runtime.entity_runner.MAX_BUSY", 4)
 
     async def work(server: Server) -> None:
         app = made(make, client(CHAT, server))

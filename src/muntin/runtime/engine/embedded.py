@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from heapq import heappop, heappush
@@ -28,17 +27,8 @@ from muntin.runtime.engine.protocol import (
     Host,
 )
 from muntin.runtime.engine.timers import release_timers
-from muntin.timeline.items import Turn
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Later:
-    """A timer that offers a session when its time comes, and the newest turn to be run then."""
-
-    timer: asyncio.TimerHandle
-    turn: int
 
 
 class Embedded:
@@ -49,18 +39,16 @@ class Embedded:
 
     def __init__(self, *, at_once: int = AT_ONCE) -> None:
         self._at_once = check_count(at_once, "at_once")
-        # The newest turn to be run of each session, and the order of the sessions.
+        # The newest turn to be run of each session that waits here.
         self._turns: dict[str, int] = {}
+        # Sessions that may run now, in order, and those that first wait for a time.
         self._queue: list[tuple[int, int, str]] = []
         self._order = count()
-        # Sessions that the sweep found, and whether they were left behind rather than just sent. If
-        # they are busy, the sweep will find them again.
-        self._found: dict[str, bool] = {}
-        # Sessions that wait for a time, longer than between sweeps: the sweep passes them by.
-        self._later: dict[str, _Later] = {}
-        self._began = datetime.now(UTC)
+        self._later: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._busy: Counter[str] = Counter()  # by type
+        # Sessions that the sweep found, and whether they were left behind rather than just sent.
+        self._found: dict[str, bool] = {}
+        self._began = datetime.now(UTC)
         # Set, and replaced by a new event, when a wake ends.
         self._end = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -74,7 +62,7 @@ class Embedded:
     async def ready(self) -> None:
         pass
 
-    # Waiting turns.
+    # The queue.
 
     def waits(self, tx: Any, session: str, turn: int, *, priority: int = 0) -> None:
         pass  # the store has the turn; nothing else is needed
@@ -84,50 +72,42 @@ class Embedded:
         self._offer(session, turn)
 
     def _offer(self, session: str, turn: int) -> None:
-        """Have the turns of a session run up to this turn, when the session's time comes."""
-        if session in self._later:
-            self._later[session].turn = max(turn, self._later[session].turn)
-            return
-        waits = session in self._turns
+        """Have the turns of a session run up to this turn."""
+        is_new = session not in self._turns
         self._turns[session] = max(turn, self._turns.get(session, 0))
-        if not waits and session not in self._running:
+        if is_new and session not in self._running:
             self._push(session)
         self._fill()
-
-    def _put_off(self, session: str, turn: int, seconds: float) -> None:
-        """Offer a session again only after some seconds."""
-        timer = asyncio.get_running_loop().call_later(seconds, self._no_longer, session)
-        self._later[session] = _Later(timer, max(turn, self._turns.pop(session, 0)))
-
-    def _no_longer(self, session: str) -> None:
-        later = self._later.pop(session)
-        later.timer.cancel()
-        self._offer(session, later.turn)
-
-    def _put_off_no_more(self) -> None:
-        """Forget all sessions that wait for a time: the store has their turns."""
-        for later in self._later.values():
-            later.timer.cancel()
-        self._later.clear()
 
     def _push(self, session: str) -> None:
         priority = self._host.priority(_kind(session))
         heappush(self._queue, (-priority, next(self._order), session))
 
+    def _put_off(self, session: str, turn: int, seconds: float) -> None:
+        """Offer a session again only after some seconds, whatever is sent meanwhile."""
+        self._turns[session] = max(turn, self._turns.get(session, 0))
+        loop = asyncio.get_running_loop()
+        self._later[session] = loop.call_later(seconds, self._offer_later, session)
+
+    def _offer_later(self, session: str) -> None:
+        self._later.pop(session).cancel()
+        self._offer(session, self._turns.pop(session))
+
     def _fill(self) -> None:
         """Begin as many sessions as may run, in order; a type that is at its limit is passed by."""
         passed = []
+        busy = Counter(map(_kind, self._running))
         while self._queue and len(self._running) < self._at_once and not self._stopping:
             entry = heappop(self._queue)
-            session = entry[-1]
-            limit = self._host.at_once(_kind(session))
-            if limit is not None and self._busy[_kind(session)] >= limit:
+            session, kind = entry[-1], _kind(entry[-1])
+            limit = self._host.at_once(kind)
+            if limit is not None and busy[kind] >= limit:
                 passed.append(entry)
-            elif session in self._turns:
-                turn = self._turns.pop(session)
-                self._busy[_kind(session)] += 1
-                task = asyncio.get_running_loop().create_task(self._run(session, turn))
-                self._running[session] = task
+                continue
+            busy[kind] += 1
+            turn = self._turns.pop(session)
+            task = asyncio.get_running_loop().create_task(self._run(session, turn))
+            self._running[session] = task
         for entry in passed:
             heappush(self._queue, entry)
 
@@ -142,45 +122,52 @@ class Embedded:
             _log.warning("%r is handled when the store is back: %s", session, error)
             again = POLL_SECONDS
         finally:
-            self._ended(session, turn, again)
+            del self._running[session]
+            if again is not None and not self._stopping:
+                # A session that was found may be busy elsewhere: there is no hurry.
+                pause = max(again, POLL_SECONDS) if session in self._found else again
+                self._put_off(session, turn, pause)
+            else:
+                self._found.pop(session, None)
+                if session in self._turns:
+                    self._push(session)
+            self._notify()
+            with suppress(RuntimeError):  # the event loop ends
+                self._fill()
 
-    def _ended(self, session: str, turn: int, again: float | None) -> None:
-        del self._running[session]
-        self._busy[_kind(session)] -= 1
-        found = session in self._found
-        self._found.pop(session, None)
-        self._tell()
-        if again is not None and again > POLL_SECONDS and not self._stopping:
-            self._put_off(session, turn, again)
-        elif session in self._turns:
-            self._push(session)
-        elif again is not None and not found and not self._stopping:
-            asyncio.get_running_loop().call_later(again, self._offer, session, turn)
-        with suppress(RuntimeError):  # the event loop ends
-            self._fill()
+    def _notify(self) -> None:
+        """Notify waiting tasks that a wake has ended."""
+        self._end.set()
+        self._end = asyncio.Event()
 
     # The loops.
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._loops and self._loops[0].get_loop() is loop:
+        if not self._host.kinds() or (self._loops and self._loops[0].get_loop() is loop):
             return
-        if not self._host.kinds():
-            return
-        self._forget_other_loops(loop)
+        # What an event loop that has ended left here is still in the store.
+        self._end = asyncio.Event()
+        self._forget_waiting()
+        self._running = {
+            session: task for session, task in self._running.items() if task.get_loop() is loop
+        }
         self._loops = [
             loop.create_task(self._sweep_on()),
             loop.create_task(release_timers(self._host)),
         ]
 
-    def _forget_other_loops(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forget the wakes of an event loop that has ended; the store still has them."""
-        self._end = asyncio.Event()
-        self._put_off_no_more()
-        for session, task in list(self._running.items()):
-            if task.get_loop() is not loop:
-                del self._running[session]
-                self._busy[_kind(session)] -= 1
+    def _forget_waiting(self) -> None:
+        """Forget the turns that wait here: the store has them."""
+        self._forget_later()
+        for waiting in (self._turns, self._queue, self._found):
+            waiting.clear()
+
+    def _forget_later(self) -> None:
+        for session, timer in self._later.items():
+            timer.cancel()
+            del self._turns[session]
+        self._later.clear()
 
     async def _sweep_on(self) -> None:
         while True:
@@ -195,35 +182,31 @@ class Embedded:
         page = await asyncio.to_thread(store.waiting)
         while page:
             for session in page:
-                if _kind(session) in self._host.kinds() and "/" in session:
-                    found.append(session)
-                    if not self._knows(session):
-                        await self._take_up(session)
+                if _kind(session) not in self._host.kinds() or "/" not in session:
+                    continue
+                found.append(session)
+                if not self._knows(session):
+                    while len(self._running) + len(self._turns) - len(self._later) >= self._at_once:
+                        await self._end.wait()
+                    newest = await asyncio.to_thread(self._newest, session)
+                    if newest is not None and not self._knows(session):
+                        turn, self._found[session] = newest
+                        self._offer(session, turn)
             page = await asyncio.to_thread(partial(store.waiting, after=page[-1]))
         return found
 
     def _knows(self, session: str) -> bool:
-        """Say whether a session runs, is to be run, or waits for its time."""
-        return any(session in each for each in (self._running, self._turns, self._later))
+        return session in self._running or session in self._turns
 
-    async def _take_up(self, session: str) -> None:
-        while len(self._running) + len(self._turns) >= self._at_once:
-            await self._end.wait()
+    def _newest(self, session: str) -> tuple[int, bool] | None:
+        """Return the newest turn that is not settled, and whether it was left behind: begun before,
+        or sent before this process began to work."""
         turns = partial(self._host.store.turns, session, newest=1)
-        newest = await asyncio.to_thread(partial(turns, status="pending"))
-        newest = newest or await asyncio.to_thread(partial(turns, status="open"))
-        if not newest:
-            return
-        left = await asyncio.to_thread(self._is_left, session, newest[0])
-        if not self._knows(session):
-            self._found[session] = left
-            self._offer(session, newest[0].number)
-
-    def _is_left(self, session: str, turn: Turn) -> bool:
-        """Say whether a turn was begun before, or sent before this process began to work."""
-        at = turn.first
-        items = self._host.store.read(session, after=at - 1, before=at + 1)
-        return turn.status == "open" or any(item.time < self._began for item in items)
+        for turn in turns(status="pending") or turns(status="open"):
+            items = self._host.store.read(session, after=turn.first - 1, before=turn.first + 1)
+            is_old = any(item.time < self._began for item in items)
+            return turn.number, turn.status == "open" or is_old
+        return None
 
     # For an app.
 
@@ -237,41 +220,36 @@ class Embedded:
     async def resume(self) -> tuple[str, ...]:
         self.start()
         found = await self._sweep()
-        while any(map(self._has, found)):
+        while any(map(self._runs_soon, found)):
             await self._end.wait()
         return tuple(found)
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
-        if not self._has(session):
+        if not self._runs_soon(session):
             await asyncio.sleep(timeout)
             return False
-        while self._has(session):  # it runs here: no need to ask the store
+        while self._runs_soon(session):  # no need to ask the store
             await self._end.wait()
         return True
 
-    def _has(self, session: str) -> bool:
-        return session in self._running or session in self._turns
-
-    def _tell(self) -> None:
-        """Tell waiting tasks that a wake has ended."""
-        self._end.set()
-        self._end = asyncio.Event()
+    def _runs_soon(self, session: str) -> bool:
+        return self._knows(session) and session not in self._later
 
     async def cancel(self, session: str, turn: int) -> None:
         if session in self._running:
             self._running[session].cancel()
         elif session in self._later:  # the turns behind it wait no longer
-            self._no_longer(session)
+            self._offer_later(session)
 
     def state(self) -> EngineState:
-        found = self._host.store.backlog()
-        return EngineState(found.waiting, found.running, since=found.since)
+        backlog = self._host.store.backlog()
+        return EngineState(backlog.waiting, backlog.running, since=backlog.since)
 
     async def close(self, timeout: float) -> tuple[str, ...]:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        self._put_off_no_more()
+        self._forget_later()
         end = asyncio.get_running_loop().time() + timeout
         while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._running.values(), timeout=left)
@@ -279,8 +257,8 @@ class Embedded:
         if stopped:
             self._stopping = True
             tasks = list(self._running.values())
-            for task in tasks:
-                task.cancel()
+            for wake in tasks:
+                wake.cancel()
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for session in stopped:
             _log.warning(
@@ -289,12 +267,9 @@ class Embedded:
                 session,
                 " (and would not stop)" if session in self._running else "",
             )
-        self._put_off_no_more()
+        self._forget_waiting()
         self._loops = []  # now: an ending wake may send, which would begin new loops
-        if self._stopping:
-            self._turns.clear()
-            self._queue.clear()
-            self._tell()
+        self._notify()
         self._stopping = False
         return stopped
 

@@ -11,8 +11,8 @@ from muntin.errors import InvalidInput, InvalidType
 
 _SPAN = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MONTHS = (*("jan", "feb", "mar", "apr", "may", "jun"), *("jul", "aug", "sep", "oct", "nov", "dec"))
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 # Name, first, last, and the words that stand for numbers.
 _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
@@ -32,11 +32,8 @@ class Schedule:
 
     text: str
     span: timedelta | None = None
-    minutes: frozenset[int] = frozenset()
-    hours: frozenset[int] = frozenset()
-    days: frozenset[int] = frozenset()
-    months: frozenset[int] = frozenset()
-    weekdays: frozenset[int] = frozenset()
+    # What each field of cron allows.
+    fields: tuple[frozenset[int], ...] = ()
     # Where both days are restricted, either of them is enough.
     either: bool = False
 
@@ -48,33 +45,32 @@ class Schedule:
         if self.span is not None:
             missed = max(0, (now - due) // self.span)
             return due + (missed + 1) * self.span
-        return self._next(max(due, now))
-
-    def _next(self, moment: datetime) -> datetime:
-        moment = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        minutes, hours, days, months, weekdays = self.fields
+        moment = max(due, now).astimezone(UTC).replace(second=0, microsecond=0)
+        moment += timedelta(minutes=1)
         end = moment.year + _YEARS
         while moment.year < end:
-            if moment.month not in self.months or not self._day(moment):
+            # Sunday is 0 and 7.
+            by_week = not weekdays.isdisjoint((moment.isoweekday(), moment.isoweekday() % 7))
+            by_month = moment.day in days
+            is_day = (by_month or by_week) if self.either else (by_month and by_week)
+            if moment.month not in months or not is_day:
                 moment = moment.replace(hour=0, minute=0) + timedelta(days=1)
-            elif moment.hour not in self.hours:
+            elif moment.hour not in hours:
                 moment = moment.replace(minute=0) + timedelta(hours=1)
-            elif moment.minute not in self.minutes:
+            elif moment.minute not in minutes:
                 moment += timedelta(minutes=1)
             else:
                 return moment
         raise InvalidInput(f"every={self.text!r} never comes: no such day is in the calendar")
-
-    def _day(self, moment: datetime) -> bool:
-        day, weekday = moment.day in self.days, moment.isoweekday() % 7 in self.weekdays
-        return (day or weekday) if self.either else (day and weekday)
 
 
 def read_schedule(text: str) -> Schedule:
     """Read `5m` (s, m, h, d), or the five fields of cron: minute, hour, day, month, weekday."""
     if not isinstance(text, str):
         raise InvalidType(f"every is a text like '5m' or '0 9 * * mon-fri', not {shown(text)}")
-    if found := _SPAN.fullmatch(text.strip()):
-        seconds = int(found[1]) * _SECONDS[found[2]]
+    if span := _SPAN.fullmatch(text.strip()):
+        seconds = int(span[1]) * _SECONDS[span[2]]
         if not 0 < seconds <= 366 * 86_400:
             raise InvalidInput(f"every={text!r} must be between a second and a year")
         return Schedule(text, timedelta(seconds=seconds))
@@ -84,34 +80,25 @@ def read_schedule(text: str) -> Schedule:
             f"every={text!r} is neither a span like '30s', '5m', '2h', '1d' nor the five fields "
             "of cron: minute, hour, day of the month, month, day of the week"
         )
-    minutes, hours, days, months, weekdays = (
+    allowed = tuple(
         _read_field(field, *about, text) for field, about in zip(fields, _FIELDS, strict=True)
     )
-    made = Schedule(
-        text,
-        None,
-        minutes,
-        hours,
-        days,
-        months,
-        frozenset(day % 7 for day in weekdays),  # Sunday is 0 and 7
-        either=not fields[2].startswith("*") and not fields[4].startswith("*"),
-    )
-    made.after(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))
-    return made
+    either = not fields[2].startswith("*") and not fields[4].startswith("*")
+    schedule = Schedule(text, fields=allowed, either=either)
+    schedule.after(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))
+    return schedule
 
 
 def _read_field(
     field: str, name: str, first: int, last: int, words: dict[str, int], text: str
 ) -> frozenset[int]:
-    found: set[int] = set()
-
     def number(word: str) -> int:
         value = words.get(word, int(word) if word.isdecimal() else -1)
         if not first <= value <= last:
             raise InvalidInput(f"every={text!r}: {word!r} is no {name} ({first} to {last})")
         return value
 
+    numbers: set[int] = set()
     for part in field.split(","):
         match = _PART.fullmatch(part)
         if match is None or (match[1] == "*" and match[2]):
@@ -122,5 +109,5 @@ def _read_field(
             high = number(match[2]) if match[2] else (last if match[3] else low)
         if step < 1 or high < low:
             raise InvalidInput(f"every={text!r}: {part!r} is no {name}")
-        found.update(range(low, high + 1, step))
-    return frozenset(found)
+        numbers.update(range(low, high + 1, step))
+    return frozenset(numbers)
