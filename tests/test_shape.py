@@ -105,8 +105,7 @@ SUBJECTS = {
     "runtime/engine/test_conformance.py": "* ../inbox",
     "runtime/engine/test_overload.py": "embedded worker ../entity_runner ../../providers/overload",
     "runtime/engine/test_timers.py": (
-        "../inbox ../../timeline/timers ../../timeline/store/memory_timers"
-        " ../../timeline/store/sql/timers"
+        "../inbox ../../timeline/timers ../../timeline/store/sql/timers"
     ),
     "runtime/generators/test_plans.py": "call",
     "runtime/test_active_turn.py": "turn",
@@ -132,8 +131,10 @@ SUBJECTS = {
     "simulator/test_picture.py": "result",
     "testing/test_scripted_model.py": "../testing",
     "testing/test_survives.py": "../testing",
-    "timeline/store/test_conformance.py": "* conformance/* sql/*",
+    "timeline/store/test_conformance.py": "* sql/*",
     "timeline/store/sql/test_migration.py": "schema",
+    "timeline/store/sql/test_migration_from_0_2.py": "schema",
+    "timeline/store/test_memory.py": "sql/database",
     "timeline/test_files.py": "lines",
     "timeline/recall/test_excerpts.py": "passages choose lists",
     "timeline/recall/test_stored.py": "shelf",

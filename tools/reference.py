@@ -39,7 +39,6 @@ VALUES = {
     "muntin.wire.responses": "OpenAI's Responses.",
     "muntin.wire.anthropic": "Anthropic's Messages.",
     "muntin.wire.google": "Google's generateContent.",
-    "muntin.testing.CHECKS": "The names of the checks that `check_store` makes.",
 }
 
 
@@ -149,7 +148,7 @@ PAGES: Mapping[str, Page] = {
     "testing": Page(
         "For your tests",
         "What [Test that critical rules survive](../howto/critical-rules.md) uses.",
-        _names("muntin.testing", "ScriptedModel assert_survives check_store CHECKS MemoryStore"),
+        _names("muntin.testing", "ScriptedModel assert_survives MemoryStore"),
     ),
     "errors": Page(
         "Errors",

@@ -1,4 +1,4 @@
-"""For users' own tests: a scripted model, proof that contexts survive, and the tests of a store."""
+"""For users' own tests: a scripted model, a store in memory, proof that contexts survive."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from muntin.providers.model import (
     ToolFinished,
     Usage,
 )
-from muntin.timeline.store.conformance import CHECKS, check_store
 from muntin.timeline.store.memory import MemoryStore
 
-__all__ = ["CHECKS", "MemoryStore", "ScriptedModel", "assert_survives", "check_store"]
+__all__ = ["MemoryStore", "ScriptedModel", "assert_survives"]
 
 # The entries of a script: a reply in one of its forms, an error to raise, the events of a stream
 # (an error among them breaks it off), or a function of the window that returns one of these.

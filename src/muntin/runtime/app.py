@@ -122,8 +122,9 @@ class App:
         self.attachment_tokens = attachment_tokens
         self.keep_reports = check_size(keep_reports, "keep_reports")
         self.report_bounds = Bounds(report_bytes, report_age)
-        self._owned = isinstance(store, str)
         self.store = as_store(store)
+        # A store in memory lives as long as the app, even when that is closed.
+        self._owned = isinstance(store, str) and not self.store.in_memory
         self.queue = TurnQueue()
         self.summaries = Summaries()
         self.embeddings = Embeddings()

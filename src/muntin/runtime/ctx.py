@@ -39,7 +39,6 @@ from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
 from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
-from muntin.timeline.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from muntin.runtime.entity_agent import Agent
@@ -272,7 +271,7 @@ class Ctx:
 
     def _append(self, draft: Draft) -> Item | None:
         """Append to the turn at once if that cannot block an event loop, else with the next."""
-        if isinstance(self.session.store, MemoryStore) or not _on_loop():
+        if self.session.store.in_memory or not _on_loop():
             return self.turn.append_now(draft)
         self.turn.stage(draft)
         return None

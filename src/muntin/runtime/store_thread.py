@@ -16,7 +16,6 @@ from typing import TypeAlias, TypeVar
 from muntin.agent.loop import hurried
 from muntin.errors import ProviderError, StoreError
 from muntin.timeline.session import LEASE, Session
-from muntin.timeline.store.memory import MemoryStore
 
 T = TypeVar("T")
 # Until when to try again, by the monotonic clock.
@@ -34,7 +33,7 @@ def run_in_store(
     While the store is away, try again as long as `until` says. With a store in memory it is done
     when this returns: nothing else runs meanwhile.
     """
-    if not isinstance(session.store, MemoryStore):
+    if not session.store.in_memory:
         return retry(partial(asyncio.to_thread, work), until)
     try:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -22,7 +22,6 @@ from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
-from muntin.timeline.store.memory import MemoryStore
 from muntin.timeline.store.protocols import read_shared
 
 T = TypeVar("T")
@@ -129,8 +128,7 @@ class TimelineMessages(Sequence[Message]):
 
     async def load(self) -> TimelineMessages:
         """Read all messages, without blocking the event loop, and return this list."""
-        if not isinstance(self._session.store, MemoryStore):
-            await in_thread(self._all)
+        await in_thread(self._all)
         return self
 
     def __len__(self) -> int:
@@ -352,8 +350,7 @@ class PastHistory(History):
 
     async def load(self) -> PastHistory:
         """Read the whole history, without blocking the event loop, and return it."""
-        if not isinstance(self._session.store, MemoryStore):
-            await in_thread(lambda: self._read_on(lambda: False))
+        await in_thread(lambda: self._read_on(lambda: False))
         return self
 
     def read_page(self) -> None:
@@ -409,4 +406,4 @@ def newest_items(session: Session, enough: Callable[[Sequence[Item]], bool]) -> 
 
 def look(session: Session, read: Callable[[], T]) -> T:
     """Read from a session's store, never in the thread of an event loop."""
-    return read() if isinstance(session.store, MemoryStore) else aside(read)
+    return aside(read)

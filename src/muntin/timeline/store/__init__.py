@@ -34,11 +34,7 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")
     scheme = url.partition(":")[0].partition("+")[0]
-    if scheme == "memory":
-        from muntin.timeline.store.memory import MemoryStore
-
-        return MemoryStore()
-    if scheme not in ("sqlite", "postgresql", "postgres"):
+    if scheme not in ("memory", "sqlite", "postgresql", "postgres"):
         raise InvalidInput(
             f"unknown store {shown(scheme)}; use {_file(url)!r}, "
             "'postgresql://user@host/name' or 'memory:'"

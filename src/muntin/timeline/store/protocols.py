@@ -1,7 +1,6 @@
 """What a store is: three protocols, and the store that has all of them.
 
 Windows, projection and counting are written once for all stores, in other modules.
-`muntin.testing.check_store` checks every promise.
 """
 
 from __future__ import annotations
@@ -297,6 +296,10 @@ class Store(Timelines, Leases, Archive, Protocol):
     @property
     def name(self) -> str:
         """The address of the store as errors show it, without a password."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it never waits for a disk or a server, so that an event loop may use it."""
 
     @property
     def timers(self) -> Timers:

@@ -12,8 +12,8 @@ from muntin import StoreError, user
 from muntin.timeline.items import SideWrites
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
-from muntin.timeline.store.conformance.facts import at_once
 from muntin.timeline.store.sql import schema
+from tests.timeline.store.conformance.facts import at_once
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
 

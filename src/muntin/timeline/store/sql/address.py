@@ -33,17 +33,21 @@ _ADDRESS = re.compile(
 class Address:
     """Where a store is: `shown` has no password, `options` are for the driver's `connect`.
 
-    `file` is the SQLite file, if the address names one directly.
+    `file` is the SQLite file, if the address names one directly. A store `in_memory` has one
+    connection, and lives as long as that.
     """
 
     kind: Kind
     shown: str
     options: Mapping[str, Any]
     file: str | None = None
+    in_memory: bool = False
 
 
 def read_address(url: str) -> Address:
     """Read the address of an SQLite file or a PostgreSQL database."""
+    if url.partition(":")[0] == "memory":
+        return Address("sqlite", "memory:", {"database": ":memory:"}, in_memory=True)
     found = _ADDRESS.fullmatch(url)
     if found is None:
         raise InvalidInput(

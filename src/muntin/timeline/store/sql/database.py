@@ -19,6 +19,7 @@ from itertools import count
 from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
+from weakref import finalize
 
 from muntin.core.checks import shown
 from muntin.errors import StoreError, needing
@@ -69,11 +70,14 @@ class Database:
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         self._address = read_address(url)
         self.name, self.kind = self._address.shown, self._address.kind
-        self._create = create
+        self.in_memory = self._address.in_memory
+        self._create = create or self.in_memory
         self._driver = _driver(self._address)
         self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
+        # The only connection to a store in memory; threads use it in turn.
+        self._memory: Any = None
         self._inherited: list[Any] = []
         forks.watch(self)
         # Whether the tables have this code's version, and the thread that prepares them.
@@ -98,6 +102,9 @@ class Database:
         with suppress(IndexError):
             while True:
                 self._idle.pop().close()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory, self._ready = None, False
 
     def query(self, statement: str, **values: Any) -> list[Any]:
         """Return the rows of one statement, which sees one state of the database."""
@@ -172,7 +179,7 @@ class Database:
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log of a file, which holds deleted data, unless others read."""
-        if self.kind == "sqlite":
+        if self.kind == "sqlite" and not self.in_memory:
             with suppress(StoreError):
                 self._empty_log(_SHORT_WAIT)
 
@@ -180,7 +187,7 @@ class Database:
         """Write all tables again, without the room of deleted data; others wait meanwhile."""
         if self.kind == "sqlite":
             self._alone("VACUUM")
-            if not self._empty_log(BUSY_SECONDS):
+            if not self.in_memory and not self._empty_log(BUSY_SECONDS):
                 raise StoreError(f"{self.name}: others read for too long; run it again")
             return
         for table in tables:
@@ -224,6 +231,11 @@ class Database:
             self._inode = self._find_file()
             self._ready = True
 
+    def leave_to_fork(self) -> None:
+        """Close the connections to a file before a fork."""
+        if self.kind == "sqlite" and not self.in_memory:
+            self.close()
+
     def forget_threads(self) -> None:
         """Begin anew in a forked process: the other threads of its parent are not here."""
         self._lock, self._preparing, self._queue = Lock(), None, waiting.Queue()
@@ -260,6 +272,8 @@ class Database:
             self._look_at_file()
         if not self._ready:
             self._prepare()
+        if self.in_memory:
+            attempt = partial(self._in_turn, attempt)
         dropped, until = 0, math.inf
         clashed = 0
         while clashed < RETRIES:
@@ -306,10 +320,12 @@ class Database:
         """
         began = time.monotonic()
         while True:
-            try:
-                connection, new = self._idle.pop(), False
-            except IndexError:
-                connection, new = self._connect(), True
+            connection, new = self._memory, False
+            if connection is None:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:
+                    connection, new = self._connect(), True
             try:
                 if first is None:
                     return connection, connection.cursor()
@@ -330,6 +346,8 @@ class Database:
         return self.kind == "postgresql" and bool(connection.closed)
 
     def _keep(self, connection: Any) -> None:
+        if connection is self._memory:
+            return
         if self.kind == "sqlite" or len(self._idle) < KEPT:
             self._idle.append(connection)
         else:
@@ -369,6 +387,9 @@ class Database:
         except BaseException:
             connection.close()
             raise
+        if self.in_memory:
+            self._memory = connection
+            finalize(self, connection.close)
         return connection
 
     def _set_up(self, connection: Any) -> None:

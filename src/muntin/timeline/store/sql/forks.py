@@ -59,8 +59,7 @@ def _before() -> None:
         _forking = me
         _gate.wait_for(lambda: not (_busy.keys() - {me}), SECONDS)
     for database in list(_databases):
-        if database.kind == "sqlite":
-            database.close()
+        database.leave_to_fork()
 
 
 def _after_in_parent() -> None:

@@ -59,6 +59,7 @@ class SqlStore(SqlLeases):
         super().__init__(Database(url, create=create, lazy=lazy))
         # The address as errors show it, without a password.
         self.name = self.database.name
+        self.in_memory = self.database.in_memory
         self.timers = SqlTimers(self.database, _append_one)
         # The newest report put here for each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from muntin.errors import MuntinError, Overtaken, StoreError
 from muntin.timeline.items import Claim, NoteKey, Pruned, Record, SideWrites
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import fact, said, same, statuses
+from tests.timeline.store.conformance.facts import fact, said, same, statuses
 
 _NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 _WINDOW: NoteKey = ("frontier", "window")

@@ -8,8 +8,8 @@ from typing import Any
 from muntin.errors import MuntinError
 from muntin.timeline.items import Claim, Draft
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import ALIKE, at_once, fact, said, same, statuses
 from muntin.timeline.timers import Released, Timer
+from tests.timeline.store.conformance.facts import ALIKE, at_once, fact, said, same, statuses
 
 _PAST = datetime(2020, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 

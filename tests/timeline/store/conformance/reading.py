@@ -8,7 +8,7 @@ from typing import Any
 from muntin.core.message import user
 from muntin.timeline.items import Draft, Visibility
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import (
+from tests.timeline.store.conformance.facts import (
     fact,
     positions,
     refused,

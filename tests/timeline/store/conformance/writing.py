@@ -11,7 +11,7 @@ from muntin.core.message import Message, user
 from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Draft
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import (
+from tests.timeline.store.conformance.facts import (
     ALIKE,
     at_once,
     entry,

@@ -9,7 +9,7 @@ from functools import partial
 from muntin.errors import TurnLost
 from muntin.timeline.items import Claim, SideWrites, Turn
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import at_once, fact, said, same, statuses
+from tests.timeline.store.conformance.facts import at_once, fact, said, same, statuses
 
 HOUR = timedelta(hours=1)
 OVER = timedelta(seconds=-1)

@@ -13,7 +13,7 @@ from muntin.core.parts import Attachment, File, Image, Other, Reasoning, Text, T
 from muntin.errors import InvalidInput
 from muntin.timeline.items import Draft, Item, Visibility, draft_of
 from muntin.timeline.store import Store
-from muntin.timeline.store.conformance.facts import (
+from tests.timeline.store.conformance.facts import (
     ALIKE,
     HOSTILE,
     UNFIT_IDS,
