@@ -96,6 +96,7 @@ SUBJECTS = {
     "wire/test_golden.py": "*",
     "wire/test_golden_sent.py": "*",
     "wire/test_not_carried.py": "common media",
+    "wire/test_round_trip.py": "*",
     "wire/test_shared.py": (
         "* ../core/caching/wire_order ../core/caching/prefix ../core/caching/frontier"
     ),

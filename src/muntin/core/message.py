@@ -246,6 +246,14 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
+def speaks_beside(message: Message) -> bool:
+    """Say whether an answer has a refusal or a sound beside its content, which may be empty."""
+    extra = message.extra
+    return bool(
+        extra and message.role == "assistant" and (extra.get("refusal") or extra.get("audio"))
+    )
+
+
 def characters_of(message: Message) -> int | None:
     """Return how many characters a message of texts and calls has; None for any other message.
 

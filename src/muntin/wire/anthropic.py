@@ -48,7 +48,16 @@ from muntin.wire.common import (
     result_text,
 )
 from muntin.wire.encoder import Encoder, led_by_user
-from muntin.wire.media import Content, Media, contents, hinted, miss_detail, stands_before
+from muntin.wire.media import (
+    END,
+    Content,
+    Media,
+    contents,
+    hinted,
+    miss_detail,
+    places_of,
+    stands_before,
+)
 from muntin.wire.names import ToolNames, declared_tools, schema_of
 from muntin.wire.pieces import Fitted
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
@@ -142,7 +151,23 @@ def assistant_message(
             for index in behind:  # the part stood between two calls
                 parts[index] = put_before(parts[index], made[-1].id)
             behind = []
+    if _must_stay_in_order(blocks):
+        parts = [put_before(p, END) if n in behind else p for n, p in enumerate(parts)]
+        known["extra"] = {**(known.get("extra") or {}), "as_made": "anthropic"}
     return Message("assistant", joined(parts), tool_calls=tuple(made), **known)
+
+
+def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether the blocks of an answer go back as they are: their order tells more than parts
+    and calls do, or one of them is of a type that Muntin does not know."""
+    kinds = [block.get("type") for block in blocks]
+    thoughts = [place for place, kind in enumerate(kinds) if kind in _THINKING]
+    known = (*_ASSISTANT_BLOCKS, "text", "thinking", "tool_use", "refusal")
+    return (
+        any(kind not in known for kind in kinds)
+        or ("tool_use" in kinds and kinds[-1] != "tool_use")
+        or (thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1))
+    )
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:
@@ -297,6 +322,8 @@ class _Encoder(Encoder):
         # have one), and the thoughts of the last turn, which cannot have one.
         self.tracking = tracking
         self.trail: list[tuple[int, SentBlock]] = []
+        # Answers of Anthropic's that go back block for block, by the index of their message.
+        self.as_made: set[int] = set()
         self.thoughts: list[tuple[int, SentBlock]] = []
 
     def request(self, window: Composed) -> dict[str, Any]:
@@ -329,6 +356,8 @@ class _Encoder(Encoder):
             last = turns[-1]["content"][-1]
             if last["type"] == "text":  # a prefill must not end in white space
                 last["text"] = last["text"].rstrip()
+                if not last["text"]:
+                    turns[-1]["content"].pop()
         request: dict[str, Any] = {"messages": turns}
         if system:
             request["system"] = system
@@ -367,6 +396,10 @@ class _Encoder(Encoder):
         demands thoughts, they begin the turn.
         """
         if self.role != "assistant" or not self.thoughts:
+            return
+        answers = {index for index, _ in self.thoughts}
+        if len(answers) == 1 and answers <= self.as_made:
+            self.thoughts = []
             return
         content = self.turns[-1]["content"]
         while content and content[-1]["type"] in _THINKING:
@@ -429,6 +462,8 @@ class _Encoder(Encoder):
 
     def _part(self, index: int, part: Content, role: str) -> list[SentBlock]:
         if isinstance(part, Text):
+            if part.text.isspace() and role == "assistant" and index in self.as_made:
+                return [{"type": "text", "text": part.text}]  # it stood before a thought
             return self._text(index, part.text, part.extra)
         if isinstance(part, Reasoning):
             if role == "assistant" and made_by(part) == "anthropic":
@@ -440,7 +475,7 @@ class _Encoder(Encoder):
             kind = part.data["type"]
             if kind == "refusal" and isinstance(part.data.get("refusal"), str):
                 return self._text(index, part.data["refusal"])
-            if kind in _BLOCKS[role]:
+            if kind in _BLOCKS[role] or (role == "assistant" and index in self.as_made):
                 block = deepcopy(dict(part.data))
                 block.pop("before", None)
                 return [block]
@@ -460,12 +495,14 @@ class _Encoder(Encoder):
         blocks: list[SentBlock] = []
         between: dict[str, list[SentBlock]] = {}
         content = message.content
+        places = places_of(message, answers, "anthropic")
+        if END in places:
+            self.as_made.add(index)
         if isinstance(content, str) and not message.attachments:
             blocks = self._text(index, content)
         else:
-            calls = {call.id for call, _, _ in answers}
             for part in contents(message, index, self.files, self.ledger):
-                before = stands_before(part, calls)
+                before = stands_before(part, places)
                 place = blocks if before is None else between.setdefault(before, [])
                 place += self._part(index, part, "assistant")
         results: list[tuple[int, SentBlock]] = []
@@ -475,6 +512,7 @@ class _Encoder(Encoder):
                 blocks += between.get(call.id, ())
             blocks.append(self._call(index, call, call_id))
             results.append((at, self._result(at, call, result, call_id)))
+        blocks += between.get(END, ())
         if message.name is not None or message.extra:
             self.miss_name(index, message)
             self._own_mark(index, message, blocks)

@@ -15,7 +15,7 @@ from muntin.core.accepted import OPENAI, NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
 from muntin.core.composed import Breakpoint, Composed
-from muntin.core.message import NO_RESULT, ROLES, Message, Role, role_of
+from muntin.core.message import NO_RESULT, ROLES, Message, Role, role_of, speaks_beside
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
@@ -44,6 +44,7 @@ from muntin.wire.requests import (
     breakpoints,
     count_marks,
     inside,
+    is_refusal,
     key_of,
     last_marks,
     listed,
@@ -117,7 +118,7 @@ class _Encoder(Encoder):
             results.append(self._result(at, call, result, call_id))
         if calls:
             data["tool_calls"] = calls
-        elif not data["content"]:
+        elif not data["content"] and not speaks_beside(message):
             return
         if message.name is not None:
             if _PARTICIPANT.fullmatch(message.name):
@@ -621,7 +622,7 @@ def with_parts(
     """Return the content of a message with its new text, in the form of the old content."""
     if not isinstance(content, list | tuple):
         return placed.text
-    return with_texts(content, placed, text, lambda _: False, made) or placed.text
+    return with_texts(content, placed, text, is_refusal, made) or placed.text
 
 
 def _with_arguments(call: Mapping[str, Any], arguments: str) -> dict[str, Any]:

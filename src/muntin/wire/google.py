@@ -38,11 +38,13 @@ from muntin.wire.common import (
 )
 from muntin.wire.encoder import Encoder, led_by_user
 from muntin.wire.media import (
+    END,
     Content,
     Media,
     contents,
     hinted,
     miss_detail,
+    places_of,
     stands_before,
     wrong_address,
 )
@@ -162,6 +164,9 @@ def _model(parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str,
         for index in behind:  # the part stood between two calls
             found[index] = put_before(found[index], calls[-1].id)
         behind = []
+    if behind:
+        found = [put_before(part, END) if n in behind else part for n, part in enumerate(found)]
+        known = {**known, "extra": {**(known.get("extra") or {}), "as_made": "google"}}
     return Message("assistant", joined(found), tool_calls=tuple(calls), **known)
 
 
@@ -455,11 +460,11 @@ class _Encoder(Encoder):
         if message.content.__class__ is str and not message.attachments:
             parts = [{"text": message.content}] if message.content else []
         else:
-            calls = {call.id for call, _, _ in answers}
+            places = places_of(message, answers, "google")
             for each in self._contents(index, message):
                 part = self._part(index, each, "model")
                 if part is not None:
-                    before = stands_before(each, calls)
+                    before = stands_before(each, places)
                     (parts if before is None else between.setdefault(before, [])).append(part)
         results: list[dict[str, Any]] = []
         for number, (call, result, at) in enumerate(answers):
@@ -468,6 +473,7 @@ class _Encoder(Encoder):
                 parts += between.get(call.id, ())
             parts.append(self._call(index, call, name, call_id, first=number == 0))
             results += self._result(at, call, result, name, call_id)
+        parts += between.get(END, ())
         self.miss_name(index, message)
         if message.extra:
             self.ledger.miss_fields(index, message.extra)
@@ -736,7 +742,12 @@ class Assembler:
             finish = "tool_calls"
         usage = self._usage
         names = self._names if window is None else names_of(window)
-        said = Message("assistant", joined(self._parts), tool_calls=tuple(self._calls))
+        parts, extra = self._parts, None
+        if self._behind:
+            last = len(parts) - self._behind
+            parts = [*parts[:last], *(put_before(part, END) for part in parts[last:])]
+            extra = {"as_made": "google"}
+        said = Message("assistant", joined(parts), tool_calls=tuple(self._calls), extra=extra)
         return Reply(
             names.read(said),
             usage=Usage(

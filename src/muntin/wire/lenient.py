@@ -13,6 +13,7 @@ from muntin.core.checks import compact_json, digest, has_surrogates, replace_sur
 from muntin.core.message import Message, Role
 from muntin.core.parts import as_plain
 from muntin.errors import InvalidInput, InvalidType
+from muntin.wire.responses import OUTPUTS
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -40,6 +41,7 @@ _BESIDE = (
     "reasoning",
     "reasoning_details",
     "refusal",
+    "audio",
     "is_error",
     "cache_control",
     "prompt_cache_breakpoint",
@@ -121,12 +123,13 @@ def _unwrapped(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _message(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message with a role as a dict that can be read."""
+    kind = data.get("type")
+    if "role" in data and isinstance(kind, str) and kind in OUTPUTS:
+        return dict(data)  # an item of the Responses API
     word = data.get("role") or data.get("type")
     role = spelled_role(word)
     if role is None:
         raise InvalidInput(f"unknown role {word!r}")
-    if data.get("type") == "message" and "role" in data:
-        return dict(data)  # an item of the Responses API
     found: dict[str, Any] = {key: data[key] for key in _BESIDE if data.get(key) is not None}
     found |= {"role": role, "content": _content(data.get("content"))}
     if data.get("stop_reason") is not None:

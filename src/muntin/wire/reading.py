@@ -68,7 +68,7 @@ class _Reader:
             raise InvalidType(f"a message must be a Message or a dict, not {type(item).__name__}")
         if "parts" in data and "content" not in data:
             self._put(google.read_messages(data, self.ids))
-        elif "role" in data and data.get("type") != "message":
+        elif "role" in data and data.get("type") not in ("message", *responses.ITEMS):
             self._put(_with_role(data))
         elif responses.is_output(data):
             responses.check_item(data)

@@ -213,6 +213,11 @@ def with_texts(
     return [*found, *(made(each) for each in texts if each.strip())]
 
 
+def is_refusal(part: Any) -> bool:
+    """Say whether a part is a refusal of the model's: it stays whatever its text is."""
+    return isinstance(part, Mapping) and part.get("type") == "refusal"
+
+
 def last_marks(points: Iterable[tuple[int, Breakpoint]], room: int) -> list[tuple[int, Breakpoint]]:
     """Return the last `room` places to cache behind."""
     return list(points)[-room:] if room > 0 else []

@@ -43,7 +43,7 @@ from muntin.wire.common import (
     made_by,
 )
 from muntin.wire.encoder import Encoder
-from muntin.wire.media import Content, Media, contents, hinted, stands_before
+from muntin.wire.media import END, Content, Media, contents, hinted, places_of, stands_before
 from muntin.wire.names import ToolNames, schema_of
 from muntin.wire.pieces import Fitted, Piece, Placed
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
@@ -55,6 +55,7 @@ from muntin.wire.requests import (
     breakpoints,
     count_marks,
     inside,
+    is_refusal,
     key_of,
     last_marks,
     listed,
@@ -69,10 +70,12 @@ from muntin.wire.requests import (
 # Items that the model made with tools that run at OpenAI; the API takes them back unchanged.
 ITEMS = frozenset(
     {
+        "additional_tools",
         "apply_patch_call",
         "code_interpreter_call",
         "compaction",
         "computer_call",
+        "configuration_update",
         "file_search_call",
         "image_generation_call",
         "local_shell_call",
@@ -220,8 +223,11 @@ def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
             parts.append(Other(item))
         if calls:
             placed += range(start, len(parts))
-    extra = {"error": error} if error else None
-    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra)
+    extra: dict[str, Any] = {"error": error} if error else {}
+    if placed:
+        parts = [put_before(part, END) if n in placed else part for n, part in enumerate(parts)]
+        extra["as_made"] = "openai"
+    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra or None)
 
 
 def call(item: Mapping[str, Any], named: bool) -> ToolCall:
@@ -415,9 +421,9 @@ class _Encoder(Encoder):
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
         between: dict[str, list[Content]] = {}
         opening: list[Content] = []
-        calls = {call.id for call, _, _ in answers}
+        places = places_of(message, answers, "openai")
         for part in held:
-            before = stands_before(part, calls)
+            before = stands_before(part, places)
             (opening if before is None else between.setdefault(before, [])).append(part)
         self._said(index, opening, named)
         results = []
@@ -427,6 +433,7 @@ class _Encoder(Encoder):
             call_id = self.ids(call.id)
             self._add(index, self._call(index, call, call_id, named))
             results.append((at, self._result(at, call, result, call_id)))
+        self._said(index, between.get(END, ()), named)
         for at, item in results:
             self._add(at, item)
 
@@ -853,7 +860,7 @@ def _with_text(item: Any, placed: Placed) -> Any:
         return {**item, key: shorter_output(item, placed.text)}
     if not isinstance(content, list | tuple):
         return {**item, key: placed.text}
-    parts = with_texts(content, placed, _request_text, lambda _: False, _part)
+    parts = with_texts(content, placed, _request_text, is_refusal, _part)
     return {**item, key: parts or placed.text}
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
-from muntin.core.message import Message, MessageLike, role_of
+from muntin.core.message import Message, MessageLike, role_of, speaks_beside
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.compact import FULL, LEAST, SHORT, STUB, Compactor, Costed, Forms
 from muntin.core.planning.slot import Slot
@@ -236,7 +236,7 @@ class _Reader:
         if message.role == "tool" and called is not None:
             self.open.setdefault(called, []).append((index, message, tokens))
             return 0
-        if not message.attachments and _is_nothing(content):
+        if not message.attachments and _is_nothing(content) and not speaks_beside(message):
             self.left_out.append((index, "empty", tokens))
             return 0
         if content.__class__ is tuple and self.belongs_to_next(index, message):
