@@ -20,7 +20,7 @@ import pytest
 
 from muntin import Message, Slots, assistant, user
 from muntin.core.window import Window
-from muntin.inspector.plans import Kept, Plans
+from muntin.inspector.plans import Plans
 from muntin.inspector.server import address_of, listen, make_server, new_token
 from muntin.timeline.receipts import report_of
 from muntin.timeline.session import Session
@@ -99,7 +99,7 @@ class Inspector:
 
 
 @contextmanager
-def inspecting(store: Kept) -> Iterator[Inspector]:
+def inspecting(store: Store) -> Iterator[Inspector]:
     listening, token = listen(port=0), new_token()
     server = make_server(store, listening, token)
     server.config.timeout_graceful_shutdown = 30  # a page may ask to the last, of a slow machine

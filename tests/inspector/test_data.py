@@ -126,11 +126,11 @@ def test_a_tokenizer_that_cannot_be_found_again_is_said():
     assert "'estimate'" in told["note"]
 
 
-def test_a_window_whose_contents_are_gone_still_shows_its_report():
+def test_a_window_whose_contents_are_gone_still_shows_its_report(monkeypatch):
     store = MemoryStore()
     kept = keep(store, "s", declare(1_000, past(3)))
     plans = Plans(store)
-    plans.store.content = lambda session, key: None  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "content", lambda session, key: None)
     told = window(plans, "s", 1)
     assert told["report"] == plain(kept.report.to_dict())
     assert "no longer kept" in told["note"]

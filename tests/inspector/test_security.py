@@ -14,9 +14,8 @@ import pytest
 
 from muntin import Slots, user
 from muntin.errors import InvalidInput
-from muntin.inspector.plans import Kept
 from muntin.inspector.server import check_loopback, listen, make_app, new_token
-from muntin.timeline.store import open_store
+from muntin.timeline.store import Store, open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector import hostile
 from tests.inspector.conftest import inspecting, keep
@@ -240,7 +239,7 @@ def test_head_is_answered_like_get_without_the_body(inspector):
 class OnlyReading:
     """A store that has nothing but what the inspector may ask."""
 
-    def __init__(self, store: Kept) -> None:
+    def __init__(self, store: Store) -> None:
         names = (
             "sessions",
             "session",
@@ -258,7 +257,7 @@ class OnlyReading:
 
 def test_the_inspector_asks_a_store_for_nothing_but_reading(sample_url):
     with open_store(sample_url, create=False) as store:
-        only: Kept = OnlyReading(store)  # type: ignore[assignment]
+        only: Store = OnlyReading(store)  # type: ignore[assignment]
         with inspecting(only) as running:
             for path in QUESTIONED:
                 assert running.request(path).status == 200

@@ -1,6 +1,5 @@
 """`muntin gateway`: a server in front of a provider's server, which makes every request fit."""
 
-from asyncio import Protocol
 from typing import Annotated
 
 import typer
@@ -75,14 +74,4 @@ def gateway(
             print(address, flush=True)
             note(f"In front of {server.upstream.name}, recording into {opened.name}, until Ctrl-C.")
             note(f"Sessions: {look}")
-        serve(server, listening, _patient())
-
-
-def _patient() -> type[Protocol]:
-    """Return the class of connections that give a request, body included, a minute to arrive."""
-    from muntin.inspector.connections import Connection
-
-    class Patient(Connection):
-        seconds = 60.0
-
-    return Patient
+        serve(server, listening)

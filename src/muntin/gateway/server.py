@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.core.budget import Budget
-from muntin.core.checks import check_count, check_seconds, shown
+from muntin.core.checks import check_count, check_seconds
 from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
 from muntin.fitting.requests import Form, fit_request, form_of
@@ -28,6 +27,7 @@ from muntin.gateway.conversations import Conversations
 from muntin.gateway.receipts import HEADER, passed, receipt_of
 from muntin.gateway.recording import Recording
 from muntin.gateway.replies import Reading
+from muntin.inspector.server import bind, quiet_server
 from muntin.settings import counter_for
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
@@ -45,7 +45,6 @@ MOST, SECONDS = 32 * 1024 * 1024, 600.0
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
-_log = logging.getLogger(__name__)
 
 
 def check_installed() -> None:
@@ -293,61 +292,36 @@ async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[byte
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; `port` 0 takes any free port."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise InvalidInput(f"cannot listen on {shown(host)}: {error.strerror or error}") from error
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1_024)
-    except OSError as error:
-        listening.close()
-        raise InvalidInput(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with "
-            "--port, 0 takes any"
-        ) from error
-    return listening
+    return bind(host, port, f"{host} port {port}")
 
 
-def make_server(gateway: Gateway, protocol: type[asyncio.Protocol] | None = None) -> Server:
-    """Return the server of a gateway, to be run on a socket; `protocol` handles connections."""
-    import uvicorn
+def make_server(gateway: Gateway) -> Server:
+    """Return the server of a gateway, to be run on a socket."""
+    from muntin.inspector.connections import Connection
 
-    config = uvicorn.Config(
+    class Patient(Connection):
+        """A connection that gives a request, its body included, a minute to arrive."""
+
+        seconds = 60.0
+
+    return quiet_server(
         gateway,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        http="h11" if protocol is None else protocol,
-        ws="none",
+        http=Patient,
         lifespan="on",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    return uvicorn.Server(config)
 
 
-def _settle() -> None:
-    """Make a process that only runs the gateway quick to answer.
+def serve(gateway: Gateway, listening: socket.socket) -> None:
+    """Serve a gateway until it is interrupted.
 
-    The thread that passes answers on waits less for threads that fit and record; the garbage
-    collector, which finds little, runs less often and only over new objects.
+    The process is made quick to answer: the thread that passes answers on waits less for threads
+    that fit and record; the garbage collector, which finds little, runs less often and only over
+    new objects.
     """
     sys.setswitchinterval(0.001)
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-def serve(
-    gateway: Gateway, listening: socket.socket, protocol: type[asyncio.Protocol] | None = None
-) -> None:
-    """Serve a gateway until it is interrupted."""
-    _settle()
     with suppress(KeyboardInterrupt):  # the way to stop it
-        make_server(gateway, protocol).run(sockets=[listening])
+        make_server(gateway).run(sockets=[listening])

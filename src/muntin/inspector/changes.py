@@ -21,7 +21,7 @@ from muntin.core.message import Message
 from muntin.core.report import SlotReport
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
-from muntin.inspector.data import PAGE, bounded, most_budget, planned_of, price_of, window
+from muntin.inspector.data import PAGE, bounded, most_budget, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, key_of
 from muntin.inspector.steps import call_words
 from muntin.timeline.items import Record, check_session_id
@@ -37,7 +37,7 @@ SECONDS = 0.5
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
     """Return a window planned again at another budget, and the messages that come and go."""
     told = window(plans, session, turn, step, budget)
-    planned = planned_of(plans, session, turn, step)
+    planned = plans.planned_at(session, turn, step)
     own, other = plans.sight(planned), plans.sight(planned, budget)
     before, after = _present(own.lines), _present(other.lines)
     came = [after[each] for each in after if each not in before]
@@ -73,7 +73,7 @@ def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int)
     neighbour in: `some` and `all` are the smallest budgets found; from `some_from` and `all_from`
     on, every larger budget keeps the slot.
     """
-    planned = planned_of(plans, session, turn, step)
+    planned = plans.planned_at(session, turn, step)
     return plans.remember(("survival", planned.key, slot), lambda: _survival(plans, planned, slot))
 
 
@@ -155,8 +155,8 @@ def difference(
     other_session: str | None = None,
 ) -> dict[str, Any]:
     """Return how a window differs from another one, and where the two part."""
-    planned = planned_of(plans, session, turn, step)
-    earlier = planned_of(plans, other_session or session, other_turn, other_step)
+    planned = plans.planned_at(session, turn, step)
+    earlier = plans.planned_at(other_session or session, other_turn, other_step)
     now, before = _Sent.of(plans, planned), _Sent.of(plans, earlier)
     there = parted(now.pieces, before.pieces)
     return {

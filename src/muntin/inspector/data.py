@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 from muntin.core.window import Window
@@ -24,8 +23,6 @@ from muntin.timeline.items import (
     FAILED_SUMMARY_USAGE,
     Record,
     SessionInfo,
-    Turn,
-    check_session_id,
     usage_of,
 )
 from muntin.timeline.stored_plans import count_messages
@@ -75,12 +72,13 @@ def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, An
 
 
 def _info(info: SessionInfo) -> dict[str, Any]:
-    times = {"created": _time(info.created), "updated": _time(info.updated)}
-    return {"id": info.id, "items": info.items, "turns": info.turns, **times}
-
-
-def _time(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds")
+    return {
+        "id": info.id,
+        "items": info.items,
+        "turns": info.turns,
+        "created": info.created.isoformat(timespec="milliseconds"),
+        "updated": info.updated.isoformat(timespec="milliseconds"),
+    }
 
 
 def turns(
@@ -94,7 +92,12 @@ def turns(
     if not count:
         return {**_info(info), "first": first, "last": first - 1, "windows": [], "unreported": []}
     last = first + min(count, PAGE) - 1
-    status = {turn.number: _state(turn) for turn in plans.store.turns(session)}
+    # Why a turn failed stands beside its status if it is known.
+    status = {
+        turn.number: {"status": turn.status}
+        | ({} if turn.reason is None else {"reason": turn.reason})
+        for turn in plans.store.turns(session)
+    }
     records = plans.store.reports(session, first=first, last=last)
     kept = {record.turn for record in records}
     before = plans.store.reports(session, first=first - 1, last=first - 1)[-1:]
@@ -129,18 +132,12 @@ def usage(plans: Plans, session: str) -> dict[str, Any]:
     return {**asdict(used), "words": list(used.words())}
 
 
-def _state(turn: Turn) -> dict[str, str]:
-    """Return the status of a turn, and why it failed if that is known."""
-    why = {} if turn.reason is None else {"reason": turn.reason}
-    return {"status": turn.status, **why}
-
-
 def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
     report, plan = json.loads(record.report), json.loads(record.plan)
     return {
         "turn": record.turn,
         "step": record.step,
-        "time": _time(record.time),
+        "time": record.time.isoformat(timespec="milliseconds"),
         "title": _title(plans, session, plan),
         "model": plan.get("profile"),
         **{key: report[key] for key in _TOTALS},
@@ -189,7 +186,7 @@ def window(
 
     The report is the stored one; at another budget, the report of the window planned again.
     """
-    record = plans.record(check_session_id(session), turn, step)
+    record = plans.record(session, turn, step)
     planned = plans.planned(session, record)
     sight, why = None, None
     try:
@@ -205,7 +202,7 @@ def window(
         "session": session,
         "turn": planned.key.turn,
         "step": planned.key.step,
-        "time": _time(planned.key.time),
+        "time": planned.key.time.isoformat(timespec="milliseconds"),
         "model": planned.written.get("profile"),
         "budget": report["budget"],
         "own_budget": planned.budget,
@@ -218,11 +215,6 @@ def window(
         **(steps.answer_of(plans, session, record) if budget is None else {}),
         "note": why or (_doubt(planned, sight.window) if sight and budget is None else None),
     }
-
-
-def planned_of(plans: Plans, session: str, turn: int, step: int | None) -> Planned:
-    record = plans.record(check_session_id(session), turn, step)
-    return plans.planned(session, record)
 
 
 def most_budget(planned: Planned) -> int:
@@ -297,7 +289,7 @@ def messages(
 
     With `fold`, consecutive left-out messages of a slot are one line that says how to ask for them.
     """
-    planned = planned_of(plans, session, turn, step)
+    planned = plans.planned_at(session, turn, step)
     sight = plans.sight(planned, None if budget is None else check_budget(budget))
     longest = min(max(longest, 100), MOST_TEXT)
     runs = _runs(sight) if fold else [(place, 1) for place in range(len(sight.lines))]
@@ -320,20 +312,19 @@ def messages(
 
 def _runs(sight: Sight) -> list[tuple[int, int]]:
     """Return the lines as (first, count): consecutive left-out messages of a slot are one run."""
+
+    def left_out_of(number: int) -> int | None:
+        line = sight.lines[number]
+        return line.fate.slot.index if line.place is None and line.fate is not None else None
+
     runs: list[tuple[int, int]] = []
-    before: int | None = None
-    for number, line in enumerate(sight.lines):
-        out = line.fate.slot.index if line.place is None and line.fate is not None else None
-        if out is not None and out == before:
-            first, count = runs.pop()
-            runs.append((first, count + 1))
+    for slot, group in groupby(range(len(sight.lines)), left_out_of):
+        numbers = list(group)
+        if slot is not None and len(numbers) > FEW:
+            runs.append((numbers[0], len(numbers)))
         else:
-            runs.append((number, 1))
-        before = out
-    few: list[tuple[int, int]] = []
-    for first, count in runs:
-        few += [(first, count)] if count > FEW else [(first + n, 1) for n in range(count)]
-    return few
+            runs += [(number, 1) for number in numbers]
+    return runs
 
 
 def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:

@@ -12,16 +12,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from threading import RLock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.timeline.items import Item, NoteKind, Record, SessionInfo, Turn
+from muntin.timeline.items import Record, check_session_id
+from muntin.timeline.store import Store
 from muntin.timeline.stored_plans import read_plan
 from muntin.view.lines import Line, lines
 
-T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 # How many plans and windows stay in memory, and how many characters of plans.
 PLANS = 8
@@ -33,36 +35,14 @@ CHARACTERS = 64_000_000
 LONGEST = 4_000_000
 
 
-class Kept(Protocol):
-    """The part of a store that the inspector uses: only reading."""
-
-    @property
-    def name(self) -> str:
-        """The address of the store, without a password."""
-
-    def sessions(self, *, after: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return sessions by id, from the first behind `after`."""
-
-    def session(self, session: str) -> SessionInfo | None:
-        """Return the facts about one session."""
-
-    def turns(self, session: str) -> list[Turn]:
-        """Return the turns, the newest first."""
-
-    def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
-        """Return the kept reports of these turns, the oldest first."""
-
-    def content(self, session: str, key: str) -> str | None:
-        """Return a content by its hash."""
-
-    def read(self, session: str) -> list[Item]:
-        """Return all items."""
-
-    def gave_up(self, *, limit: int = 100) -> list[tuple[str, int]]:
-        """Return sessions with the turns that were given up."""
-
-    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
-        """Return a note of a session."""
+def remembered(cache: OrderedDict[K, V], key: K, most: int, make: Callable[[], V]) -> V:
+    """Return a value of a cache, made when it is first asked for; the oldest go."""
+    if key not in cache:
+        cache[key] = make()
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)
+    return cache[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +93,8 @@ class Sight:
 class Plans:
     """The stored plans of a store, the last few in memory."""
 
-    def __init__(self, store: Kept) -> None:
+    def __init__(self, store: Store) -> None:
+        # Only reading functions of the store are used.
         self.store = store
         # One at a time: planning only computes, and two plans would slow each other down.
         self._lock = RLock()
@@ -121,46 +102,36 @@ class Plans:
         self._sights: OrderedDict[tuple[Key, int], Sight] = OrderedDict()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
-    def remember(self, what: Hashable, make: Callable[[], T]) -> T:
+    def remember(self, what: Hashable, make: Callable[[], V]) -> V:
         """Return a small answer about stored windows, made when it is first asked for."""
         with self._lock:
-            if what in self._answers:
-                self._answers.move_to_end(what)
-            else:
-                self._answers[what] = make()
-                if len(self._answers) > ANSWERS:
-                    self._answers.popitem(last=False)
-            found: T = self._answers[what]
-            return found
+            answer: V = remembered(self._answers, what, ANSWERS, make)
+            return answer
 
     def record(self, session: str, turn: int, step: int | None = None) -> Record:
         """Return a stored report: of a step, or of the last step of the turn."""
-        found = self.store.reports(session, first=turn, last=turn)
-        chosen = [each for each in found if step is None or each.step == step]
+        records = self.store.reports(check_session_id(session), first=turn, last=turn)
+        chosen = [record for record in records if step is None or record.step == step]
         if not chosen:
             where = f"turn {turn}" if step is None else f"step {step} of turn {turn}"
             raise InvalidInput(f"no report of {where} of session {session!r} is kept")
         return chosen[-1]
 
+    def planned_at(self, session: str, turn: int, step: int | None = None) -> Planned:
+        """Return the stored window of a step, or of the last step of the turn."""
+        return self.planned(session, self.record(session, turn, step))
+
     def planned(self, session: str, record: Record) -> Planned:
         """Return a stored window with its plan."""
         key = key_of(session, record)
         with self._lock:
-            known = self._plans.get(key)
-            if known is None:
-                known = self._plans[key] = self._read(key, record)
-            self._plans.move_to_end(key)
-            while len(self._plans) > PLANS or (
-                len(self._plans) > 1
-                and sum(each.size for each in self._plans.values()) > CHARACTERS
-            ):
-                self._forget(next(iter(self._plans)))
-            return known
-
-    def _forget(self, key: Key) -> None:
-        del self._plans[key]
-        for each in [each for each in self._sights if each[0] == key]:
-            del self._sights[each]
+            planned = remembered(self._plans, key, PLANS, lambda: self._read(key, record))
+            sizes = sum(each.size for each in self._plans.values())
+            while sizes > CHARACTERS and len(self._plans) > 1:
+                sizes -= self._plans.popitem(last=False)[1].size
+            for sight in [place for place in self._sights if place[0] not in self._plans]:
+                del self._sights[sight]
+            return planned
 
     def _read(self, key: Key, record: Record) -> Planned:
         report, written = json.loads(record.report), json.loads(record.plan)
@@ -191,16 +162,13 @@ class Plans:
                 f"this window declares a text of {planned.longest:,} characters; it is too long "
                 "to be planned again at another budget here"
             )
-        place = planned.key, wanted
+
+        def make() -> Sight:
+            window = (plan if wanted == planned.budget else plan.at(wanted)).window()
+            return Sight(window, lines(window))
+
         with self._lock:
-            known = self._sights.get(place)
-            if known is None:
-                window = (plan if wanted == planned.budget else plan.at(wanted)).window()
-                known = self._sights[place] = Sight(window, lines(window))
-            self._sights.move_to_end(place)
-            while len(self._sights) > WINDOWS:
-                self._sights.popitem(last=False)
-            return known
+            return remembered(self._sights, (planned.key, wanted), WINDOWS, make)
 
 
 def check_budget(value: int) -> int:

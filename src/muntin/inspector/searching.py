@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from html import unescape
-from typing import Any, cast
+from typing import Any
 
 from muntin.errors import InvalidInput
 from muntin.inspector.plans import Plans
@@ -15,7 +15,6 @@ from muntin.timeline.files import is_staged
 from muntin.timeline.items import SessionInfo, check_session_id
 from muntin.timeline.recall.stored import search
 from muntin.timeline.session import Session
-from muntin.timeline.store import Store
 
 # How many excerpts a search of one session finds, and how many of each in a search of all.
 FOUND, EACH = 20, 3
@@ -76,19 +75,17 @@ def everywhere(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
 
 
 def _hits(plans: Plans, session: str, query: str, most: int) -> list[dict[str, Any]]:
-    # Only reading functions of the store are used: nothing is stored, and no turn is failed.
-    store = cast("Store", plans.store)
-    told = []
-    for each in search(Session(session, store=store, mend=False), query, most, keep=False):
-        at = each.positions[0]
-        items = store.read(session, after=at - 1, before=at + 1)
-        told.append(
+    hits = []
+    for excerpt in search(Session(session, store=plans.store, mend=False), query, most, keep=False):
+        at = excerpt.positions[0]
+        items = plans.store.read(session, after=at - 1, before=at + 1)
+        hits.append(
             {
-                "positions": list(each.positions),
+                "positions": list(excerpt.positions),
                 "turn": items[0].turn if items else None,
-                "score": round(each.score, 2),
-                "words": list(each.words),
-                "text": unescape(each.text)[:MOST_FOUND],
+                "score": round(excerpt.score, 2),
+                "words": list(excerpt.words),
+                "text": unescape(excerpt.text)[:MOST_FOUND],
             }
         )
-    return told
+    return hits

@@ -18,9 +18,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import keep_surrogates, shown
-from muntin.errors import InvalidInput, MuntinError, StoreError, needing
+from muntin.errors import InvalidInput, MuntinError, needing
 from muntin.inspector import changes, data, searching
-from muntin.inspector.plans import Kept, Plans
+from muntin.inspector.plans import Plans
+from muntin.timeline.store import Store
 from muntin.view.lines import LONGEST
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def make_app(store: Kept, *, token: str, port: int, base: str = "/") -> Starlette:
+def make_app(store: Store, *, token: str, port: int, base: str = "/") -> Starlette:
     """Return the inspector of a store, as an ASGI application that is reached at `port`.
 
     `base` is the path under which another server mounts it.
@@ -84,36 +85,25 @@ def make_app(store: Kept, *, token: str, port: int, base: str = "/") -> Starlett
     from starlette.routing import Route
 
     plans = Plans(store)
-    static = _static()
-    routes = [Route("/", _page(static["index.html"]))]
-    for name, content in static.items():
-        routes.append(Route(f"/static/{name}", _page(content)))
-    for name, answer in _ANSWERS.items():
-        routes.append(Route(f"/api/{name}", _api(plans, answer)))
+    routes = [Route(f"/api/{name}", _api(plans, answer)) for name, answer in _ANSWERS.items()]
+    # The files of the page are read once: no path of a request ever reaches a disk.
+    for file in files("muntin.inspector").joinpath("static").iterdir():
+        kind = _TYPES.get(file.name.rpartition(".")[2])
+        if kind is not None:
+            page = _page(file.read_bytes(), kind)
+            routes.append(Route(f"/static/{file.name}", page))
+            if file.name == "index.html":
+                routes.append(Route("/", page))
     guard = Middleware(_Guard, token=token, port=port, base=base)
     app = Starlette(routes=routes, middleware=[guard])
     app.router.redirect_slashes = False  # no redirects to another path
     return app
 
 
-def _static() -> dict[str, tuple[bytes, str]]:
-    """Return the files of the page, read once: no path of a request ever reaches a disk."""
-    folder = files("muntin.inspector").joinpath("static")
-    found = {}
-    for file in folder.iterdir():
-        kind = _TYPES.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            found[file.name] = file.read_bytes(), kind
-    return found
-
-
-def _page(content: tuple[bytes, str]) -> Callable[[Request], Response]:
+def _page(content: bytes, kind: str) -> Callable[[Request], Response]:
     from starlette.responses import Response
 
-    def answer(_: Request) -> Response:
-        return Response(content[0], headers={"Content-Type": content[1]})
-
-    return answer
+    return lambda _: Response(content, headers={"Content-Type": kind})
 
 
 # The questions.
@@ -202,10 +192,9 @@ def _api(
     def ask(request: Request) -> Response:
         try:
             status, value = 200, answer(plans, request.query_params)
-        except InvalidInput as error:
-            status, value = 400, {"error": str(error)[:2_000]}
-        except (StoreError, MuntinError) as error:
-            status, value = 503, {"error": str(error)[:2_000]}
+        except MuntinError as error:
+            status = 400 if isinstance(error, InvalidInput) else 503
+            value = {"error": str(error)[:2_000]}
         # ASCII, because a text may hold lone surrogates, which UTF-8 cannot write.
         body = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
         headers = {"Content-Type": "application/json"}
@@ -318,18 +307,27 @@ def check_loopback(host: str) -> str:
 
 def listen(host: str = HOST, port: int = PORT) -> socket.socket:
     """Return a socket that listens on this machine; `port` 0 takes any free port."""
-    address = check_loopback(host)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    return bind(check_loopback(host), port, f"port {port}")
+
+
+def bind(host: str, port: int, place: str) -> socket.socket:
+    """Return a socket that listens on any address; `place` names it in an error."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {shown(host)}: {error.strerror or error}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address, port))
-        listening.listen(512)
+        listening.bind(address)
+        listening.listen(1_024)
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(
-            f"cannot listen on port {port}: {reason}; choose another with --port, 0 takes any"
+            f"cannot listen on {place}: {reason}; choose another with --port, 0 takes any"
         ) from error
     return listening
 
@@ -341,31 +339,38 @@ def address_of(listening: socket.socket, token: str, base: str = "/") -> str:
     return f"http://{name}:{port}{base}?token={token}"
 
 
-def make_server(store: Kept, listening: socket.socket, token: str) -> Server:
+def make_server(store: Store, listening: socket.socket, token: str) -> Server:
     """Return the server of the inspector, to be run on a socket."""
-    import uvicorn
-
     from muntin.inspector.connections import Connection
 
-    app = make_app(store, token=token, port=listening.getsockname()[1])
+    return quiet_server(
+        make_app(store, token=token, port=listening.getsockname()[1]),
+        http=Connection,
+        lifespan="off",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+    )
+
+
+def quiet_server(app: Any, **options: Any) -> Server:
+    """Return a server that logs no request and tells nothing of itself."""
+    import uvicorn
+
     config = uvicorn.Config(
         app,
-        # The address holds the token, which must not get into a log.
+        # An address may hold the token, which must not get into a log.
         access_log=False,
         log_level="warning",
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        http=Connection,
         ws="none",
-        lifespan="off",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
+        **options,
     )
     return uvicorn.Server(config)
 
 
-def serve(store: Kept, listening: socket.socket, token: str) -> None:
+def serve(store: Store, listening: socket.socket, token: str) -> None:
     """Serve the inspector until it is interrupted."""
     with suppress(KeyboardInterrupt):  # the way to stop it
         make_server(store, listening, token).run(sockets=[listening])

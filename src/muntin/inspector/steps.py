@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from muntin.core.counting.counter import as_tokenizer
 from muntin.core.parts import ToolCall
@@ -18,8 +18,7 @@ from muntin.core.report import Reported, reported_words
 from muntin.core.usage import Usage
 from muntin.inspector.plans import Plans
 from muntin.providers.names import cost_of
-from muntin.timeline.items import Item, Record, Turn
-from muntin.timeline.store import Store
+from muntin.timeline.items import Item, Record
 from muntin.view.lines import clip
 
 # How many characters of an answer, a call and its arguments are shown, and how many calls.
@@ -51,17 +50,15 @@ class Step:
 
 def items_of(plans: Plans, session: str, first: int, last: int) -> dict[int, list[Item]]:
     """Return the items of some turns of a session, by turn."""
-    store = cast("Store", plans.store)
-    turns: list[Turn] = store.turns(session)
+    turns = plans.store.turns(session)
     begins = [turn.first for turn in turns if turn.number >= first]
     ends = [turn.first for turn in turns if turn.number > last]
-    if not begins:
-        return {}
-    found: dict[int, list[Item]] = {}
-    before = min(ends) if ends else None
-    for item in store.read(session, after=min(begins) - 1, before=before):
-        found.setdefault(item.turn, []).append(item)
-    return found
+    items: dict[int, list[Item]] = {}
+    if begins:
+        before = min(ends, default=None)
+        for item in plans.store.read(session, after=min(begins) - 1, before=before):
+            items.setdefault(item.turn, []).append(item)
+    return items
 
 
 def steps_of(records: Sequence[Record], items: Sequence[Item]) -> list[Step]:
@@ -131,14 +128,14 @@ def _repeats(step: Step, before: Step | None) -> str | None:
     if before is None or step.answer is None or before.answer is None:
         return None
     if step.calls:
-        same = [_meant(each) for each in step.calls] == [_meant(each) for each in before.calls]
+        same = list(map(_as_values, step.calls)) == list(map(_as_values, before.calls))
         return "makes the same calls as the step before" if same else None
     now, was = step.answer.message, before.answer.message
     alike = now and was and len(now.text) >= SAME and now.text == was.text
     return "says the same as the step before" if alike else None
 
 
-def _meant(call: ToolCall) -> tuple[str, Any]:
+def _as_values(call: ToolCall) -> tuple[str, Any]:
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
     except ValueError:
@@ -207,41 +204,29 @@ def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
     steps = steps_of(records, items_of(plans, session, turn, turn).get(turn, ()))
     step = next((each for each in steps if each.record.step == record.step), Step(record))
     report, model = json.loads(record.report), json.loads(record.plan).get("profile")
-    usage = _usage(step, report)
+    item = step.answer
+    answer = usage = cost = None
+    if item is not None and item.message is not None:
+        answer = {
+            "text": asdict(clip(item.message.text, ANSWER)),
+            "calls": calls_of(step),
+            "finish_reason": str(item.meta.get("finish_reason") or "")[:ROW] or None,
+            "time": item.time.isoformat(timespec="milliseconds"),
+        }
+    # The billed tokens: from the answer, else the report's numbers of the input.
+    reported = (report.get("prefix") or {}).get("reported")
+    if item is not None and item.meta.get("usage"):
+        usage = Usage.from_dict(item.meta["usage"])
+    elif reported:
+        usage = Usage(reported["input"], 0, reported.get("read", 0), reported.get("written", 0))
+    if usage is not None and model is not None:
+        cost = cost_of(model, usage)
     return {
-        "answer": None if step.answer is None else _told_answer(step),
+        "answer": answer,
         "usage": None if usage is None else asdict(usage),
-        "cost": None if usage is None else _cost(model, usage),
+        "cost": None if cost is None else float(cost),
         "claim": _claim(report, usage),
     }
-
-
-def _told_answer(step: Step) -> dict[str, Any]:
-    item = step.answer
-    assert item is not None  # without an answer this is not called
-    assert item.message is not None
-    return {
-        "text": asdict(clip(item.message.text, ANSWER)),
-        "calls": calls_of(step),
-        "finish_reason": str(item.meta.get("finish_reason") or "")[:ROW] or None,
-        "time": item.time.isoformat(timespec="milliseconds"),
-    }
-
-
-def _usage(step: Step, report: Mapping[str, Any]) -> Usage | None:
-    """Return the billed tokens: from the answer, else the report's numbers of the input."""
-    meta = step.answer.meta.get("usage") if step.answer else None
-    if meta:
-        return Usage.from_dict(meta)
-    said = (report.get("prefix") or {}).get("reported")
-    if not said:
-        return None
-    return Usage(said["input"], 0, said.get("read", 0), said.get("written", 0))
-
-
-def _cost(model: str | None, usage: Usage) -> float | None:
-    found = None if model is None else cost_of(model, usage)
-    return None if found is None else float(found)
 
 
 def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
