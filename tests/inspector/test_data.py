@@ -17,7 +17,7 @@ from muntin.inspector.data import (
     window,
 )
 from muntin.inspector.plans import PLANS, Plans
-from muntin.inspector.searching import FOUND, found
+from muntin.inspector.search import FOUND, search_session
 from muntin.runtime import read_plan
 from muntin.timeline.items import SideWrites, draft_of
 from muntin.timeline.store.memory import MemoryStore
@@ -195,11 +195,11 @@ def test_a_session_is_searched_and_each_hit_names_its_turn():
     session.append(
         *[draft_of(user(f"Day {n} in the locker room"), opens="turn") for n in range(60)]
     )
-    told = found(Plans(store), "s", "QX7731")
+    told = search_session(Plans(store), "s", "QX7731")
     first = told["found"][0]
     assert (first["turn"], first["positions"]) == (2, [3])
     assert "<locker> is QX7731" in first["text"]
     assert "qx7731" in first["words"]
-    assert len(found(Plans(store), "s", "locker")["found"]) == FOUND
-    assert found(Plans(store), "s", "")["found"] == []
+    assert len(search_session(Plans(store), "s", "locker")["found"]) == FOUND
+    assert search_session(Plans(store), "s", "")["found"] == []
     json.dumps(told, allow_nan=False)

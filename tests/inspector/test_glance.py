@@ -18,7 +18,7 @@ from muntin import Slots, user
 from muntin.core.parts import ToolCall
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
-from muntin.inspector.searching import FOUND
+from muntin.inspector.search import FOUND
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Record, SideWrites
@@ -36,7 +36,7 @@ from tests.inspector.conftest import (
 )
 from tests.inspector.sample import LONG
 from tests.inspector.test_browser import kept_report, look, what_if
-from tests.inspector.test_steps import call, live
+from tests.inspector.test_step_details import call, live
 from tests.paths import DATA, ROOT
 
 STATIC = ROOT / "src" / "muntin" / "inspector" / "static"
@@ -464,7 +464,7 @@ def test_a_pane_shows_its_number_whole_or_not_at_all(page, opened):
 def test_contents_of_any_session_are_searched_by_the_index_of_recall():
     store = MemoryStore()
     Session("s", store=store).append(user("The parcel weighs 12 kilograms."))
-    from muntin.inspector.searching import everywhere
+    from muntin.inspector.search import search_sessions
 
-    (hit,) = everywhere(Plans(store), "How heavy is the parcel?")["found"]
+    (hit,) = search_sessions(Plans(store), "How heavy is the parcel?")["found"]
     assert hit["session"] == "s"

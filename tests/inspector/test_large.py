@@ -122,7 +122,7 @@ def test_a_window_that_comes_late_does_not_take_the_place_of_another_view(page, 
 
 
 def test_what_has_most_of_the_words_is_found_first_in_whichever_session(page, monkeypatch):
-    monkeypatch.setattr("muntin.inspector.searching.SECONDS", -1.0)  # one session a piece
+    monkeypatch.setattr("muntin.inspector.search.SECONDS", -1.0)  # one session a piece
     store = MemoryStore()
     for number in range(12):
         Session(f"s{number}", store=store).append(user(f"My locker is QX77{number:02}."))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muntin import assistant, user
-from muntin.inspector.searching import FOUND
+from muntin.inspector.search import FOUND
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, inspecting, keep, past, picture, until

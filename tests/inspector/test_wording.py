@@ -18,7 +18,7 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, inspecting, keep, past, until
 from tests.inspector.test_browser import look
 from tests.inspector.test_glance import NARROW, lines_of
-from tests.inspector.test_steps import Billed, call, live
+from tests.inspector.test_step_details import Billed, call, live
 
 LONG = "As we agreed, be thorough. " * 400
 

@@ -72,19 +72,19 @@ class Conversations:
         name = _name(headers, body)
         if name is not None:
             session = f"gateway/{name[:80]}/{_digest(salt, name)[:8]}"
-            told, left = self._left(session)
-            return Conversation(session, told if left is not None else {})
+            frontier, left = self._left(session)
+            return Conversation(session, frontier if left is not None else {})
         opening = _digest(salt, user or "", talk.first_digest)
         moved: Conversation | None = None
         for number in range(1, _EACH + 1):
             session = f"gateway/{opening}" + (f"-{number}" if number > 1 else "")
-            told, left = self._left(session)
+            frontier, left = self._left(session)
             if left is None:
                 return moved or Conversation(session, {})
             if left.goes_on(talk):
-                return Conversation(session, told)
+                return Conversation(session, frontier)
             if moved is None and left.start is not None and left.start.digest is not None:
-                moved = Conversation(session, told) if left.why_not(talk) is None else None
+                moved = Conversation(session, frontier) if left.why_not(talk) is None else None
         past = talk.past
         last = message_digest(past[len(past) - 1]) if past else ""
         return moved or Conversation(f"gateway/{opening}-{last}", {})
@@ -108,29 +108,29 @@ class Conversations:
         is stored, and as it was read; None if it cannot be read."""
         with self._lock:
             held = self._held.get(session)
-        kept: Mapping[str, Any] | None = None
+        stored: Mapping[str, Any] | None = None
         if not self.away:
             try:
-                kept = self._recorder.frontier(session)
+                stored = self._recorder.frontier(session)
             except Exception as error:  # use what this process holds
                 self.stay_away(error)
-        there, here = _read(kept), _read(held)
+        there, here = _read(stored), _read(held)
         if here is None or (there is not None and there.count > here.count):
-            return kept or {}, there
+            return stored or {}, there
         return held or {}, here
 
 
-def _read(told: Mapping[str, Any] | None) -> Left | None:
+def _read(frontier: Mapping[str, Any] | None) -> Left | None:
     with suppress(InvalidInput):  # written by another version: begin anew
-        return Left.from_dict(told) if told else None
+        return Left.from_dict(frontier) if frontier else None
     return None
 
 
 def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
     """Return the client's name of the conversation, if there is one."""
     metadata = body.get("metadata")
-    told = [metadata.get(key) for key in _METADATA] if isinstance(metadata, Mapping) else []
-    for name in (headers.get(HEADER), *told):
+    names = [metadata.get(key) for key in _METADATA] if isinstance(metadata, Mapping) else []
+    for name in (headers.get(HEADER), *names):
         if isinstance(name, str) and name.strip():
             return replace_surrogates(name.strip().replace("\x00", ""))
     return None

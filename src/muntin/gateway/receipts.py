@@ -18,23 +18,23 @@ def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: b
 
     Messages are named by their places in the client's request.
     """
-    told: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
+    receipt: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
     if changed:
-        placed = [each for each in fitted.placed if each.ref is not None]
-        refs = places([each.ref for each in placed])
+        placed = [message for message in fitted.placed if message.ref is not None]
+        refs = places([message.ref for message in placed])
         # A long list is read in part, and each of its items is a message.
         lazy = isinstance(pieces, Pieces)
         every = set(range(len(pieces)) if lazy else places([piece.ref for piece in pieces]))
-        told["left_out"] = ranges(every.difference(refs))
-        told["shortened"] = ranges(
-            {at for at, each in zip(refs, placed, strict=True) if not each.is_whole}
+        receipt["left_out"] = ranges(every.difference(refs))
+        receipt["shortened"] = ranges(
+            {at for at, message in zip(refs, placed, strict=True) if not message.is_whole}
         )
-        told["added"] = len(fitted.placed) - len(placed)
+        receipt["added"] = len(fitted.placed) - len(placed)
     if fitted.unread:
-        told["unread"] = list(fitted.unread)
+        receipt["unread"] = list(fitted.unread)
     if fitted.fresh is not None:
-        told["fresh"] = fitted.fresh
-    return _written(told)
+        receipt["fresh"] = fitted.fresh
+    return _written(receipt)
 
 
 def passed(why: str) -> str:
@@ -49,21 +49,21 @@ def places(refs: Iterable[Any]) -> list[int]:
 
 def ranges(places: Iterable[int]) -> str:
     """Return places as people write them: `0-4,7`."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for at in sorted(places):
-        if found and found[-1][1] == at - 1:
-            found[-1][1] = at
+        if spans and spans[-1][1] == at - 1:
+            spans[-1][1] = at
         else:
-            found.append([at, at])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+            spans.append([at, at])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
-def _written(told: dict[str, Any]) -> str:
+def _written(receipt: dict[str, Any]) -> str:
     """Return JSON that fits a header; values that are too long are cut."""
-    text = json.dumps(told, separators=(",", ":"))
+    text = json.dumps(receipt, separators=(",", ":"))
     for key in ("unread", "fresh", "passed", "left_out", "shortened", "session"):
-        if len(text) > _LONGEST and key in told:
-            cut = f"{len(told[key])} of them" if key == "unread" else f"{told[key][:200]}..."
-            told = {**told, key: cut}
-            text = json.dumps(told, separators=(",", ":"))
+        if len(text) > _LONGEST and key in receipt:
+            cut = f"{len(receipt[key])} of them" if key == "unread" else f"{receipt[key][:200]}..."
+            receipt = {**receipt, key: cut}
+            text = json.dumps(receipt, separators=(",", ":"))
     return text

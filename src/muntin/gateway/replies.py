@@ -59,9 +59,9 @@ class Reading:
             return None
         try:
             if self._assembler is not None:
-                found: Reply = self._assembler.reply()
-                return found
-            read: Reply = self._decode(json.loads(b"".join(self._pieces)))
-            return read
+                assembled: Reply = self._assembler.reply()
+                return assembled
+            decoded: Reply = self._decode(json.loads(b"".join(self._pieces)))
+            return decoded
         except _UNREADABLE:
             return None

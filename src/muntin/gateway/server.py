@@ -157,8 +157,8 @@ class Gateway:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Read a body; None if it is too large."""
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        if told.isdigit() and int(told) > self._most:
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._most:
             return None
         pieces, size = [], 0
         while True:
@@ -228,9 +228,9 @@ class Gateway:
             if request.passes is not None:
                 return _Ready(body, passed(request.passes))
             talk = Talk(request.pieces, counter_for(None, None))
-            found = self._conversations.find(talk, request.user, headers, data)
+            conversation = self._conversations.find(talk, request.user, headers, data)
             outcome = fit_request(
-                self._fitter, form, data, request=request, previous=found.previous
+                self._fitter, form, data, request=request, previous=conversation.previous
             )
         except BudgetExceeded:
             raise
@@ -239,9 +239,9 @@ class Gateway:
         fitted = outcome.fitted
         assert fitted is not None  # a request that passes has returned above
         changed = outcome.body is not data
-        receipt = receipt_of(fitted, request.pieces, found.session, changed)
+        receipt = receipt_of(fitted, request.pieces, conversation.session, changed)
         ready = _bytes(outcome.body) if changed else body
-        return _Ready(ready, receipt, _Fit(found.session, talk, fitted))
+        return _Ready(ready, receipt, _Fit(conversation.session, talk, fitted))
 
 
 def _bytes(body: Mapping[str, Any]) -> bytes:
@@ -274,10 +274,10 @@ async def _tell(send: Send, status: int, why: str, form: Form | None = None) -> 
     kinds = {400: "invalid_request_error", 413: "request_too_large", 404: "not_found_error"}
     kind = kinds.get(status, "upstream_unavailable")
     error: dict[str, Any] = {"message": f"muntin gateway: {why}", "type": kind}
-    told: dict[str, Any] = {"error": {**error, "param": None, "code": kind}}
+    answer: dict[str, Any] = {"error": {**error, "param": None, "code": kind}}
     if form is not None and form.name == "anthropic":
-        told = {"type": "error", "error": error}
-    body = json.dumps(told).encode()
+        answer = {"type": "error", "error": error}
+    body = json.dumps(answer).encode()
     await _answer(send, status, body, [(b"content-type", b"application/json")])
 
 

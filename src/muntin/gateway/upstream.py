@@ -78,22 +78,22 @@ class Upstream:
 
 def _forwarded(headers: Iterable[Header]) -> list[Header]:
     """Return the headers of a client that are for the provider."""
-    given = [(name.lower(), value) for name, value in headers]
+    lowered = [(name.lower(), value) for name, value in headers]
     named = {
-        each.strip().lower()
-        for name, value in given
+        listed.strip().lower()
+        for name, value in lowered
         if name == b"connection"
-        for each in value.split(b",")
+        for listed in value.split(b",")
     }
-    kept = [
+    forwarded = [
         (name, value)
-        for name, value in given
+        for name, value in lowered
         if name not in _OF_THE_CONNECTION
         and name not in _OURS
         and name not in named
         and not name.startswith(b"x-muntin-")
     ]
-    return [*kept, (b"accept-encoding", b"identity")]
+    return [*forwarded, (b"accept-encoding", b"identity")]
 
 
 async def pass_back(

@@ -23,7 +23,7 @@ from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, price_of, window
 from muntin.inspector.plans import Planned, Plans, Sight, key_of
-from muntin.inspector.steps import call_words
+from muntin.inspector.step_details import call_words
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
 
@@ -36,29 +36,29 @@ SECONDS = 0.5
 
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
     """Return a window planned again at another budget, and the messages that come and go."""
-    told = window(plans, session, turn, step, budget)
+    answer = window(plans, session, turn, step, budget)
     planned = plans.planned_at(session, turn, step)
     own, other = plans.sight(planned), plans.sight(planned, budget)
     before, after = _present(own.lines), _present(other.lines)
-    came = [after[each] for each in after if each not in before]
-    went = [before[each] for each in before if each not in after]
-    changed = [after[each] for each in after if each in before and after[each] != before[each]]
-    told["changes"] = {
-        name: {"count": len(found), "lines": [_excerpt(*each) for each in found[:NAMED]]}
-        for name, found in (("came", came), ("went", went), ("changed", changed))
+    came = [after[key] for key in after if key not in before]
+    went = [before[key] for key in before if key not in after]
+    changed = [after[key] for key in after if key in before and after[key] != before[key]]
+    answer["changes"] = {
+        name: {"count": len(changes), "lines": [_excerpt(*key) for key in changes[:NAMED]]}
+        for name, changes in (("came", came), ("went", went), ("changed", changed))
     }
-    return told
+    return answer
 
 
 def _present(lines: Sequence[Line]) -> dict[tuple[int, int], tuple[int, Message]]:
     """Return the declared messages that a window shows, by slot and index in the slot."""
-    found: dict[tuple[int, int], tuple[int, Message]] = {}
+    present: dict[tuple[int, int], tuple[int, Message]] = {}
     for line in lines:
         for fate in (line.fate, *line.joined):
             if fate is not None and fate.shown is not None:
                 index = fate.slot.index
-                found[index, fate.first] = index, fate.shown
-    return found
+                present[index, fate.first] = index, fate.shown
+    return present
 
 
 def _excerpt(slot: int | None, message: Message) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     def outcome(budget: int) -> tuple[SlotReport, bool]:
         """Return the report of the slot, and whether the window could be sent."""
         if budget not in known:
-            made = plan.at(budget)
-            found = next(each for each in made.report().slots if each.index == slot)
-            known[budget] = found, not made.over_budget
+            trial = plan.at(budget)
+            report = next(report for report in trial.report().slots if report.index == slot)
+            known[budget] = report, not trial.over_budget
         return known[budget]
 
     def kept(budget: int) -> bool:
@@ -103,15 +103,15 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
         return kept(budget) and outcome(budget)[0].status == "kept"
 
     end, _ = outcome(most)
-    found = {
+    budgets = {
         name: _budgets(holds, planned.budget, most)
         for name, holds in (("some", kept), ("all", whole))
     }
     return {
         "slot": slot,
         "name": declared[slot].name[:NAMED],
-        **{name: smallest for name, (_, smallest) in found.items()},
-        **{f"{name}_from": edge for name, (edge, _) in found.items()},
+        **{name: smallest for name, (_, smallest) in budgets.items()},
+        **{f"{name}_from": edge for name, (edge, _) in budgets.items()},
         "tried": len(known),
         "most": most,
         "reason": None if end.status == "kept" else end.reason,
@@ -119,7 +119,9 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
     }
 
 
-def _budgets(holds: Callable[[int], bool], own: int, most: int) -> tuple[int | None, int | None]:
+def _budgets(
+    holds: Callable[[int], bool], own_budget: int, most: int
+) -> tuple[int | None, int | None]:
     """Return the budget from which on `holds` is true, and the smallest such budget found.
 
     None if `holds` is false even for `most`. If it is false for the window's `own` budget, the
@@ -127,10 +129,10 @@ def _budgets(holds: Callable[[int], bool], own: int, most: int) -> tuple[int | N
     """
     if not holds(most):
         return None, None
-    edge = smallest = _edge(holds, -1 if holds(own) else own, most)
+    edge = smallest = _edge(holds, -1 if holds(own_budget) else own_budget, most)
     for _ in range(2):
         steps = [smallest * part // 12 for part in range(1, 12)]
-        smaller = next((each for each in steps if each < smallest and holds(each)), None)
+        smaller = next((budget for budget in steps if budget < smallest and holds(budget)), None)
         if smaller is None:
             break
         smallest = _edge(holds, -1, smaller)
@@ -258,7 +260,7 @@ def _joined(now: _Sent, before: _Sent, message: int) -> tuple[str, str]:
 def _name(window: Window, slot: int | None) -> str:
     if slot is None:
         return "(joined)"
-    return next((each.name for each in window.report.slots if each.index == slot), "?")
+    return next((report.name for report in window.report.slots if report.index == slot), "?")
 
 
 def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -284,13 +286,15 @@ def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, 
 def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
     """Return the messages that one window has and the other does not have."""
     left = Counter(key for key, _ in other.pieces[1:])
-    found = []
+    messages = []
     for (key, _), (origin, message) in zip(one.pieces[1:], one.messages, strict=True):
         if left[key]:
             left[key] -= 1
         else:
-            found.append({**_excerpt(origin, message), "name": _name(one.window, origin)[:NAMED]})
-    return {"count": len(found), "lines": found[:NAMED]}
+            messages.append(
+                {**_excerpt(origin, message), "name": _name(one.window, origin)[:NAMED]}
+            )
+    return {"count": len(messages), "lines": messages[:NAMED]}
 
 
 def shares(
@@ -304,17 +308,17 @@ def shares(
     last = first + min(max(count, 1), PAGE) - 1
     records = plans.store.reports(check_session_id(session), first=max(1, first - 1), last=last)
     until = time.monotonic() + SECONDS
-    told: list[dict[str, Any]] = []
+    windows: list[dict[str, Any]] = []
     for before, record in zip([None, *records], records, strict=False):
         at = {"turn": record.turn, "step": record.step}
         if (record.turn, record.step) < (first, step):
             continue
-        if told and (len(told) >= most or time.monotonic() > until):
-            return {"first": first, "last": last, "windows": told, "next": at}
+        if windows and (len(windows) >= most or time.monotonic() > until):
+            return {"first": first, "last": last, "windows": windows, "next": at}
         what = "share", key_of(session, record), before and key_of(session, before)
         share = plans.remember(what, partial(_share, plans, session, before, record))
-        told.append({**at, **share})
-    return {"first": first, "last": last, "windows": told, "next": None}
+        windows.append({**at, **share})
+    return {"first": first, "last": last, "windows": windows, "next": None}
 
 
 def _share(plans: Plans, session: str, before: Record | None, record: Record) -> dict[str, Any]:

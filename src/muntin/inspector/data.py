@@ -15,9 +15,9 @@ from typing import Any
 
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
-from muntin.inspector import steps
+from muntin.inspector import step_details
 from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
-from muntin.inspector.searching import SCANNED, scan, session_info
+from muntin.inspector.search import SCANNED, scan, session_info
 from muntin.providers.names import prices_of
 from muntin.timeline.items import (
     FAILED_SUMMARY_USAGE,
@@ -55,17 +55,17 @@ _SLOT_KEYS = ("index", "status", "tokens_kept", "tokens_asked")
 def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, Any]:
     """Return the sessions whose id holds `search`, the newest first."""
     store = plans.store
-    found = scan(plans)
-    scanned = len(found)
+    infos = scan(plans)
+    scanned = len(infos)
     if search:
-        found = [info for info in found if search.casefold() in info.id.casefold()]
+        infos = [info for info in infos if search.casefold() in info.id.casefold()]
         named = store.session(search) if len(search) <= 500 and "\x00" not in search else None
-        if named is not None and named not in found:  # a session beyond the scanned ones
-            found.append(named)
+        if named is not None and named not in infos:  # a session beyond the scanned ones
+            infos.append(named)
     return {
         "store": store.name,
-        "sessions": [_info(info) for info in found[offset : offset + PAGE]],
-        "total": len(found),
+        "sessions": [_info(info) for info in infos[offset : offset + PAGE]],
+        "total": len(infos),
         "gave_up": [{"session": id, "turn": turn} for id, turn in store.gave_up(limit=PAGE)],
         "scanned": SCANNED if scanned >= SCANNED else None,
     }
@@ -99,9 +99,9 @@ def turns(
         for turn in plans.store.turns(session)
     }
     records = plans.store.reports(session, first=first, last=last)
-    kept = {record.turn for record in records}
+    reported = {record.turn for record in records}
     before = plans.store.reports(session, first=first - 1, last=first - 1)[-1:]
-    did = steps.rows(plans, session, [*before, *records], since=(first, step))
+    rows = step_details.rows(plans, session, [*before, *records], since=(first, step))
     return {
         **_info(info),
         "first": first,
@@ -112,7 +112,7 @@ def turns(
                     ("summary", key_of(session, record)), partial(_summary, plans, session, record)
                 ),
                 **status.get(record.turn, {"status": None}),
-                **did[record.turn, record.step],
+                **rows[record.turn, record.step],
             }
             for record in records
             if (record.turn, record.step) >= (first, step)
@@ -120,7 +120,7 @@ def turns(
         "unreported": [
             {"turn": number, **status[number]}
             for number in range(first, min(last, info.turns) + 1)
-            if number in status and number not in kept
+            if number in status and number not in reported
         ],
     }
 
@@ -158,15 +158,15 @@ def price_of(model: str | None) -> dict[str, float] | None:
 
 def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
     """Return the beginning of the user's message."""
-    asked = [
-        each
-        for each in plan["slots"]
+    inputs = [
+        slot
+        for slot in plan["slots"]
         # 0.2 wrote a flag.
-        if (each.get("kind") == "input" or each.get("is_input")) and each["messages"]
+        if (slot.get("kind") == "input" or slot.get("is_input")) and slot["messages"]
     ]
-    if not asked:
+    if not inputs:
         return ""
-    name = asked[-1]["messages"][-1]
+    name = inputs[-1]["messages"][-1]
     text = plans.store.content(session, name) if isinstance(name, str) else None
     if text is None or len(text) > MOST_TEXT:
         return ""
@@ -209,10 +209,10 @@ def window(
         "most_budget": most_budget(planned),
         "report": bounded(report),
         "rules": [_rules(slot) for slot in planned.written["slots"]],
-        "tools": [_tool(each) for each in sight.window.tools] if sight else [],
+        "tools": [_tool(tool) for tool in sight.window.tools] if sight else [],
         "marks": _marks(planned, sight.window) if sight else [],
         "messages": len(sight.lines) if sight else 0,
-        **(steps.answer_of(plans, session, record) if budget is None else {}),
+        **(step_details.answer_of(plans, session, record) if budget is None else {}),
         "note": why or (_doubt(planned, sight.window) if sight and budget is None else None),
     }
 
@@ -220,11 +220,13 @@ def window(
 def most_budget(planned: Planned) -> int:
     """Return a budget at which everything fits, or nearly everything."""
     report = planned.report
-    asked = sum(slot["tokens_asked"] for slot in report["slots"])
+    declared = sum(slot["tokens_asked"] for slot in report["slots"])
     added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
     added += report["answer_tokens"]
-    missed = [each["fits_with"] or 0 for slot in report["slots"] for each in slot["decisions"]]
-    most = max(asked + added, report["tokens"], planned.budget + max(missed, default=0))
+    missed = [
+        decision["fits_with"] or 0 for slot in report["slots"] for decision in slot["decisions"]
+    ]
+    most = max(declared + added, report["tokens"], planned.budget + max(missed, default=0))
     return int(most * 1.1) + 1
 
 
@@ -258,13 +260,13 @@ def _marks(planned: Planned, window: Window) -> list[dict[str, Any]]:
 
 def _doubt(planned: Planned, window: Window) -> str | None:
     """Say why the messages shown may differ from the messages that were sent."""
-    kept, again = planned.report, window.report
-    if kept["tokenizer"] != again.tokenizer:
+    stored, again = planned.report, window.report
+    if stored["tokenizer"] != again.tokenizer:
         return (
-            f"Counted by {kept['tokenizer'][:_NAME]!r} then, which cannot be found by its name: "
+            f"Counted by {stored['tokenizer'][:_NAME]!r} then, which cannot be found by its name: "
             f"messages and other budgets are planned again with {again.tokenizer!r}."
         )
-    was = [(slot["tokens_kept"], slot["status"]) for slot in kept["slots"]]
+    was = [(slot["tokens_kept"], slot["status"]) for slot in stored["slots"]]
     if was == [(slot.tokens_kept, slot.status) for slot in again.slots]:
         return None
     return (
@@ -293,20 +295,20 @@ def messages(
     sight = plans.sight(planned, None if budget is None else check_budget(budget))
     longest = min(max(longest, 100), MOST_TEXT)
     runs = _runs(sight) if fold else [(place, 1) for place in range(len(sight.lines))]
-    told = []
+    answers = []
     for first, count in runs[offset : offset + min(max(limit, 1), PAGE)]:
         shown = show(sight.window, sight.lines[first], longest)
         if count > 1:
             folded = {"slot": shown.slot, "reason": shown.reason, "count": count}
-            told.append({"line": first, "place": None, "fold": folded})
+            answers.append({"line": first, "place": None, "fold": folded})
         else:
-            told.append({"line": first, **_line(shown, planned, sight)})
+            answers.append({"line": first, **_line(shown, planned, sight)})
     return {
         "offset": offset,
         "total": len(runs),
         "every": len(sight.lines),
         "kept": len(sight.window.messages),
-        "lines": told,
+        "lines": answers,
     }
 
 
@@ -340,7 +342,7 @@ def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:
         "name": shown.name and shown.name[:_NAME],
         "answers": shown.answers and shown.answers[:_NAME],
         "tokens": tokens,
-        "pieces": [asdict(each) for each in shown.pieces],
+        "pieces": [asdict(piece) for piece in shown.pieces],
         "calls": [{"name": name[:_NAME], "arguments": asdict(a)} for name, a in shown.calls],
         "notes": [{"kind": kind, "text": asdict(text)} for kind, text in shown.notes],
     }
@@ -351,7 +353,7 @@ def bounded(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _NAME else f"{value[:_NAME]}…"
     if isinstance(value, Mapping):
-        return {key: bounded(each) for key, each in value.items()}
+        return {key: bounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [bounded(each) for each in value]
+        return [bounded(item) for item in value]
     return value

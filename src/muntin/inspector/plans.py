@@ -126,7 +126,7 @@ class Plans:
         key = key_of(session, record)
         with self._lock:
             planned = remembered(self._plans, key, PLANS, lambda: self._read(key, record))
-            sizes = sum(each.size for each in self._plans.values())
+            sizes = sum(plan.size for plan in self._plans.values())
             while sizes > CHARACTERS and len(self._plans) > 1:
                 sizes -= self._plans.popitem(last=False)[1].size
             for sight in [place for place in self._sights if place[0] not in self._plans]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import keep_surrogates, shown
 from muntin.errors import InvalidInput, MuntinError, needing
-from muntin.inspector import changes, data, searching
+from muntin.inspector import changes, data, search
 from muntin.inspector.plans import Plans
 from muntin.timeline.store import Store
 from muntin.view.lines import LONGEST
@@ -145,10 +145,10 @@ _ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
         count=_number(query, "count", data.PAGE),
         step=_number(query, "step", 1),
     ),
-    "search": lambda plans, query: searching.found(
+    "search": lambda plans, query: search.search_session(
         plans, _text(query, "session"), _text(query, "query")
     ),
-    "find": lambda plans, query: searching.everywhere(
+    "find": lambda plans, query: search.search_sessions(
         plans, _text(query, "query"), _number(query, "offset", 0)
     ),
     "usage": lambda plans, query: data.usage(plans, _text(query, "session")),
@@ -232,9 +232,9 @@ class _Guard:
 
         request = Request(scope)
         refusal = self._refusal(request)
-        given = request.query_params.get("token") if scope["path"] == "/" else None
-        if refusal is None and given is not None and self._is_token(given):
-            login = f"{self._cookie}={given}; Path={self._base}; HttpOnly; SameSite=Strict"
+        token = request.query_params.get("token") if scope["path"] == "/" else None
+        if refusal is None and token is not None and self._is_token(token):
+            login = f"{self._cookie}={token}; Path={self._base}; HttpOnly; SameSite=Strict"
         else:
             login = None
             if refusal is None and not self._has_cookie(request):
@@ -273,8 +273,8 @@ class _Guard:
                 return 403, "Other pages may not ask.\n"
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(keep_surrogates(given), self._token)
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(keep_surrogates(text), self._token)
 
     def _has_cookie(self, request: Request) -> bool:
         for header in request.headers.getlist("cookie"):

@@ -71,14 +71,14 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
     if isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Sequence):
         raise InvalidType(f"a trace must be a list of messages, not {type(messages).__name__}")
     read = messages_from(messages, where="message {} of the trace")
-    opening = next((n for n, each in enumerate(read) if each.role != "system"), len(read))
-    said = tuple(read[opening:])
-    turns = [n for n in range(len(said)) if opens_turn(said, n)]
+    opening = next((n for n, message in enumerate(read) if message.role != "system"), len(read))
+    conversation = tuple(read[opening:])
+    turns = [n for n in range(len(conversation)) if opens_turn(conversation, n)]
     if not turns:
         raise InvalidInput("a trace needs at least one user message")
     texts = tuple(None if not text else Message("user", text) for text in volatile)
     # Messages before the first user message belong to the past of the first turn.
-    return Trace(tuple(read[:opening]), said, turns=tuple(turns), volatile=texts)
+    return Trace(tuple(read[:opening]), conversation, turns=tuple(turns), volatile=texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def user_policy(policy: UserPolicy, budget: int) -> Policy:
 def _sent(moment: Moment, messages: Sequence[Message]) -> Sent:
     """Name the source of each message: the volatile text, system text, or the history."""
     sources = [
-        "retrieval" if each == moment.volatile else "system" if each.role == "system" else "history"
-        for each in messages
+        "retrieval" if m == moment.volatile else "system" if m.role == "system" else "history"
+        for m in messages
     ]
     return Sent(messages, sources)

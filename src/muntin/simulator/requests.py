@@ -22,7 +22,7 @@ _MESSAGE_ENDINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SentRequest:
     """The blocks of a request; `places` has for each block the index of its message in the window.
 
     The schema of a tool, and messages that the wire adds in front, have the index -1.
@@ -42,7 +42,7 @@ class Blocks:
         # is kept too, so that no other message can get its identity.
         self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
 
-    def of_window(self, window: Window) -> Made:
+    def of_window(self, window: Window) -> SentRequest:
         """Return the blocks of a window, named by its slots."""
         names = [slot.name for slot in sorted(window.report.slots, key=lambda s: s.index)]
         sources = ["joined" if origin is None else names[origin] for origin in window.origins]
@@ -53,7 +53,7 @@ class Blocks:
         messages: Sequence[Message],
         sources: Sequence[str],
         tools: Iterable[Mapping[str, Any]] = (),
-    ) -> Made:
+    ) -> SentRequest:
         """Return the blocks of the tools, then of messages that come from `sources`."""
         blocks = [self._tool(schema) for schema in tools]
         places = [-1] * len(blocks)
@@ -61,13 +61,13 @@ class Blocks:
         for place, owner, message in as_sent(messages, self._profile):
             lead = message is OMITTED
             make = self._message if place is not None and messages[place] is message else self._make
-            made = make(
+            message_blocks = make(
                 message, "lead" if lead else sources[owner], before == "tool" == message.role
             )
-            blocks += made
-            places += [-1 if lead else owner] * len(made)
+            blocks += message_blocks
+            places += [-1 if lead else owner] * len(message_blocks)
             before = message.role
-        return Made(tuple(blocks), tuple(places))
+        return SentRequest(tuple(blocks), tuple(places))
 
     def tokens(self, message: Message) -> int:
         """Count a message, as its blocks are counted."""
@@ -75,10 +75,10 @@ class Blocks:
 
     def _message(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
         key = id(message), source, follows
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = message, self._make(message, source, follows)
-        return found[1]
+        remembered = self._made.get(key)
+        if remembered is None:
+            remembered = self._made[key] = message, self._make(message, source, follows)
+        return remembered[1]
 
     def _make(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
         name = digest(message)
@@ -108,20 +108,20 @@ class Blocks:
         return Block(text, self.counter.overhead + self.counter.text(text), source="tools")
 
 
-def marks_of(window: Window, made: Made) -> tuple[int, ...]:
+def marks_of(window: Window, request: SentRequest) -> tuple[int, ...]:
     """Return the marks of a window: its breakpoints, and marks that its messages carry."""
-    ends = {place: number for number, place in enumerate(made.places, 1)}
-    after = [each.after for each in window.breakpoints] + user_breakpoints(window.messages)
+    ends = {place: number for number, place in enumerate(request.places, 1)}
+    after = [mark.after for mark in window.breakpoints] + user_breakpoints(window.messages)
     return tuple(sorted({ends[place - 1] for place in after}))
 
 
-def usual_marks(made: Made, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
+def usual_marks(request: SentRequest, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
     """Return the marks of a request that sets none itself, as by automatic caching.
 
     At the end of the system text and of the first `stable` blocks (of all, if None); further marks
     reach back from there, in steps of the look-back.
     """
-    blocks, places = made.blocks, made.places
+    blocks, places = request.blocks, request.places
     end = len(blocks) if stable is None else stable
     if not rules.breakpoints or not blocks:
         return ()

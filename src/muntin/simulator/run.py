@@ -31,7 +31,7 @@ from muntin.simulator.replay import (
     trace_of,
     user_policy,
 )
-from muntin.simulator.requests import Blocks, Made, marks_of, usual_marks
+from muntin.simulator.requests import Blocks, SentRequest, marks_of, usual_marks
 from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 PolicyLike: TypeAlias = str | Trimming | UserPolicy
@@ -230,15 +230,15 @@ class Replay:
         points: list[Point] = []
         shared = 0
         for number, moment in enumerate(self.moments):
-            said = self._ends[len(moment.said)]
+            history = self._ends[len(moment.said)]
             extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
-            sent = self.head + said + extra
+            sent = self.head + history + extra
             # Without marks the provider caches all of it.
-            cached = self.head + said if self.rules.breakpoints else sent
+            cached = self.head + history if self.rules.breakpoints else sent
             expired = _gap(self.pause, number) > self.rules.ttl
             limit = self.budget if lend else self.head + self.history_budget + extra
-            points.append(Point(moment.turn, sent, shared, cached, said, limit, expired=expired))
-            shared = self.head + said
+            points.append(Point(moment.turn, sent, shared, cached, history, limit, expired=expired))
+            shared = self.head + history
         return points
 
     def starts(self) -> list[int]:
@@ -265,7 +265,7 @@ class _Sender:
     def send(
         self,
         turn: int,
-        request: Made,
+        request: SentRequest,
         marks: tuple[int, ...],
         retained: int,
         share: float | None = None,
@@ -295,7 +295,7 @@ class _Sender:
 
 
 def _marks(
-    window: Window | None, request: Made, rules: Caching, stable: int | None = None
+    window: Window | None, request: SentRequest, rules: Caching, stable: int | None = None
 ) -> tuple[int, ...]:
     """Return the marks of a request: its window's, or the usual ones where none could be set."""
     marks = () if window is None else marks_of(window, request)

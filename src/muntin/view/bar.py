@@ -26,16 +26,16 @@ _FREE = (245, "#8a8f98")
 def panes(window: Composed) -> list[tuple[str, int, tuple[int, str]]]:
     """Return (name, tokens, colour) of everything that takes room, the free room last."""
     report = window.report
-    found = [
+    taken = [
         (slot.name, slot.tokens_kept, COLOURS[number % len(COLOURS)])
         for number, slot in enumerate(report.slots)
     ]
-    found += [
+    taken += [
         (f"({name})", getattr(report, f"{name}_tokens"), _FREE)
         for name in ("tools", "joined", "lead", "answer")
     ]
-    found.append(("free", max(0, report.budget - report.tokens), _FREE))
-    return [pane for pane in found if pane[1] > 0]
+    taken.append(("free", max(0, report.budget - report.tokens), _FREE))
+    return [pane for pane in taken if pane[1] > 0]
 
 
 def widths(sizes: list[int], total: int) -> list[int]:
@@ -55,10 +55,10 @@ def widths(sizes: list[int], total: int) -> list[int]:
 
 def bar(window: Composed, *, width: int = 80, colour: bool = True) -> str:
     """Return the whole budget as one line, divided into slots, with a legend below."""
-    found = panes(window)
+    shown = panes(window)
     line, legend = [], []
     for (name, tokens, (code, _)), columns in zip(
-        found, widths([pane[1] for pane in found], width), strict=True
+        shown, widths([pane[1] for pane in shown], width), strict=True
     ):
         block = "·" if name == "free" else "█" if colour else name.lstrip("(")[:1]
         on, off = (f"\x1b[38;5;{code}m", "\x1b[0m") if colour else ("", "")

@@ -138,10 +138,10 @@ def _not_carried(report: Report) -> str:
     if not report.not_carried:
         return ""
     rows = "".join(
-        f"<li>{escape(each.provider)}"
-        f"{'' if each.message is None else f', message {each.message}'}: "
-        f"{escape(each.what)}: {escape(each.reason)}</li>"
-        for each in report.not_carried
+        f"<li>{escape(loss.provider)}"
+        f"{'' if loss.message is None else f', message {loss.message}'}: "
+        f"{escape(loss.what)}: {escape(loss.reason)}</li>"
+        for loss in report.not_carried
     )
     return f"<p><b>Not carried</b> by a request made of this window</p><ul>{rows}</ul>"
 
@@ -150,11 +150,11 @@ def _messages(window: Composed, opened: bool) -> str:
     every = lines(window)
     out = [line for line in every if line.place is None]
     hidden = {id(line) for line in out[:-_LEFT_OUT]}
-    kept = [line for line in every if id(line) not in hidden]
-    beyond = len(kept) - _MOST
+    listed = [line for line in every if id(line) not in hidden]
+    beyond = len(listed) - _MOST
     numbers = {slot.index: number for number, slot in enumerate(window.report.slots)}
     names = {slot.index: slot.name for slot in window.report.slots}
-    told = "".join(_article(show(window, line), numbers, names) for line in kept[-_MOST:])
+    articles = "".join(_article(show(window, line), numbers, names) for line in listed[-_MOST:])
     left = f", {len(out):,} left out" if out else ""
     notes = ""
     if hidden:
@@ -163,18 +163,18 @@ def _messages(window: Composed, opened: bool) -> str:
         notes += f"<p><em>The first {beyond:,} lines are not shown.</em></p>"
     return (
         f"<details{' open' if opened else ''}><summary>{len(window.messages):,} messages{left}"
-        f"</summary>{notes}{told}</details>"
+        f"</summary>{notes}{articles}</details>"
     )
 
 
 def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str:
     number = None if line.slot is None else numbers.get(line.slot)
     colour = "#8886" if number is None else _colour(number)
-    said = [line.role, *(["joined"] if line.slot is None else [names.get(line.slot, "")])]
+    titles = [line.role, *(["joined"] if line.slot is None else [names.get(line.slot, "")])]
     if line.name:
-        said.append(line.name)
+        titles.append(line.name)
     if line.state != "kept":
-        said.append(": ".join(word for word in (line.state, line.reason) if word))
+        titles.append(": ".join(word for word in (line.state, line.reason) if word))
     out = ' class="out"' if line.place is None else ""
     texts = [f"<pre>{''.join(map(_piece, line.pieces))}</pre>"] if line.pieces else []
     for name, piece in line.calls:
@@ -183,8 +183,8 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
         label = "" if piece.text.startswith("File: ") else f"{kind}: "
         texts.append(f"<pre>{label}{_piece(piece)}</pre>")
     return (
-        f'<article{out} style="border-color:{colour}"><header><b>{escape(said[0])}</b> '
-        f"{escape(' · '.join(said[1:]))}</header>{''.join(texts)}</article>"
+        f'<article{out} style="border-color:{colour}"><header><b>{escape(titles[0])}</b> '
+        f"{escape(' · '.join(titles[1:]))}</header>{''.join(texts)}</article>"
     )
 
 
@@ -207,8 +207,8 @@ def _struck(html: str, cut: bool) -> str:
 def _tools(window: Composed) -> str:
     if not window.tools:
         return ""
-    told = "".join(_schemas(window.tools))
-    return f"<details><summary>{len(window.tools):,} tools</summary>{told}</details>"
+    articles = "".join(_schemas(window.tools))
+    return f"<details><summary>{len(window.tools):,} tools</summary>{articles}</details>"
 
 
 def _schemas(tools: Sequence[Any]) -> Iterator[str]:

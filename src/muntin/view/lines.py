@@ -136,16 +136,16 @@ def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
     """Return a line as it is shown, with no text longer than `longest`."""
     fate = line.fate
     shown = None if line.place is None else window.messages[line.place]
-    given = fate.given(line.number) if fate is not None else shown
-    message = shown or given
+    declared = fate.given(line.number) if fate is not None else shown
+    message = shown or declared
     assert message is not None  # a line is a message of the window, or a declared one
     if line.joined:
         pieces: Iterable[Piece] = _join(line.joined, longest)
-        state: State = "kept" if all(each.shown for each in line.joined) else "trimmed"
-        reason = next((each.reason for each in line.joined if each.reason), None)
+        state: State = "kept" if all(joined.shown for joined in line.joined) else "trimmed"
+        reason = next((joined.reason for joined in line.joined if joined.reason), None)
     else:
         keep = "tail" if fate is None else fate.slot.trim.keep
-        pieces = _cut(given, shown, keep == "head", longest)
+        pieces = _cut(declared, shown, keep == "head", longest)
         cut = any(piece.cut for piece in pieces) and shown is not None
         state = "added" if fate is None else "kept" if fate.status in _CUT else fate.status
         if fate is None and not window.fates:
@@ -181,9 +181,9 @@ def clip(text: str, longest: int = LONGEST, *, cut: bool = False, head: bool = T
     return Piece(text[hidden:], cut, hidden, "head")
 
 
-def _cut(given: Message | None, shown: Message | None, head: bool, longest: int) -> list[Piece]:
+def _cut(declared: Message | None, shown: Message | None, head: bool, longest: int) -> list[Piece]:
     """Divide a text into kept and cut pieces."""
-    whole = given.text if given is not None else ""
+    whole = declared.text if declared is not None else ""
     text = shown.text if shown is not None else ""
     if shown is None:
         return [clip(whole, longest, cut=True)] if whole else []
@@ -204,16 +204,16 @@ def _nonempty(pieces: list[Piece]) -> list[Piece]:
 def _join(fates: Sequence[Fate], longest: int) -> Iterator[Piece]:
     group = fates[0].slot.place.group
     separator = (group.join if group is not None else None) or ""
-    begun = False
+    has_begun = False
     for fate in fates:
         if fate.status == "empty":
             continue
-        kept = fate.shown is not None
+        is_kept = fate.shown is not None
         text = fate.shown.text if fate.shown is not None else fate.given().text
-        if kept and begun:
+        if is_kept and has_begun:
             yield Piece(separator)
-        begun = begun or kept
-        piece = clip(text, longest, cut=not kept)
+        has_begun = has_begun or is_kept
+        piece = clip(text, longest, cut=not is_kept)
         yield Piece(piece.text, piece.cut, piece.hidden, piece.end, fate.slot.index)
 
 
@@ -230,5 +230,5 @@ def _notes(message: Message, longest: int) -> Iterator[tuple[str, Piece]]:
             yield "part", clip(str(part.data["type"]), 200)
         else:
             assert isinstance(part, Text)
-    for each in message.attachments:
-        yield "file", clip(file_hint(each.name), 200)
+    for attachment in message.attachments:
+        yield "file", clip(file_hint(attachment.name), 200)

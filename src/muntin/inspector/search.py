@@ -36,38 +36,38 @@ def session_info(plans: Plans, session: str) -> SessionInfo:
 def scan(plans: Plans) -> list[SessionInfo]:
     """Return the sessions of a store, the newest first; of very many, only the first by id."""
     after: str | None = None
-    found: list[SessionInfo] = []
+    infos: list[SessionInfo] = []
     left = SCANNED
     while left > 0 and (page := plans.store.sessions(after=after, limit=min(left, 500))):
-        found += [info for info in page if not is_staged(info)]
+        infos += [info for info in page if not is_staged(info)]
         after, left = page[-1].id, left - len(page)
-    return sorted(found, key=lambda info: (info.updated, info.id), reverse=True)
+    return sorted(infos, key=lambda info: (info.updated, info.id), reverse=True)
 
 
-def found(plans: Plans, session: str, query: str) -> dict[str, Any]:
+def search_session(plans: Plans, session: str, query: str) -> dict[str, Any]:
     """Return the excerpts of a session on a question, best first, each with its turn."""
     id = session_info(plans, session).id
     return {"session": id, "query": query[:_NAME], "found": _hits(plans, id, query, FOUND)}
 
 
-def everywhere(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
+def search_sessions(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
     """Return the excerpts of all sessions on a question, from the newest session on.
 
     It stops after a while; `next` is where to continue, None at the end.
     """
     sessions = scan(plans)
     until = time.monotonic() + SECONDS
-    told: list[dict[str, Any]] = []
+    excerpts: list[dict[str, Any]] = []
     place = offset
     while place < len(sessions) and (place == offset or time.monotonic() < until):
         info = sessions[place]
         hits = _hits(plans, info.id, query, EACH) if info.items else []
         matching = [hit for hit in hits if hit["words"]]  # the others only stand beside a match
-        told += [{"session": info.id, **hit, "text": hit["text"][:EXCERPT]} for hit in matching]
+        excerpts += [{"session": info.id, **hit, "text": hit["text"][:EXCERPT]} for hit in matching]
         place += 1
     return {
         "query": query[:_NAME],
-        "found": told,
+        "found": excerpts,
         "looked": place,
         "sessions": len(sessions),
         "next": place if place < len(sessions) else None,

@@ -16,8 +16,8 @@ from muntin.errors import ProviderError
 from muntin.fitting import Fitter
 from muntin.inspector.data import turns, window
 from muntin.inspector.plans import Plans
-from muntin.inspector.searching import everywhere
-from muntin.inspector.steps import call_words
+from muntin.inspector.search import search_sessions
+from muntin.inspector.step_details import call_words
 from muntin.providers.model import Reply, Usage
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
@@ -221,17 +221,17 @@ def test_all_sessions_are_searched_and_a_long_search_goes_on_where_it_stopped(mo
         session = Session(f"s{number}", store=store)
         session.append(user(f"My locker is QX77{number}."), user("Nothing else."))
     plans = Plans(store)
-    told = everywhere(plans, "Which locker is QX773?")
+    told = search_sessions(plans, "Which locker is QX773?")
     assert told["next"] is None
     assert {hit["session"] for hit in told["found"]} == {f"s{n}" for n in range(6)}
     best = next(hit for hit in told["found"] if hit["session"] == "s3")
     assert "QX773" in best["text"]
     assert best["turn"] == 1
-    monkeypatch.setattr("muntin.inspector.searching.SECONDS", 0.0)
+    monkeypatch.setattr("muntin.inspector.search.SECONDS", 0.0)
     seen, offset = [], 0
     while offset is not None:
-        part = everywhere(plans, "locker", offset)
+        part = search_sessions(plans, "locker", offset)
         seen += [hit["session"] for hit in part["found"]]
         offset = part["next"]
     assert sorted(seen) == [f"s{n}" for n in range(6)]
-    assert everywhere(plans, "")["found"] == []
+    assert search_sessions(plans, "")["found"] == []

@@ -65,14 +65,14 @@ def steps_of(records: Sequence[Record], items: Sequence[Item]) -> list[Step]:
     """Return the windows of one turn, each with its answer."""
     answers = [item for item in items if item.message and item.role == "assistant"]
     results = {item.message.tool_call_id: item for item in items if item.message}
-    found: list[Step] = []
+    steps: list[Step] = []
     for place, record in enumerate(records):
         answer = _answer(records, place, answers)
         calls = answer.message.tool_calls if answer and answer.message else ()
         brought = tuple(results[call.id] for call in calls if call.id in results)
         following = records[place + 1] if place + 1 < len(records) else None
-        found.append(Step(record, answer, brought, _shown(following, answer, brought)))
-    return found
+        steps.append(Step(record, answer, brought, _shown(following, answer, brought)))
+    return steps
 
 
 def _answer(records: Sequence[Record], place: int, answers: Sequence[Item]) -> Item | None:
@@ -81,10 +81,10 @@ def _answer(records: Sequence[Record], place: int, answers: Sequence[Item]) -> I
         return answers[records[place].step - 1]
     times = [record.time for record in records]
     if answers and answers[0].time < times[0]:  # stored when the answer had come
-        within = [each for each in answers if each.time <= times[place]]
-        within = [each for each in within if not place or each.time > times[place - 1]]
+        within = [answer for answer in answers if answer.time <= times[place]]
+        within = [answer for answer in within if not place or answer.time > times[place - 1]]
         return within[-1] if within else None
-    within = [each for each in answers if each.time >= times[place]]
+    within = [answer for answer in answers if answer.time >= times[place]]
     ends = times[place + 1] if place + 1 < len(times) else None
     return within[0] if within and (ends is None or within[0].time < ends) else None
 
@@ -93,13 +93,13 @@ def _shown(record: Record | None, answer: Item | None, results: Sequence[Item]) 
     """Return how many tokens of some results the next window shows, if fewer than they have."""
     if record is None or answer is None or not results:
         return None
-    own = _tokens(answer)
-    asked = own + sum(map(_tokens, results))
+    answer_tokens = _tokens(answer)
+    tokens = answer_tokens + sum(map(_tokens, results))
     for slot in reversed(json.loads(record.report)["slots"]):
         newest = slot["decisions"][-1] if slot["decisions"] else None
-        if newest is not None and newest["tokens_asked"] == asked:
+        if newest is not None and newest["tokens_asked"] == tokens:
             shorter = newest["status"] in _SHORTER
-            return max(0, int(newest["tokens_kept"]) - own) if shorter else None
+            return max(0, int(newest["tokens_kept"]) - answer_tokens) if shorter else None
     return None
 
 
@@ -113,11 +113,11 @@ def _tokens(item: Item) -> int:
 # In words.
 
 
-def told(step: Step, before: Step | None) -> dict[str, Any]:
+def row_of(step: Step, before: Step | None) -> dict[str, Any]:
     """Return the row of a step."""
     text = step.answer.message.text if step.answer and step.answer.message else ""
     return {
-        "did": [each["words"] for each in calls_of(step)],
+        "did": [call["words"] for call in calls_of(step)],
         "said": " ".join(text[: 4 * ROW].split())[:ROW],
         "repeats": _repeats(step, before),
     }
@@ -146,20 +146,20 @@ def calls_of(step: Step) -> list[dict[str, Any]]:
     """Return the calls of a step, each with its result, also in words."""
     results = {item.message.tool_call_id: item for item in step.results if item.message}
     alone = len(step.results) == 1
-    found = []
+    calls = []
     for call in step.calls[:CALLS]:
         item = results.get(call.id)
         tokens = None if item is None else _tokens(item)
         outcome = _outcome(item, tokens, step.shown if alone else None)
-        found.append({"words": f"{call_words(call)} → {outcome}", "tokens": tokens})
+        calls.append({"words": f"{call_words(call)} → {outcome}", "tokens": tokens})
     if len(step.calls) > CALLS:
-        found.append({"words": f"and {len(step.calls) - CALLS:,} more calls", "tokens": None})
-    if not alone and step.shown is not None and found:
+        calls.append({"words": f"and {len(step.calls) - CALLS:,} more calls", "tokens": None})
+    if not alone and step.shown is not None and calls:
         whole = sum(map(_tokens, step.results))
-        found.append(
+        calls.append(
             {"words": f"together {whole:,} tokens, cut to {step.shown:,}", "tokens": whole}
         )
-    return found
+    return calls
 
 
 def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
@@ -170,20 +170,20 @@ def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
     if text.startswith("Error:"):
         return " ".join(text[:CALL].split())
     size = f"{tokens:,} tokens"
-    own = _OWN_LIMIT.search(text[-200:])
-    if own is not None:
-        size = f"{size}, cut by its own limit from {own[1]} characters"
+    limit = _OWN_LIMIT.search(text[-200:])
+    if limit is not None:
+        size = f"{size}, cut by its own limit from {limit[1]} characters"
     return size if shown is None else f"{size}, cut to {shown:,}"
 
 
 def call_words(call: ToolCall) -> str:
     """Return a call as code: look(n=3)."""
     try:
-        given = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}")
     except ValueError:
-        given = None
-    if isinstance(given, Mapping):
-        inside = ", ".join(f"{name}={_value(each)}" for name, each in given.items())
+        arguments = None
+    if isinstance(arguments, Mapping):
+        inside = ", ".join(f"{name}={_value(value)}" for name, value in arguments.items())
     else:
         inside = call.arguments
     return f"{call.name[:VALUE]}({inside[: CALL - 1] + '…' if len(inside) > CALL else inside})"
@@ -202,7 +202,9 @@ def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
     turn = record.turn
     records = plans.store.reports(session, first=turn, last=turn)
     steps = steps_of(records, items_of(plans, session, turn, turn).get(turn, ()))
-    step = next((each for each in steps if each.record.step == record.step), Step(record))
+    step = next(
+        (candidate for candidate in steps if candidate.record.step == record.step), Step(record)
+    )
     report, model = json.loads(record.report), json.loads(record.plan).get("profile")
     item = step.answer
     answer = usage = cost = None
@@ -245,9 +247,9 @@ def _claim(report: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
             f"{str(report['tokenizer'])[:VALUE]}."
         )
     if shared:
-        said = reported_words(shared, Reported(usage.input, usage.cache_read, usage.cache_write))
-        if ":" in said or "more than" in said:
-            claim["differs"].append(f"{said[0].upper()}{said[1:]}.")
+        words = reported_words(shared, Reported(usage.input, usage.cache_read, usage.cache_write))
+        if ":" in words or "more than" in words:
+            claim["differs"].append(f"{words[0].upper()}{words[1:]}.")
     elif shared == 0 and usage.cache_read > _FEW:
         claim["differs"].append(
             f"The provider read {usage.cache_read:,} of {usage.input:,} tokens from its cache; "
@@ -263,12 +265,12 @@ def rows(
     if not records:
         return {}
     items = items_of(plans, session, records[0].turn, records[-1].turn)
-    found: dict[tuple[int, int], Any] = {}
+    rows: dict[tuple[int, int], Any] = {}
     before: Step | None = None
     for turn in sorted({record.turn for record in records}):
-        own = [record for record in records if record.turn == turn]
-        for step in steps_of(own, items.get(turn, ())):
+        of_turn = [record for record in records if record.turn == turn]
+        for step in steps_of(of_turn, items.get(turn, ())):
             if (turn, step.record.step) >= since:
-                found[turn, step.record.step] = told(step, before)
+                rows[turn, step.record.step] = row_of(step, before)
             before = step
-    return found
+    return rows
