@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from itertools import groupby
 from typing import Any
 
 from muntin.core.message import Message as Counted
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.integrations.shared import Hook, call, model_name
+from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
 from muntin.wire.lists import piece
 
 with needing("muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"):
@@ -42,8 +41,8 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         """Describe a tool as OpenAI does."""
         if isinstance(tool, Mapping):
             return tool
-        made: Mapping[str, Any] = tool.to_json_schema_spec()
-        return made
+        schema: Mapping[str, Any] = tool.to_json_schema_spec()
+        return schema
 
     @staticmethod
     def name_of(model: Any) -> str | None:
@@ -63,13 +62,13 @@ class MuntinMiddleware(Hook, ChatMiddleware):
     def fitted(self, context: ChatContext) -> Fitted:
         """Return the messages of a request that are sent."""
         options = context.options or {}
-        told = options.get("instructions")
+        instructions = options.get("instructions")
         session = context.session
         return self.fit(
             pieces_of(context.messages),
             options.get("tools") or (),
             context,
-            system=[Counted("system", told)] if told else (),
+            system=[Counted("system", instructions)] if instructions else (),
             previous=None if session is None else session.state.get(FRONTIER),
         )
 
@@ -82,12 +81,11 @@ def pieces_of(messages: Sequence[Any]) -> Pieces:
 
     The reference is the message's number and its content's, None for a whole message.
     """
-    several = {
-        number: count
-        for number, message in enumerate(messages)
-        if (count := len(_results(message))) > 1
-    }
-    return Pieces(messages, _read, several=several)
+    return parted(messages, _count, _read)
+
+
+def _count(message: Any) -> int:
+    return len(_results(message)) or 1
 
 
 def _results(message: Any) -> list[int]:
@@ -100,16 +98,14 @@ def _read(message: Any, number: int) -> Sequence[Piece]:
     results = _results(message)
     if not results:
         return [piece(_as_dict(message), (number, None))]
-    found = [(at, message.contents[at]) for at in results]
-    return [
-        piece({"role": "tool", "tool_call_id": c.call_id, "content": _said(c)}, (number, at))
-        for at, c in found
-    ]
-
-
-def _said(result: Any) -> str:
-    """Return the text of a result, as the clients send it."""
-    return result.result if isinstance(result.result, str) else str(result.result or "")
+    pieces = []
+    for at in results:
+        result = message.contents[at]
+        # The text that the clients send.
+        text = result.result if isinstance(result.result, str) else str(result.result or "")
+        data = {"role": "tool", "tool_call_id": result.call_id, "content": text}
+        pieces.append(piece(data, (number, at)))
+    return pieces
 
 
 def _as_dict(message: Any) -> dict[str, Any]:
@@ -136,21 +132,12 @@ def _as_dict(message: Any) -> dict[str, Any]:
 
 def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
     """Return the messages that are sent; an unchanged message is the same object."""
-    found: list[Any] = []
-    for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
-        placed = list(several)
-        if number is None:
-            found += [_added(each.message) for each in placed]
-            continue
-        message = messages[number]
-        count = len(_results(message)) or 1
-        if not all(each.is_whole for each in placed) or len(placed) != count:
-            message = _changed(message, placed)
+    sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
+    for place, message in enumerate(sent):
         if message.author_name is not None and message.role == "assistant":
-            message = copy(message)
-            message.author_name = None
-        found.append(message)
-    return found
+            sent[place] = copy(message)
+            sent[place].author_name = None
+    return sent
 
 
 def _added(message: Counted) -> Any:
@@ -160,19 +147,19 @@ def _added(message: Counted) -> Any:
     return Message(message.role, [message.text])
 
 
-def _changed(message: Any, placed: Sequence[Placed]) -> Any:
+def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
     """Return a message with its new texts and arguments, and only the results that are placed."""
-    made = copy(message)
+    changed = copy(message)
     if placed[0].ref[1] is None:
-        made.contents = _contents(message, placed[0])
-        return made
-    made.contents = [
-        message.contents[each.ref[1]]
-        if each.is_whole
-        else Content.from_function_result(each.message.tool_call_id, result=each.text)
-        for each in placed
-    ]
-    return made
+        changed.contents = _contents(message, placed[0])
+    else:
+        changed.contents = [
+            message.contents[result.ref[1]]
+            if result.is_whole
+            else Content.from_function_result(result.message.tool_call_id, result=result.text)
+            for result in placed
+        ]
+    return [changed]
 
 
 def _contents(message: Any, placed: Placed) -> list[Any]:
@@ -185,4 +172,4 @@ def _contents(message: Any, placed: Placed) -> list[Any]:
         elif content.type == "text" and placed.text is not None:
             content, text = Content.from_text(text or ""), None  # one text replaces all texts
         contents.append(content)
-    return [each for each in contents if each.type != "text" or each.text]
+    return [content for content in contents if content.type != "text" or content.text]
