@@ -5,10 +5,8 @@ There is no script and nothing is loaded. All text of a message or a name is esc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from html import escape
 from json import dumps
-from typing import Any
 
 from muntin.core.composed import Composed
 from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
@@ -76,19 +74,15 @@ def html(window: Composed) -> str:
 
 def _body(window: Composed, *, opened: bool) -> str:
     report = window.report
-    return (
-        f'<div class="muntin"><style>{_STYLE}</style>{_head(report)}{_bar(window)}{_table(report)}'
-        f"{_not_carried(report)}{_messages(window, opened)}{_tools(window)}</div>"
-    )
-
-
-def _head(report: Report) -> str:
     share = f" ({report.tokens / report.budget:.0%})" if report.budget else ""
     state = ' · <span class="bad">over budget</span>' if report.over_budget else ""
     floors = " · floors ignored" if report.floors_ignored else ""
     return (
+        f'<div class="muntin"><style>{_STYLE}</style>'
         f'<p class="head"><b>{report.tokens:,}</b> of {report.budget:,} tokens{share}{state}'
         f"{floors} · counted by {escape(report.tokenizer)}</p>"
+        f"{_bar(window)}{_table(report)}{_not_carried(report)}{_messages(window, opened)}"
+        f"{_tools(window)}</div>"
     )
 
 
@@ -109,20 +103,17 @@ def _bar(window: Composed) -> str:
 
 def _table(report: Report) -> str:
     head = "".join(_cell("th", n, name) for n, name in enumerate(COLUMNS))
-    colours = map(_colour, range(len(report.slots)))
-    rows = [_row(row, next(colours, None)) for row in report.rows()]
+    rows = []
+    for number, row in enumerate(report.rows()):
+        cells = [
+            _cell("td", n, "" if n > 1 and text == NOTHING else text) for n, text in enumerate(row)
+        ]
+        if number < len(report.slots):  # the row of a slot has a colour
+            key = f'<i class="key" style="background:{_colour(number)}"></i>'
+            cells[0] = f"<td>{key}<bdi>{escape(row[0])}</bdi></td>"
+            cells[1] = f'<td class="{row[1]}">{row[1]}</td>'
+        rows.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-
-
-def _row(row: Sequence[str], colour: str | None) -> str:
-    """Return a row of the table; the row of a slot has a colour."""
-    name, status = (_cell("td", n, row[n]) for n in range(2))
-    if colour is not None:
-        key = f'<i class="key" style="background:{colour}"></i>'
-        name = f"<td>{key}<bdi>{escape(row[0])}</bdi></td>"
-        status = f'<td class="{row[1]}">{row[1]}</td>'
-    cells = (_cell("td", n, "" if row[n] == NOTHING else row[n]) for n in range(2, len(row)))
-    return f"<tr>{name}{status}{''.join(cells)}</tr>"
 
 
 def _cell(tag: str, column: int, text: str) -> str:
@@ -178,7 +169,7 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
     out = ' class="out"' if line.place is None else ""
     texts = [f"<pre>{''.join(map(_piece, line.pieces))}</pre>"] if line.pieces else []
     for name, piece in line.calls:
-        texts.append(f"<pre>{_struck(f'→ {escape(name)}({_text(piece)})', piece.cut)}</pre>")
+        texts.append(f"<pre>{_piece(piece, f'→ {escape(name)}(', ')')}</pre>")
     for kind, piece in line.notes:
         label = "" if piece.text.startswith("File: ") else f"{kind}: "
         texts.append(f"<pre>{label}{_piece(piece)}</pre>")
@@ -188,30 +179,19 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
     )
 
 
-def _piece(piece: Piece) -> str:
-    return _struck(_text(piece), piece.cut)
-
-
-def _text(piece: Piece) -> str:
+def _piece(piece: Piece, before: str = "", after: str = "") -> str:
+    """Return a piece with what stands around it, struck through if it was cut."""
     text = escape(piece.text)
-    if not piece.hidden:
-        return text
-    note = f"<em>… {piece.hidden:,} more characters …</em>"
-    return f"{note}{text}" if piece.end == "head" else f"{text}{note}"
-
-
-def _struck(html: str, cut: bool) -> str:
-    return f"<del>{html}</del>" if cut else html
+    if piece.hidden:
+        note = f"<em>… {piece.hidden:,} more characters …</em>"
+        text = f"{note}{text}" if piece.end == "head" else f"{text}{note}"
+    text = f"{before}{text}{after}"
+    return f"<del>{text}</del>" if piece.cut else text
 
 
 def _tools(window: Composed) -> str:
     if not window.tools:
         return ""
-    articles = "".join(_schemas(window.tools))
+    texts = (clip(dumps(tool, ensure_ascii=False, indent=1)) for tool in window.tools)
+    articles = "".join(f"<article><pre>{_piece(text)}</pre></article>" for text in texts)
     return f"<details><summary>{len(window.tools):,} tools</summary>{articles}</details>"
-
-
-def _schemas(tools: Sequence[Any]) -> Iterator[str]:
-    for tool in tools:
-        text = clip(dumps(tool, ensure_ascii=False, indent=1))
-        yield f"<article><pre>{_piece(text)}</pre></article>"

@@ -78,36 +78,27 @@ def lines(window: Composed) -> list[Line]:
     for place, message in enumerate(window.messages):
         free[id(message)].append(place)
     joined = deque(place for place, slot in enumerate(window.origins) if slot is None)
+    # By slot; the fates of joined and of interleaved slots are one group.
+    groups: dict[object, list[Fate]] = {}
+    for fate in window.fates:
+        group = fate.slot.place.group
+        is_apart = group is None or not (group.interleave or group.join is not None)
+        groups.setdefault(fate.slot.index if is_apart else group, []).append(fate)
     result: list[Line] = []
-    for _, fates in _together(window.fates):
+    for fates in groups.values():
         group = fates[0].slot.place.group
-        if group is not None and group.join is not None:
-            result += _joined(fates, joined)
-        else:
+        if group is None or group.join is None:
             result += _merged(fates, free)
+        elif any(fate.shown is not None for fate in fates) and joined:
+            result.append(Line(joined.popleft(), joined=tuple(fates)))
+        else:
+            result += [Line(None, fate) for fate in fates]
     claimed = {line.place for line in result}
     for place in range(len(window.messages)):
         if place not in claimed:  # a marker
             behind = (n for n, line in enumerate(result) if line.place and line.place > place)
             result.insert(next(behind, len(result)), Line(place))
     return result
-
-
-def _together(fates: Iterable[Fate]) -> Iterator[tuple[object, list[Fate]]]:
-    """Group fates by slot; the fates of joined and of interleaved slots are one group."""
-    order: dict[object, list[Fate]] = {}
-    for fate in fates:
-        group = fate.slot.place.group
-        apart = group is None or not (group.interleave or group.join is not None)
-        order.setdefault(fate.slot.index if apart else group, []).append(fate)
-    yield from order.items()
-
-
-def _joined(fates: Sequence[Fate], places: deque[int]) -> Iterator[Line]:
-    if any(fate.shown is not None for fate in fates) and places:
-        yield Line(places.popleft(), joined=tuple(fates))
-    else:
-        yield from (Line(None, fate) for fate in fates)
 
 
 def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
@@ -186,18 +177,16 @@ def _cut(declared: Message | None, shown: Message | None, head: bool, longest: i
     whole = declared.text if declared is not None else ""
     text = shown.text if shown is not None else ""
     if shown is None:
-        return [clip(whole, longest, cut=True)] if whole else []
-    if text == whole:
-        return [clip(text, longest)] if text else []
-    if head and whole.startswith(text):
-        return _nonempty([clip(text, longest), clip(whole[len(text) :], longest, cut=True)])
-    if whole.endswith(text):
+        pieces = [clip(whole, longest, cut=True)]
+    elif text == whole:
+        pieces = [clip(text, longest)]
+    elif head and whole.startswith(text):
+        pieces = [clip(text, longest), clip(whole[len(text) :], longest, cut=True)]
+    elif whole.endswith(text):
         gone = whole[: len(whole) - len(text)]
-        return _nonempty([clip(gone, longest, cut=True, head=False), clip(text, longest)])
-    return _nonempty([clip(whole, longest, cut=True), clip(text, longest)])
-
-
-def _nonempty(pieces: list[Piece]) -> list[Piece]:
+        pieces = [clip(gone, longest, cut=True, head=False), clip(text, longest)]
+    else:
+        pieces = [clip(whole, longest, cut=True), clip(text, longest)]
     return [piece for piece in pieces if piece.text]
 
 
