@@ -55,7 +55,11 @@ class Blocks:
         tools: Iterable[Mapping[str, Any]] = (),
     ) -> SentRequest:
         """Return the blocks of the tools, then of messages that come from `sources`."""
-        blocks = [self._tool(schema) for schema in tools]
+        schemas = map(compact_json, tools)
+        blocks = [
+            Block(text, self.counter.overhead + self.counter.text(text), source="tools")
+            for text in schemas
+        ]
         places = [-1] * len(blocks)
         before = "system"
         for place, owner, message in as_sent(messages, self._profile):
@@ -81,14 +85,7 @@ class Blocks:
         return remembered[1]
 
     def _make(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
-        name = digest(message)
-        return tuple(
-            Block((name, number), tokens, source=source, run=follows and not number)
-            for number, tokens in enumerate(self._sizes(message))
-        )
-
-    def _sizes(self, message: Message) -> list[int]:
-        """Return the tokens of each block: each part is a block, all calls together are one."""
+        # Each part is a block, all calls together are one.
         parts = message.content if isinstance(message.content, tuple) else ()
         overhead = self.counter.overhead
         sizes = [self.counter.message(Message(message.role, (part,))) - overhead for part in parts]
@@ -96,16 +93,14 @@ class Blocks:
             sizes.append(0)
         if message.tool_calls:
             count = self.counter.text
-            sizes.append(
-                sum(count(call.name) + count(call.arguments) for call in message.tool_calls)
-            )
+            sizes.append(sum(count(c.name) + count(c.arguments) for c in message.tool_calls))
         # The first block also has the tokens of no part: the overhead, a name, attachments.
         sizes[0] += self.counter.message(message) - sum(sizes)
-        return sizes
-
-    def _tool(self, schema: Mapping[str, Any]) -> Block:
-        text = compact_json(schema)
-        return Block(text, self.counter.overhead + self.counter.text(text), source="tools")
+        name = digest(message)
+        return tuple(
+            Block((name, number), tokens, source=source, run=follows and not number)
+            for number, tokens in enumerate(sizes)
+        )
 
 
 def marks_of(window: Window, request: SentRequest) -> tuple[int, ...]:

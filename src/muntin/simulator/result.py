@@ -158,17 +158,15 @@ class Simulation:
         rows = [list(_COLUMNS)]
         rows += [[cell(self, run) for cell in _COLUMNS.values()] for run in self.runs]
         table = text_table(rows, range(1, len(_COLUMNS)))
-        return "\n".join([", ".join(about), "", *table, *self._too_large()])
-
-    def _too_large(self) -> Iterator[str]:
-        """Say which policies sent more than the budget; `full` is asked to."""
+        lines = [", ".join(about), "", *table]
         for run in self.runs:
-            over = [step for step in run.steps if step.tokens > (self.budget or step.tokens)]
+            over = [step.tokens for step in run.steps if step.tokens > (self.budget or step.tokens)]
             if over and run.policy != "full":
-                yield (
+                lines.append(
                     f"{run.policy}: {len(over):,} of {len(run.steps):,} requests are over the "
-                    f"budget; the largest has {max(step.tokens for step in over):,} tokens"
+                    f"budget; the largest has {max(over):,} tokens"
                 )
+        return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
         """Draw the simulation as a self-contained HTML file."""
