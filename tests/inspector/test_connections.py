@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from muntin.inspector import data
 from muntin.inspector.connections import Connection
+from muntin.inspector.server import _ANSWERS
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import inspecting
 
@@ -54,11 +54,11 @@ def test_a_request_that_is_not_whole_in_time_is_cut_off(monkeypatch, half, trick
 def test_a_whole_request_may_take_longer_than_it_may_take_to_arrive(monkeypatch):
     monkeypatch.setattr(Connection, "seconds", 0.5)
 
-    def slow(*_: object, **__: object) -> dict[str, int]:
+    def slow(plans: object) -> dict[str, int]:
         time.sleep(1)
         return {"slow": 1}
 
-    monkeypatch.setattr(data, "sessions", slow)
+    monkeypatch.setitem(_ANSWERS, "sessions", slow)
     with inspecting(MemoryStore()) as running:
         assert running.ask("sessions") == {"slow": 1}
 

@@ -298,7 +298,7 @@ def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
 
 
 def shares(
-    plans: Plans, session: str, *, first: int, step: int = 1, count: int = 20, most: int = PAGE
+    plans: Plans, session: str, *, first: int = 1, step: int = 1, count: int = 20, most: int = PAGE
 ) -> dict[str, Any]:
     """Return how much of each window begins like the one before it, from a step of a turn on.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import keep_surrogates, shown
@@ -22,7 +23,6 @@ from muntin.errors import InvalidInput, MuntinError, needing
 from muntin.inspector import changes, data, search
 from muntin.inspector.plans import Plans
 from muntin.timeline.store import Store
-from muntin.view.lines import LONGEST
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -108,90 +108,52 @@ def _page(content: bytes, kind: str) -> Callable[[Request], Response]:
 
 # The questions.
 
-
-def _text(query: Mapping[str, str], name: str, default: str | None = None) -> str:
-    value = query.get(name, default)
-    if value is None:
-        raise InvalidInput(f"the question lacks {name!r}")
-    return value
-
-
-def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:
-    value = query.get(name)
-    if value is None and default is not None:
-        return default
-    text = _text(query, name)
-    if not (text.isascii() and text.isdecimal()) or len(text) > 12:
-        raise InvalidInput(f"{name!r} must be a number, not {shown(text[:40])}")
-    return int(text)
-
-
-def _optional(query: Mapping[str, str], name: str) -> int | None:
-    return None if name not in query else _number(query, name)
-
-
-def _which(query: Mapping[str, str]) -> tuple[str, int, int | None]:
-    return _text(query, "session"), _number(query, "turn"), _optional(query, "step")
-
-
-_ANSWERS: dict[str, Callable[[Plans, Mapping[str, str]], dict[str, Any]]] = {
-    "sessions": lambda plans, query: data.sessions(
-        plans, search=_text(query, "search", ""), offset=_number(query, "offset", 0)
-    ),
-    "turns": lambda plans, query: data.turns(
-        plans,
-        _text(query, "session"),
-        first=_number(query, "first", 1),
-        count=_number(query, "count", data.PAGE),
-        step=_number(query, "step", 1),
-    ),
-    "search": lambda plans, query: search.search_session(
-        plans, _text(query, "session"), _text(query, "query")
-    ),
-    "find": lambda plans, query: search.search_sessions(
-        plans, _text(query, "query"), _number(query, "offset", 0)
-    ),
-    "usage": lambda plans, query: data.usage(plans, _text(query, "session")),
-    "window": lambda plans, query: data.window(plans, *_which(query)),
-    "messages": lambda plans, query: data.messages(
-        plans,
-        *_which(query),
-        budget=_optional(query, "budget"),
-        offset=_number(query, "offset", 0),
-        limit=_number(query, "limit", data.PAGE),
-        longest=_number(query, "longest", LONGEST),
-        fold=bool(_number(query, "fold", 0)),
-    ),
-    "plan": lambda plans, query: changes.what_if(plans, *_which(query), _number(query, "budget")),
-    "survival": lambda plans, query: changes.survival(
-        plans, *_which(query), _number(query, "slot")
-    ),
-    "difference": lambda plans, query: changes.difference(
-        plans,
-        *_which(query),
-        _number(query, "other_turn"),
-        _optional(query, "other_step"),
-        _text(query, "other_session", _text(query, "session")),
-    ),
-    "shares": lambda plans, query: changes.shares(
-        plans,
-        _text(query, "session"),
-        first=_number(query, "first", 1),
-        step=_number(query, "step", 1),
-        count=_number(query, "count", 20),
-        most=_number(query, "most", data.PAGE),
-    ),
+_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "sessions": data.sessions,
+    "turns": data.turns,
+    "search": search.search_session,
+    "find": search.search_sessions,
+    "usage": data.usage,
+    "window": data.window,
+    "messages": data.messages,
+    "plan": changes.what_if,
+    "survival": changes.survival,
+    "difference": changes.difference,
+    "shares": changes.shares,
 }
 
 
-def _api(
-    plans: Plans, answer: Callable[[Plans, Mapping[str, str]], dict[str, Any]]
-) -> Callable[[Request], Response]:
+def _arguments(
+    parameters: Mapping[str, Parameter], query: Mapping[str, str]
+) -> dict[str, str | int | None]:
+    """Read what a question gives for the parameters of the function that answers it."""
+    arguments: dict[str, str | int | None] = {}
+    for name, parameter in parameters.items():
+        text = query.get(name)
+        if text is None:
+            if parameter.default is not Parameter.empty:
+                continue
+            if "None" not in parameter.annotation:
+                raise InvalidInput(f"the question lacks {name!r}")
+            arguments[name] = None
+        elif "str" in parameter.annotation:
+            arguments[name] = text
+        elif text.isascii() and text.isdecimal() and len(text) <= 12:
+            arguments[name] = int(text)
+        else:
+            raise InvalidInput(f"{name!r} must be a number, not {shown(text[:40])}")
+    return arguments
+
+
+def _api(plans: Plans, answer: Callable[..., dict[str, Any]]) -> Callable[[Request], Response]:
     from starlette.responses import Response
+
+    parameters = dict(signature(answer).parameters)
+    del parameters["plans"]
 
     def ask(request: Request) -> Response:
         try:
-            status, value = 200, answer(plans, request.query_params)
+            status, value = 200, answer(plans, **_arguments(parameters, request.query_params))
         except MuntinError as error:
             status = 400 if isinstance(error, InvalidInput) else 503
             value = {"error": str(error)[:2_000]}
