@@ -328,7 +328,8 @@ class TurnInput:
             begin = max(0, len(messages) - _NEAR - len(self.items) - len(self.later))
             near = messages[begin:]
             version = [each for each in near if self.holds(each)]
-            rest = [each for each in near if not self.holds(each) and not self._is_later(each)]
+            ours = {*self.items, *self.later}
+            rest = [each for each in near if not (isinstance(each, Message) and each.item in ours)]
             if version:
                 versions.append(cast("list[Message]", version))
             if len(rest) < len(near):
@@ -345,9 +346,6 @@ class TurnInput:
     def holds(self, message: MessageLike) -> bool:
         """Say whether a message shows an item of the input."""
         return isinstance(message, Message) and message.item in self.items
-
-    def _is_later(self, message: MessageLike) -> bool:
-        return isinstance(message, Message) and message.item in self.later
 
     def projected_in(self, slot: Slot) -> Slot:
         """Return the slot of the input with the words in which it is shown.

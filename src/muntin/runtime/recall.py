@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muntin.composer import Composer
 from muntin.core.caching.frontier import Frontier, LazyFrontier
@@ -59,7 +59,8 @@ class Recalling:
         """Return the window of slots, with the excerpts of this turn."""
         room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
         most = self._settings.most(room)
-        query = _asked(slots)
+        inputs = [slot.messages for slot in slots.declared if slot.is_input]
+        query = "\n".join(as_message(each).text for messages in inputs for each in messages)
         if not most or not query.strip():
             return slots.render()
         if self._decided:
@@ -199,11 +200,3 @@ def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
     known = previous.lazy_frontier if isinstance(previous, Window) else previous
     starts = () if known is None else known.starts
     return min((start.item for start in starts if start.item is not None), default=0)
-
-
-def _asked(slots: Slots) -> str:
-    """Return the text of the turn's input."""
-    messages: Sequence[Any] = [
-        message for slot in slots.declared if slot.is_input for message in slot.messages
-    ]
-    return "\n".join(as_message(each).text for each in messages)

@@ -69,17 +69,12 @@ def offering(
     if added:
         offered = as_tools((*tools, *added), "tools")
     tool = offered.by_name.get("load_result")
-    reader = None if tool is None else _reader_of(tool)
-    composer = replace(composer, tools=offered.schemas, recovery=reader is not None)
-    if reader is not None:
+    reader = getattr(getattr(tool, "fn", tool), "__self__", None)
+    is_reader = isinstance(reader, Reader)
+    composer = replace(composer, tools=offered.schemas, recovery=is_reader)
+    if isinstance(reader, Reader):
         reader.most = composer.largest_result
     return composer, offered
-
-
-def _reader_of(tool: ToolLike) -> Reader | None:
-    """Return the reader whose method a tool is."""
-    reader = getattr(getattr(tool, "fn", tool), "__self__", None)
-    return reader if isinstance(reader, Reader) else None
 
 
 class Reader:
@@ -259,11 +254,14 @@ def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
 
     They are durable with the answer to the window that names them.
     """
-    contents = {
-        each.snapshot: each.original
-        for each in loaded
-        if each.original is not None and _may_be_cut(each)
-    }
+    contents: dict[str, str] = {}
+    for each in loaded:
+        # A volatile text may be cut by sharing; of other texts no character has more than four
+        # tokens.
+        most = each.source.max
+        may_be_cut = most is None or each.source.cache == "volatile" or each.size * 4 > most
+        if each.original is not None and may_be_cut:
+            contents[each.snapshot] = each.original
     _keep(turn, contents)
 
 
@@ -283,9 +281,3 @@ def _keep(turn: ActiveTurn, contents: Mapping[str, str]) -> None:
     if contents:
         known, _ = turn.receipts.originals
         turn.receipts.originals = ({**known, **contents}, turn.number - KEPT_TURNS)
-
-
-def _may_be_cut(each: Loaded) -> bool:
-    # A volatile text may be cut by sharing; of other texts no character has more than four tokens.
-    most = each.source.max
-    return most is None or each.source.cache == "volatile" or each.size * 4 > most

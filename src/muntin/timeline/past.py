@@ -29,8 +29,8 @@ T = TypeVar("T")
 # How many turns of a history are read at first; then four times as many.
 PAGE = 50
 
-# So many tokens are read for the last messages of a list; if that is too little, so many more.
-_FEW = (4_000, 64_000)
+# So many tokens are read for the last messages of a list; if that is too little, all.
+_FEW = 16_000
 
 # A run of more items is not read whole to find its beginning.
 _LONG_RUN = 2_000
@@ -140,7 +140,8 @@ class TimelineMessages(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice) and index.stop is index.step is None and (index.start or 0) < 0:
-            return list(self._last(-index.start))[index]
+            few = self.newest(_FEW)  # mostly enough, and then no more is read
+            return list(few if len(few) >= -index.start else self._all())[index]
         return self._all()[index]
 
     def __eq__(self, other: object) -> bool:
@@ -162,14 +163,6 @@ class TimelineMessages(Sequence[Message]):
             self._whole = self._shown(read)
         return self._whole
 
-    def _last(self, count: int) -> Sequence[Message]:
-        """Return at least the last `count` messages, or all; few more are read."""
-        for tokens in _FEW:
-            messages = self.newest(tokens)
-            if len(messages) >= count:
-                return messages
-        return self._all()
-
     def newest(self, tokens: int, since: Sequence[Item] | None = None) -> Sequence[Message]:
         """Return at least the newest messages of `tokens` tokens, or all.
 
@@ -178,7 +171,12 @@ class TimelineMessages(Sequence[Message]):
         if self._whole is not None:
             return self._whole
         if self._near[0] < tokens:
-            messages = self._newest(tokens, since)
+            ahead = self._ahead
+            messages = [] if ahead is None else self._shown(ahead)
+            is_enough = ahead is not None and ahead.after <= self._since
+            if not is_enough and self._weigh(messages) <= tokens:
+                read = look(self._session, lambda: self.read_newest(tokens, since))
+                messages = self._shown(read)
             self._near = tokens, NewestMessages(messages, self._earlier(messages))
         return self._near[1]
 
@@ -194,13 +192,6 @@ class TimelineMessages(Sequence[Message]):
         earlier = round((items[0] - self._since - 1) * len(items) / (items[-1] - items[0] + 1))
         tokens = sum(map(self._session.counter.message, messages[:end]))
         return earlier, round(earlier * tokens / end)
-
-    def _newest(self, tokens: int, since: Sequence[Item] | None) -> Sequence[Message]:
-        if self._ahead is not None:
-            messages = self._shown(self._ahead)
-            if self._ahead.after <= self._since or self._weigh(messages) > tokens:
-                return messages
-        return self._shown(look(self._session, lambda: self.read_newest(tokens, since)))
 
     def read_newest(self, tokens: int, since: Sequence[Item] | None = None) -> Read:
         """Read the items of at least the newest messages of `tokens` tokens.
