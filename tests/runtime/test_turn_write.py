@@ -19,10 +19,21 @@ from tests.runtime.conftest import run
 class Doubtful(MemoryStore):
     """A store whose connection breaks at the n-th commit of a turn, before or behind it."""
 
-    def __init__(self, breaks: int, *, stored: bool) -> None:
+    def __init__(self, breaks: int, *, stored: bool, away: int) -> None:
         super().__init__()
         self.left = breaks
         self.stored = stored
+        # How often the store is away when it is looked at next.
+        self.away = away
+        self.failing = 0
+
+    def read(self, session: str, **given: Any) -> list[Item]:
+        if self.failing:
+            self.failing -= 1
+            gone = StoreError("the store is away")
+            gone.passing = gone.away = True
+            raise gone
+        return super().read(session, **given)
 
     def append(self, session: str, drafts: Sequence[Draft], **given: Any) -> list[Item]:
         if given.get("claim") is None or drafts[0].opens is not None:
@@ -34,15 +45,18 @@ class Doubtful(MemoryStore):
             super().append(session, drafts, **given)
         broken = StoreError("the connection broke during the commit")
         broken.passing = broken.in_doubt = True
+        self.failing = self.away
         raise broken
 
 
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("breaks", [1, 2, 3])
-@pytest.mark.parametrize("door", ["conversation", "entity"])
-def test_what_was_in_doubt_is_there_once(door: str, breaks: int, stored: bool) -> None:
+@pytest.mark.parametrize(
+    ("door", "away"), [("conversation", 0), ("conversation", 2), ("entity", 0)]
+)
+def test_what_was_in_doubt_is_there_once(door: str, away: int, breaks: int, stored: bool) -> None:
     async def work() -> list[Item]:
-        store = Doubtful(breaks, stored=stored)
+        store = Doubtful(breaks, stored=stored, away=away)
         async with App(store, model=ScriptedModel(lambda window: "Yes.")) as app:
 
             @app.entity("e")

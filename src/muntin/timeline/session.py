@@ -380,9 +380,9 @@ class OpenTurn:
         """Append the item that begins the turn; after a try in doubt, look for it first."""
         if self._in_doubt and not self.number:
             store = self.session.store
-            self._in_doubt.clear()
             turns = [*store.turns(self.session.id, status="open")]
             turns += store.turns(self.session.id, status="pending")
+            self._in_doubt.clear()
             self.number = next((turn.number for turn in turns if turn.owner == self.owner), 0)
         if not self.number:
             return self.append(item)[0]
@@ -398,8 +398,8 @@ class OpenTurn:
         if not drafts:
             return []
         with self._writing:
-            is_doubted = self._in_doubt.pop(id(drafts), None) is not None
-            added = self._find(drafts) if is_doubted else None
+            added = self._find(drafts) if id(drafts) in self._in_doubt else None
+            self._in_doubt.pop(id(drafts), None)  # it stays in doubt if it could not be looked for
             if added is None:
                 if self.over:
                     raise TurnEnded(self.session.id, self.number)
