@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from muntin.core.caching.frontier import TOOLS, Frontier, LazyFrontier
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.caching.prefix import did_not_stay
-from muntin.core.caching.wire_order import Piece, as_sent, goes_as_it_stands
+from muntin.core.caching.wire_order import as_sent, goes_as_it_stands
 from muntin.core.composed import Breakpoint
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
@@ -65,9 +65,10 @@ def place_breakpoints(
     if caching is None:
         return past, ()
     if before is not None:
-        _learn(past, before)
+        past.changed_slots = frozenset(did_not_stay(past, before))
     if not caching.breakpoints:
         return past, ()
+    ends = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
     places = choose_breakpoints(
         messages,
         slots,
@@ -76,37 +77,18 @@ def place_breakpoints(
         tools=tools,
         previous=before,
         settled=past.settled,
-        lowered=_ends(messages, lowered),
+        lowered=[ends[id(message)] for message in lowered if id(message) in ends],
     )
     past.breakpoints = tuple(places)
     lives = ttls(places, messages, caching)
-    breakpoints = (
-        Breakpoint(_window_place(sent, place) + 1, ttl)
-        for place, ttl in zip(places, lives, strict=True)
-    )
-    return past, tuple(dict.fromkeys(breakpoints))
-
-
-def _learn(now: LazyFrontier, before: LazyFrontier | Frontier) -> None:
-    """Note which slots did not stay. No breakpoint is placed from the first slot on that has
-    changed as many times running as its kind allows: it is expected to change again."""
-    before_that = dict(before.blamed)
-    now.blamed = tuple((name, before_that.get(name, 0) + 1) for name in did_not_stay(now, before))
-    if not now.blamed:
-        return
-    allowed = now.patience
-    # Tools may change as often as a slot whose tier says that it stays.
-    now.restless = frozenset(
-        name for name, times in now.blamed if times >= allowed.get(name, 2 if name == TOOLS else 1)
-    )
-
-
-def _window_place(sent: Sequence[Piece] | None, place: int) -> int:
-    """Return the index in the window of the last message before a place in the request."""
-    if sent is None:
-        return max(0, place - 1)
-    found = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
-    return next(found, 0)
+    found: dict[Breakpoint, None] = {}
+    for place, ttl in zip(places, lives, strict=True):
+        last = max(0, place - 1)
+        if sent is not None:  # the last message of the window before the place in the request
+            before_it = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
+            last = next(before_it, 0)
+        found[Breakpoint(last + 1, ttl)] = None
+    return past, tuple(found)
 
 
 def choose_breakpoints(
@@ -129,7 +111,8 @@ def choose_breakpoints(
     where the next step down begins; the frontier; the last stable tier; earlier tiers.
     """
     taken = user_breakpoints(messages)
-    left = caching.breakpoints - len(taken) - sum(map(_carries_one, tools))
+    on_tools = sum(any(schema.get(key) for key in USER_BREAKPOINTS) for schema in tools)
+    left = caching.breakpoints - len(taken) - on_tools
     if left <= 0 or not messages:
         return []
     tails = _tails(messages, settled)
@@ -172,12 +155,7 @@ def ttls(
 
 def user_breakpoints(messages: Sequence[Message]) -> list[int]:
     """Return the breakpoints that the messages carry themselves: the places behind them."""
-    return [
-        place
-        for place, message in enumerate(messages, 1)
-        if message.extra or message.content.__class__ is tuple  # few messages have either
-        for _ in _carried(message)
-    ]
+    return [place for place, message in enumerate(messages, 1) for _ in _carried(message)]
 
 
 def _carried(message: Message) -> list[Any]:
@@ -189,16 +167,6 @@ def _carried(message: Message) -> list[Any]:
             data = part.data if isinstance(part, Other) else part.extra or {}
             found += [data[key] for key in USER_BREAKPOINTS if data.get(key)]
     return found
-
-
-def _carries_one(schema: Mapping[str, Any]) -> bool:
-    return any(schema.get(key) for key in USER_BREAKPOINTS)
-
-
-def _ends(messages: Sequence[Message], lowered: Sequence[Message]) -> list[int]:
-    """Return where messages of the window end in the request."""
-    places = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
-    return [places[id(message)] for message in lowered if id(message) in places]
 
 
 def _tails(messages: Sequence[Message], settled: int) -> list[int]:
@@ -245,7 +213,13 @@ def _anchor(
     """Return the last breakpoint of the turn before that still holds, if no tail reaches it."""
     if previous is None or not previous.breakpoints:
         return 0
-    shared = _shared(messages[: max(previous.breakpoints)], previous)
+    sent = previous.messages if isinstance(previous, LazyFrontier) else ()
+    shared = 0  # how many messages, from the first, are as in the turn before
+    for message in messages[: max(previous.breakpoints)]:
+        same = shared < len(sent) and sent[shared] is message
+        if not same and previous.digest(shared) != digest(message):
+            break
+        shared += 1
     for place in reversed(previous.breakpoints):
         if place > shared:  # a message before it has changed
             continue
@@ -256,16 +230,6 @@ def _anchor(
         # The breakpoint's own block is the first block of the lookback.
         return place if added >= caching.lookback else 0
     return 0
-
-
-def _shared(messages: Sequence[Message], previous: LazyFrontier | Frontier) -> int:
-    """Return how many messages, from the first, a request shares with the turn before."""
-    sent = previous.messages if isinstance(previous, LazyFrontier) else ()
-    for place, message in enumerate(messages):
-        same = place < len(sent) and sent[place] is message
-        if not same and previous.digest(place) != digest(message):
-            return place
-    return len(messages)
 
 
 def blocks(message: Message) -> int:

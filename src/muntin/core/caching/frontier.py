@@ -15,9 +15,8 @@ from typing import Any
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
-from muntin.core.counting.memo import once_for_each
 from muntin.core.digests import BYTES, digest
-from muntin.core.message import Message, characters_of, role_of
+from muntin.core.message import Message, role_of
 from muntin.core.planning.memory import Start, read_start
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.schemas import Schemas
@@ -29,8 +28,6 @@ _VERSION = 1
 # A provider that caches by itself finds the unchanged beginning of a text whose end changed. So
 # texts are also known by the digests of their beginnings, in pieces of this many characters.
 CHUNK = 128
-# A mark that is read every fourth time pays for itself.
-_TEXT, _TIERED, _LIST = 1, 2, 4
 _CHUNK_BYTES = 3
 
 
@@ -41,9 +38,8 @@ class Frontier:
     `breakpoints` are places, in pieces of the request. `digests` are of these pieces in the order
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
     count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
-    stay; the first `trunk` pieces if the input becomes history. The slots `blamed` did not stay as
-    in the window before, each so many times running. `chunks` are digests of the beginnings of long
-    texts.
+    stay; the first `trunk` pieces if the input becomes history. `chunks` are digests of the
+    beginnings of long texts.
     """
 
     starts: tuple[Start, ...] = ()
@@ -55,7 +51,6 @@ class Frontier:
     lasting_tokens: int = field(default=0, kw_only=True)
     schemas: tuple[str, ...] = field(default=(), kw_only=True)
     trunk: int = field(default=0, kw_only=True)
-    blamed: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
     chunks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -90,7 +85,6 @@ class Frontier:
             "lasting_tokens": self.lasting_tokens,
             "schemas": list(self.schemas),
             "trunk": self.trunk,
-            "blamed": [list(each) for each in self.blamed],
             "chunks": list(self.chunks),
         }
 
@@ -116,10 +110,6 @@ class Frontier:
                 # Earlier versions did not write these.
                 schemas=tuple(str(each) for each in data.get("schemas", ())),
                 trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
-                blamed=tuple(
-                    (str(slot), check_size(times, "blamed"))
-                    for slot, times in data.get("blamed", ())
-                ),
                 chunks=tuple(str(each) for each in data.get("chunks", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -134,9 +124,9 @@ class LazyFrontier:
     It holds one window's messages and nothing of earlier windows, so that a long session does not
     keep all of its windows. `known` are the messages of the window before, and their digests if
     they were ever asked for: equal messages need not be hashed again. `moved` are the conversations
-    that moved in this window. `behind` are the slots of texts behind a conversation. `blamed` are
-    the slots that did not stay since the window before, `restless` the slots of `blamed` that are
-    not expected to stay next time either. With `chunked`, the beginnings of texts are hashed too.
+    that moved in this window. `behind` are the slots of texts behind a conversation. The
+    `changed_slots` did not stay since the window before: until they have stayed once, they are
+    expected to change again. With `chunked`, the beginnings of texts are hashed too.
     """
 
     def __init__(
@@ -156,8 +146,7 @@ class LazyFrontier:
         self.starts = starts
         self.moved = moved
         self.breakpoints: tuple[int, ...] = ()
-        self.blamed: tuple[tuple[str, int], ...] = ()
-        self.restless: frozenset[str] = frozenset()
+        self.changed_slots: frozenset[str] = frozenset()
         self.messages = messages
         self._slots = slots
         self._tools = tools
@@ -215,20 +204,6 @@ class LazyFrontier:
         return [slot.name for slot in self._slots]
 
     @cached_property
-    def patience(self) -> dict[str, int]:
-        """How many times running a slot may change before it is expected to change again: a text
-        once, a slot whose tier says that it stays twice, a list from which messages were left out
-        four times."""
-        return {
-            slot.name: _TIERED
-            if slot.place.tier not in (None, VOLATILE)
-            else _TEXT
-            if is_text(slot) or slot.is_input
-            else _LIST
-            for slot in self._slots
-        }
-
-    @cached_property
     def sizes(self) -> list[int]:
         """The tokens of each message."""
         return [self._counter.message(message) for message in self.messages]
@@ -255,15 +230,17 @@ class LazyFrontier:
     @property
     def settled(self) -> int:
         """How many messages the next turn will have again, if the input becomes history and the
-        `restless` slots change again."""
-        if TOOLS in self.restless:
+        `changed_slots` change again."""
+        if TOOLS in self.changed_slots:
             return 0
-        return lasting_count(self._slots, self._behind, inputs=True, restless=self.restless)
+        return lasting_count(
+            self._slots, self._behind, inputs=True, changed_slots=self.changed_slots
+        )
 
     @property
     def settled_tokens(self) -> int:
         """The tokens that the next turn will have again."""
-        return 0 if TOOLS in self.restless else self._tokens_before(self.settled)
+        return 0 if TOOLS in self.changed_slots else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
         gone = sum([self._counter.message(each) for each in self.messages[place:]])
@@ -283,7 +260,6 @@ class LazyFrontier:
             lasting_tokens=self._tokens_before(lasting),
             schemas=self.schemas,
             trunk=self.trunk,
-            blamed=self.blamed,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
         )
 
@@ -293,7 +269,7 @@ def lasting_count(
     behind: frozenset[int],
     *,
     inputs: bool = False,
-    restless: frozenset[str] = frozenset(),
+    changed_slots: frozenset[str] = frozenset(),
 ) -> int:
     """Return how many messages, from the first, are expected to stand in the next window too.
 
@@ -302,7 +278,7 @@ def lasting_count(
     """
     for place, slot in enumerate(slots):
         stays = inputs if slot.is_input else slot.place.lasting
-        if not stays or slot.place.changes or slot.index in behind or slot.name in restless:
+        if not stays or slot.place.changes or slot.index in behind or slot.name in changed_slots:
             return place
     return len(slots)
 
@@ -325,16 +301,11 @@ def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
     return frozenset(found)
 
 
-@once_for_each(characters_of)
+@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
 def text_chunks(message: Message) -> str:
     """Return digests of the pieces of a text, from its beginning; a short text has none."""
-    return _text_chunks(message)
-
-
-@lru_cache(maxsize=2_048)  # most messages of a window were in the one before
-def _text_chunks(message: Message) -> str:
     text = message.text
-    if len(text) < CHUNK or message.content.__class__ is not str:
+    if len(text) < CHUNK or not isinstance(message.content, str):
         return ""
     whose = f"{message.role} {message.name} {message.tool_call_id} "
     pieces = [text[n : n + CHUNK] for n in range(0, len(text) - CHUNK + 1, CHUNK)]
