@@ -19,7 +19,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.planning.slot import MessageLike
-from muntin.core.report import Report, SlotReport
+from muntin.core.report import Report
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
@@ -200,7 +200,9 @@ class Prompt:
         """
         if token_budget is not None:
             check_size(token_budget, "token_budget")
-        whole = _whole(budget, provider, model_id)
+        whole = Budget.of(f"{provider}/{model_id}") if provider and model_id else None
+        if budget is not None:
+            whole = as_budget(budget)
         gathered = await self.gather(
             input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
@@ -217,8 +219,9 @@ class Prompt:
         with telemetry.composing(name, made_by=self) as composed:
             window = _compose(composer, gathered, token_budget, whole)
             composed.made(window)
+        origins = zip(window.messages, window.origins, strict=True)
         return Resolution(
-            system=_system_text(window),
+            system=SEPARATOR.join(message.text for message, origin in origins if origin is None),
             prompt=gathered.user,
             messages=window.messages,
             tools=gathered.tools,
@@ -256,7 +259,44 @@ class Prompt:
                 settings=settings,
                 tools=tools,
             )
-        return _inspection_of(made)
+        report, gathered, counter = made.window.report, made.gathered, made.composer.counter
+        rows = {row.index: row for row in report.slots}
+        # The slots of the parts are declared first.
+        planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
+        dropped = [
+            DroppedContext(
+                source=part.source,
+                text=part.text,
+                tokens=row.tokens_asked,
+                priority=part.priority,
+                reason=row.reason or "over_budget",
+                rank=row.decisions[0].rank or 0,
+            )
+            for part, row in planned
+            if row.status == "dropped"
+        ]
+        parts = tuple(
+            replace(part, tokens=row.tokens_asked, status=row.status)
+            for part, row in planned
+            if row.status != "empty"
+        )
+        return Inspection(
+            system=SystemText(made.system, parts),
+            prompt=gathered.user,
+            tools=tuple(tool_name(tool) for tool in gathered.tools),
+            total_tokens=counter.text(made.system) if made.system else 0,
+            prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
+            tool_tokens=report.tools_tokens,
+            token_budget=token_budget,
+            over_budget=made.window.over_budget,
+            settings=gathered.settings,
+            dropped_contexts=tuple(sorted(dropped, key=lambda context: context.rank)),
+            excluded_contexts=tuple(
+                ExcludedContext(source, f"{reason}: {detail}")
+                for source, reason, detail in gathered.excluded
+            ),
+            report=report,
+        )
 
     resolve_sync = prompt_twin(resolve)
     inspect_sync = prompt_twin(inspect)
@@ -337,12 +377,6 @@ def prompt(
         adapt=adaptations(adapt, what),
         reached=tuple(reach(uses)),
     )
-    _check_contexts(made, what)
-    return made
-
-
-def _check_contexts(made: Prompt, what: str) -> None:
-    """Refuse mistakes that do not depend on the input: ids, fields and tools claimed twice."""
     ids: dict[str, object] = {}
     for each in made.reached:
         known = each.context.id
@@ -351,6 +385,7 @@ def _check_contexts(made: Prompt, what: str) -> None:
     check_fields(made.reached, made.input)
     offers = [(each.source, each.context.tools) for each in made.reached if not each.conditional]
     merge_tools([("prompt", made.tools), *offers], what=f"{what}: ")
+    return made
 
 
 async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
@@ -359,15 +394,6 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
     The result also has its tools and the contexts that were left out.
     """
     return await prompt(use=[context]).gather(input, ctx)
-
-
-def _whole(
-    budget: Budget | int | None, provider: str | None, model_id: str | None
-) -> Budget | None:
-    """Return the budget of the whole request: as asked for, else the model's window."""
-    if budget is not None:
-        return as_budget(budget)
-    return Budget.of(f"{provider}/{model_id}") if provider and model_id else None
 
 
 def _compose(
@@ -408,12 +434,6 @@ def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> W
 _SEAM = 2
 
 
-def _system_text(window: Window) -> str:
-    """Return the joined system text of a window, or ""."""
-    both = zip(window.messages, window.origins, strict=True)
-    return SEPARATOR.join(message.text for message, origin in both if origin is None)
-
-
 _FIELDS = tuple(each.name for each in fields(Adaptation))
 
 
@@ -425,25 +445,23 @@ def adaptations(
         return {}
     if not isinstance(given, Mapping):
         raise InvalidType(f"{what}: adapt must map a provider to changes, not {shown(given)}")
-    return {
-        check_text(key, f"{what}: a provider in adapt"): _adaptation(
-            entry, f"{what}: adapt[{key!r}]"
-        )
-        for key, entry in given.items()
-    }
-
-
-def _adaptation(entry: Any, what: str) -> Adaptation:
-    if not isinstance(entry, Mapping):
-        raise InvalidType(f"{what} must be a mapping, not {shown(entry)}")
-    for name, value in entry.items():
-        if name not in _FIELDS:
-            raise InvalidInput(f"{what}: unknown field {shown(name)}; use {', '.join(_FIELDS)}")
-        if name == "settings":
-            check_settings(value, what)
-        else:
-            check_text(value, f"{what}: {name}")
-    return Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
+    checked: dict[str, Adaptation] = {}
+    for key, entry in given.items():
+        check_text(key, f"{what}: a provider in adapt")
+        where = f"{what}: adapt[{key!r}]"
+        if not isinstance(entry, Mapping):
+            raise InvalidType(f"{where} must be a mapping, not {shown(entry)}")
+        for name, value in entry.items():
+            if name not in _FIELDS:
+                raise InvalidInput(
+                    f"{where}: unknown field {shown(name)}; use {', '.join(_FIELDS)}"
+                )
+            if name == "settings":
+                check_settings(value, where)
+            else:
+                check_text(value, f"{where}: {name}")
+        checked[key] = Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
+    return checked
 
 
 def choose(
@@ -454,45 +472,3 @@ def choose(
         if key in entries:
             return key, entries[key]
     return "", Adaptation()
-
-
-def _inspection_of(made: Resolution) -> Inspection:
-    """Return everything about a resolved prompt."""
-    report, gathered, counter = made.window.report, made.gathered, made.composer.counter
-    rows = {row.index: row for row in report.slots}
-    # The slots of the parts are declared first.
-    planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
-    dropped = [_dropped(part, row) for part, row in planned if row.status == "dropped"]
-    parts = tuple(
-        replace(part, tokens=row.tokens_asked, status=row.status)
-        for part, row in planned
-        if row.status != "empty"
-    )
-    return Inspection(
-        system=SystemText(made.system, parts),
-        prompt=gathered.user,
-        tools=tuple(tool_name(tool) for tool in gathered.tools),
-        total_tokens=counter.text(made.system) if made.system else 0,
-        prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
-        tool_tokens=report.tools_tokens,
-        token_budget=made.token_budget,
-        over_budget=made.window.over_budget,
-        settings=gathered.settings,
-        dropped_contexts=tuple(sorted(dropped, key=lambda gone: gone.rank)),
-        excluded_contexts=tuple(
-            ExcludedContext(source, f"{reason}: {detail}")
-            for source, reason, detail in gathered.excluded
-        ),
-        report=report,
-    )
-
-
-def _dropped(part: SystemPart, row: SlotReport) -> DroppedContext:
-    return DroppedContext(
-        source=part.source,
-        text=part.text,
-        tokens=row.tokens_asked,
-        priority=part.priority,
-        reason=row.reason or "over_budget",
-        rank=row.decisions[0].rank or 0,
-    )

@@ -158,9 +158,17 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
             raise PromptFileError(str(file), line, "the front matter must be keys and values")
         for key, value in node.value if node else ():
             line = first + 2 + key.start_mark.line
-            _check_key(file, line, key.value, data)
-            data[key.value] = SafeConstructor().construct_document(value)
-            _check_value(file, line, key.value, data[key.value])
+            name = key.value
+            if not isinstance(name, str) or name not in _KEYS:
+                reason = f"unknown key {shown(name)} in the front matter; known: {', '.join(_KEYS)}"
+                raise PromptFileError(str(file), line, reason)
+            if name in data:
+                reason = f"{name} stands twice in the front matter"
+                raise PromptFileError(str(file), line, reason)
+            data[name] = SafeConstructor().construct_document(value)
+            if not _is_valid(name, data[name]):
+                reason = f"{name} must be {_KEYS[name]}, not {shown(data[name])}"
+                raise PromptFileError(str(file), line, reason)
     except PromptFileError:
         raise
     except yaml.YAMLError as error:
@@ -174,27 +182,15 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
     return data, last + 1
 
 
-def _check_key(file: Path, line: int, key: object, data: Mapping[str, Any]) -> None:
-    """Refuse a key of the front matter that is unknown or there twice."""
-    if not isinstance(key, str) or key not in _KEYS:
-        reason = f"unknown key {shown(key)} in the front matter; known: {', '.join(_KEYS)}"
-        raise PromptFileError(str(file), line, reason)
-    if key in data:
-        raise PromptFileError(str(file), line, f"{key} stands twice in the front matter")
-
-
-def _check_value(file: Path, line: int, key: str, value: Any) -> None:
-    """Refuse a value that its key does not allow."""
+def _is_valid(key: str, value: Any) -> bool:
+    """Say whether a key of the front matter allows a value."""
     if key == "max_tokens":
-        right = type(value) is int and value > 0
-    elif key == "temperature":
-        right = type(value) in (int, float) and math.isfinite(value) and value >= 0
-    else:
-        right = (isinstance(value, str) and value.strip() != "") or (
-            key == "caching" and isinstance(value, bool)
-        )
-    if not right:
-        raise PromptFileError(str(file), line, f"{key} must be {_KEYS[key]}, not {shown(value)}")
+        return type(value) is int and value > 0
+    if key == "temperature":
+        return type(value) in (int, float) and math.isfinite(value) and value >= 0
+    if isinstance(value, str):
+        return value.strip() != ""
+    return key == "caching" and isinstance(value, bool)
 
 
 def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:
@@ -207,11 +203,9 @@ def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, 
             continue
         opening = _OPENING.match(lines[number])
         if opening is None:
-            raise PromptFileError(
-                str(file),
-                number + 1,
-                f"text outside of the sections {_names(SECTIONS)}: {lines[number].strip()[:40]!r}",
-            )
+            known = ", ".join(f"<{name}>" for name in SECTIONS)
+            reason = f"text outside of the sections {known}: {lines[number].strip()[:40]!r}"
+            raise PromptFileError(str(file), number + 1, reason)
         name = opening[2]
         if name in found:
             raise PromptFileError(str(file), number + 1, f"<{name}> stands twice")
@@ -251,7 +245,3 @@ def _section(
         return ("", first + 1), number + 1
     source = dedent("\n".join(body[filled[0] : filled[-1] + 1]))
     return (source, first + filled[0] + 1), number + 1
-
-
-def _names(sections: tuple[str, ...]) -> str:
-    return ", ".join(f"<{name}>" for name in sections)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muntin import telemetry
-from muntin.agent.answers import Attempt, answered, asking_for
+from muntin.agent.answers import answered, asking_for
 from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
@@ -59,10 +58,11 @@ async def generate(
     `BudgetExceeded` is raised before anything is sent.
     """
     counting = tokenizer, attachment_tokens
-    asked = _Asked(
-        prompt, input, token_budget, budget, tools, settings, *counting, output, max_steps
+    sizes = token_budget, budget
+    events = _events(
+        False, prompt, model, input, *sizes, tools, settings, *counting, output, max_steps
     )
-    return await last_reply(asked.events(model, streaming=False))
+    return await last_reply(events)
 
 
 generate_sync = prompt_twin(generate)
@@ -87,84 +87,69 @@ def stream_generate(
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
     counting = tokenizer, attachment_tokens
-    asked = _Asked(
-        prompt, input, token_budget, budget, tools, settings, *counting, output, max_steps
+    sizes = token_budget, budget
+    return _events(
+        True, prompt, model, input, *sizes, tools, settings, *counting, output, max_steps
     )
-    return asked.events(model, streaming=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The arguments of one call."""
-
-    prompt: Prompt | str
-    input: Any
-    token_budget: int | None
-    budget: Budget | int | None
-    tools: Sequence[ToolLike]
-    settings: Mapping[str, Any] | None = field(repr=False)  # headers may hold keys
-    tokenizer: TokenizerLike | None
-    attachment_tokens: AttachmentTokens | None
-    output: type[BaseModel] | None
-    max_steps: int
-
-    async def events(self, model: str | Model, *, streaming: bool) -> AsyncGenerator[Event, None]:
-        asked = as_model(model)
-        chosen = _as_prompt(self.prompt, self.input)
-        check_model(self.output, "generate: output")
-        check_size(self.max_steps, "max_steps")
-        wanted = chosen.output if self.output is None else self.output
-        check_defined(wanted, "generate: output")
-        named = ModelName.parse(asked.name)
-        composer = Composer.of(asked, budget=self.budget, tokenizer=self.tokenizer)
-        form = composer.counter.form(asking_for(wanted).get("output_schema"))
-        with telemetry.told_later(chosen):  # the run, which sends the window, tells of it
-            made = await chosen.resolve(
-                self.input,
-                provider=named.provider,
-                model_id=named.model,
-                token_budget=self.token_budget,
-                budget=composer.budget.keeping(form),
-                tokenizer=self.tokenizer,
-                attachment_tokens=self.attachment_tokens,
-                settings=self.settings,
-                tools=self.tools,
-            )
-        _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
-        if isinstance(self.prompt, str) and self.token_budget is not None:
-            _check_size(self.prompt, made.composer.within(self.token_budget))
-        attempt = _attempts(asked, made, wanted, self.max_steps, streaming=streaming)
-        async with aclosing(answered(attempt, wanted)) as events:
-            async for event in events:
-                yield event
-
-
-def _attempts(
-    model: Model,
-    made: Resolution,
+async def _events(
+    streaming: bool,
+    prompt: Prompt | str,
+    model: str | Model,
+    input: Any,
+    token_budget: int | None,
+    budget: Budget | int | None,
+    tools: Sequence[ToolLike],
+    settings: Mapping[str, Any] | None,
+    tokenizer: TokenizerLike | None,
+    attachment_tokens: AttachmentTokens | None,
     output: type[BaseModel] | None,
     max_steps: int,
-    *,
-    streaming: bool,
-) -> Attempt:
-    """Return the function that runs the model: at first, and again after a wrong answer."""
-    said: list[Message] = []
+) -> AsyncGenerator[Event, None]:
+    model = as_model(model)
+    chosen = _as_prompt(prompt, input)
+    check_model(output, "generate: output")
+    check_size(max_steps, "max_steps")
+    wanted = chosen.output if output is None else output
+    check_defined(wanted, "generate: output")
+    named = ModelName.parse(model.name)
+    composer = Composer.of(model, budget=budget, tokenizer=tokenizer)
+    form = composer.counter.form(asking_for(wanted).get("output_schema"))
+    with telemetry.told_later(chosen):  # the run, which sends the window, tells of it
+        made = await chosen.resolve(
+            input,
+            provider=named.provider,
+            model_id=named.model,
+            token_budget=token_budget,
+            budget=composer.budget.keeping(form),
+            tokenizer=tokenizer,
+            attachment_tokens=attachment_tokens,
+            settings=settings,
+            tools=tools,
+        )
+    _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
+    if isinstance(prompt, str) and token_budget is not None:
+        _check_size(prompt, made.composer.within(token_budget))
+    recorded: list[Message] = []
 
-    async def attempt(told: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
-        said.extend(told[1:])  # the model's answer is recorded already
+    async def attempt(repair: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
+        recorded.extend(repair[1:])  # the model's answer is recorded already
         run = Run(
             model,
             made.compose,
             tools=made.tools,
-            record=said.extend,
-            resume=tuple(said),
-            max_steps=max_steps + bool(told),  # the repair has a step of its own
-            settings={**made.settings, **asking_for(output)},
+            record=recorded.extend,
+            resume=tuple(recorded),
+            max_steps=max_steps + bool(repair),  # the repair has a step of its own
+            settings={**made.settings, **asking_for(wanted)},
             counter=made.composer.counter,
         )
         return run.events(streaming=streaming)
 
-    return attempt
+    async with aclosing(answered(attempt, wanted)) as events:
+        async for event in events:
+            yield event
 
 
 def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:

@@ -151,12 +151,15 @@ class _Walk:
         if isinstance(use, Context):
             self.context(use, source_of(use, index, prefix))
         elif isinstance(use, When):
-            name = _name(use, index, prefix)
+            target = target_of(use)
+            name = f"{prefix}match[{index}]"
+            if target is not None:
+                name = source_of(target, index, prefix)
             if self.holds(use.predicate, f"when() of {name}", self.merged):
                 self.one(use.target, index, prefix)
             else:
                 detail = f"{_called(use.predicate)} of when()"
-                self.exclude(target_of(use), name, "condition_false", detail)
+                self.exclude(target, name, "condition_false", detail)
         elif isinstance(use, Match):
             self.match(use, f"{prefix}match[{index}]")
 
@@ -213,11 +216,6 @@ class _Walk:
             raise
 
 
-def _name(use: When, index: int, prefix: str) -> str:
-    target = target_of(use)
-    return f"{prefix}match[{index}]" if target is None else source_of(target, index, prefix)
-
-
 def _called(fn: Callable[..., Any]) -> str:
     return f"the predicate {getattr(fn, '__name__', repr(fn))}"
 
@@ -258,6 +256,7 @@ async def resolve_texts(
     All resolvers run side by side, sync resolvers in threads, unless a sync twin asks.
     """
     around = _around.get()
+    asked: list[tuple[str, Any]] = []
     if len(around) >= DEEPEST:
         inner = [f"{name} ({', '.join(each.source for each in used)})" for name, used in around]
         raise InvalidInput(
@@ -265,16 +264,6 @@ async def resolve_texts(
             f"{' → '.join(inner[-3:])}; a resolver must not need the prompt it belongs to"
         )
     before = _around.set((*around, (f"prompt {prompt.id!r}" if prompt.id else "a prompt", active)))
-    try:
-        return await _resolve_texts(prompt, own, active, ctx)
-    finally:
-        _around.reset(before)
-
-
-async def _resolve_texts(
-    prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any
-) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
-    asked: list[tuple[str, Any]] = []
     try:
         for what, resolver in (
             ("the system text of the prompt", prompt.system),
@@ -285,13 +274,15 @@ async def _resolve_texts(
         for each in active:
             what = f"the system text of {each.source}"
             asked.append((what, _ask_context(each, ctx)))
+        names, values = zip(*asked, strict=True)
+        system, said, messages, *texts = await together(values, names)
     except BaseException:
         for _, value in asked:
             if inspect.iscoroutine(value):
                 value.close()
         raise
-    names, values = zip(*asked, strict=True)
-    system, said, messages, *texts = await together(values, names)
+    finally:
+        _around.reset(before)
     own_text = _text(system, "the system text of the prompt")
     parts = [SystemPart("prompt", own_text, changes=callable(prompt.system))]
     parts += [_part(each, answer) for each, answer in zip(active, texts, strict=True)]
@@ -335,25 +326,19 @@ def _ask_context(each: Active, ctx: Any) -> Any:
         return _ask(use.system, what, each.input, ctx)
     declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
     key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
-    return (cache_around() or defaults().cache).get(
-        key, each.source, use.cache.ttl, lambda: _checked(use.system, what, each.input)
-    )
 
+    async def later(text: Awaitable[Any]) -> str:
+        try:
+            return _text(await text, what)
+        except Exception as error:
+            note(error, what)
+            raise
 
-def _checked(resolver: Any, what: str, value: Any) -> Any:
-    """Return the text of a cached resolver, now or later, checked before it is cached."""
-    text = _ask(resolver, what, value)
-    if inspect.isawaitable(text):
-        return _later(text, what)
-    return _text(text, what)
+    def checked() -> Any:  # a text is checked before it is cached
+        text = _ask(use.system, what, each.input)
+        return later(text) if inspect.isawaitable(text) else _text(text, what)
 
-
-async def _later(text: Awaitable[Any], what: str) -> str:
-    try:
-        return _text(await text, what)
-    except Exception as error:
-        note(error, what)
-        raise
+    return (cache_around() or defaults().cache).get(key, each.source, use.cache.ttl, checked)
 
 
 def as_messages(value: Any, what: str) -> tuple[Message, ...]:
@@ -364,8 +349,6 @@ def as_messages(value: Any, what: str) -> tuple[Message, ...]:
 
 
 def _text(value: Any, what: str) -> str:
-    if type(value) is str and value.isascii():  # as most texts are: saves a call
-        return value
     return "" if value is None else check_text(value, what)
 
 
