@@ -52,7 +52,12 @@ async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGen
             break
         if told:
             raise OutputInvalid(output.__name__, problem, reply)
-        told = (reply.message, user(_repair(output, problem)))
+        repair = (
+            f"Your answer is not a valid {output.__name__}: {problem}\n"
+            "Answer again, with nothing but JSON that is valid for this schema:\n"
+            f"{compact_json(output.model_json_schema())}"
+        )
+        told = (reply.message, user(repair))
     yield Finished(reply)
 
 
@@ -76,12 +81,3 @@ def _read(output: type[BaseModel], text: str) -> tuple[BaseModel | None, str | N
             except ValidationError as error:
                 problem = problems(error, "answer")
     return None, problem
-
-
-def _repair(output: type[BaseModel], problem: str) -> str:
-    """Return the message to the model about an answer that cannot be read."""
-    return (
-        f"Your answer is not a valid {output.__name__}: {problem}\n"
-        "Answer again, with nothing but JSON that is valid for this schema:\n"
-        f"{compact_json(output.model_json_schema())}"
-    )

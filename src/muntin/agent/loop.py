@@ -72,17 +72,8 @@ async def run_agent(
     schema cannot be run here: the Reply with that call is returned, and with the caller's
     results in `resume` the run goes on. After `max_steps` answers `StepLimit` is raised.
     """
-    run = Run(
-        model,
-        compose,
-        tools=tools,
-        record=record,
-        resume=resume,
-        max_steps=max_steps,
-        settings=settings,
-        tokenizer=tokenizer,
-        parallel=parallel,
-    )
+    limits = max_steps, settings, tokenizer, parallel
+    run = Run(model, compose, tools, record, resume, *limits)
     return await last_reply(run.events(streaming=False))
 
 
@@ -99,17 +90,8 @@ def stream_agent(
     parallel: int = PARALLEL,
 ) -> AsyncIterator[Event]:
     """Do the same as `run_agent`, and yield the events; the last event is `Finished`."""
-    run = Run(
-        model,
-        compose,
-        tools=tools,
-        record=record,
-        resume=resume,
-        max_steps=max_steps,
-        settings=settings,
-        tokenizer=tokenizer,
-        parallel=parallel,
-    )
+    limits = max_steps, settings, tokenizer, parallel
+    run = Run(model, compose, tools, record, resume, *limits)
     return run.events(streaming=True)
 
 
@@ -132,7 +114,6 @@ class Run:
         self,
         model: str | Model,
         compose: Compose,
-        *,
         tools: Sequence[ToolLike] = (),
         record: Recorder | None = None,
         resume: Iterable[MessageLike] = (),
@@ -140,6 +121,7 @@ class Run:
         settings: Mapping[str, Any] | None = None,
         tokenizer: TokenizerLike | None = None,
         parallel: int = PARALLEL,
+        *,
         counter: Counter | None = None,
         failed: Callable[[Exception], Awaitable[None]] | None = None,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -174,7 +156,12 @@ class Run:
             while True:
                 if reply is not None:
                     waiting = _unanswered(self._messages)
-                    ours = [call for call in waiting if not self._only_described(call)]
+                    # A tool that is only described cannot be run here.
+                    ours = [
+                        call
+                        for call in waiting
+                        if not isinstance(self._tools.get(call.name), Mapping)
+                    ]
                     if ours:
                         self._check_steps(reply)
                         async with aclosing(self._run_calls(ours)) as finished:
@@ -202,9 +189,6 @@ class Run:
             return None
         reason = "tool_calls" if answer.tool_calls else "stop"
         return Reply(answer, finish_reason=reason)
-
-    def _only_described(self, call: ToolCall) -> bool:
-        return isinstance(self._tools.get(call.name), Mapping)
 
     def _check_steps(self, reply: Reply | None) -> None:
         if self._steps >= self._max_steps:
@@ -239,7 +223,9 @@ class Run:
             call.answered(answer)
         self.answered = answer.usage
         self._usage += answer.usage
-        _enter_usage(window, answer.usage)
+        usage = answer.usage
+        if usage.input:  # a model may report none
+            window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
         self._steps += 1
         self._messages.append(await self._keep(answer.message))
         yield Finished(replace(answer, usage=self._usage, window=answer.window or window))
@@ -295,27 +281,20 @@ class Run:
         """Record a message; finish recording even if the run is cancelled meanwhile."""
         if self._record is None:
             return message
-        kept = await to_the_end(self._write(message, self._record))
-        return kept if isinstance(kept, Message) else message
+        record = self._record
 
-    async def _write(self, message: Message, record: Recorder) -> Any:
-        async with self._lock:
-            return await off_loop(record, (message,))
+        async def write() -> Any:
+            async with self._lock:
+                return await off_loop(record, (message,))
+
+        kept = await to_the_end(write())
+        return kept if isinstance(kept, Message) else message
 
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""
-        first = 0
-        for message in self._messages:
-            if message.item is None or message.item[1] >= position:
-                break
-            first += 1
-        del self._messages[:first]
-
-
-def _enter_usage(window: Window, usage: Usage) -> None:
-    """Put the provider's usage beside the report's count; a model may report none."""
-    if usage.input:
-        window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
+        messages = enumerate(self._messages)
+        stays = (n for n, each in messages if each.item is None or each.item[1] >= position)
+        del self._messages[: next(stays, len(self._messages))]
 
 
 @asynccontextmanager

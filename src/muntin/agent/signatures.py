@@ -82,11 +82,11 @@ class _Plain:
 
     def _wrong(self, given: dict[str, Any]) -> Iterator[str]:
         for each in self.parameters:
-            kinds = _kinds(each) or ()
+            kinds, kind = _kinds(each) or (), type(given.get(each.name))
             if each.name not in given:
                 if each.default is each.empty:
                     yield f"{each.name}: Field required"
-            elif not _is_one(given[each.name], kinds):
+            elif kind not in kinds and not (kind is int and float in kinds):
                 names = " or ".join(_KINDS[kind] for kind in kinds)
                 yield f"{each.name}: Input should be a valid {names}"
         known = {each.name for each in self.parameters}
@@ -106,11 +106,6 @@ def _kinds(parameter: inspect.Parameter) -> tuple[type, ...] | None:
     several = get_origin(annotation) in (Union, UnionType)
     found = get_args(annotation) if several else (annotation,)
     return found if all(isinstance(each, type) and each in _KINDS for each in found) else None
-
-
-def _is_one(value: object, kinds: Sequence[type]) -> bool:
-    """Say whether a JSON value has one of these types; an integer is a number too."""
-    return type(value) in kinds or (type(value) is int and float in kinds)
 
 
 def _given(arguments: str) -> str:
@@ -153,8 +148,12 @@ def _read_signature(name: str, fn: Callable[..., Any]) -> Signature:
     except MissingExtra:
         raise
     except Exception as error:
-        culprit = next((each for each in parameters if not _fits(name, each)), None)
-        raise _refusal(name, culprit, error) from error
+        for culprit in parameters:
+            try:
+                _describe(name, [culprit])
+            except Exception:
+                raise _refusal(name, culprit, error) from error
+        raise _refusal(name, None, error) from error
 
 
 def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -244,14 +243,6 @@ def _describe_plainly(name: str, parameters: Sequence[inspect.Parameter]) -> Sig
     required = {"required": needed} if needed else {}
     schema = {"properties": described, **required, "type": "object"}
     return _Plain(copy_json(schema, "the schema"), tuple(parameters))
-
-
-def _fits(name: str, parameter: inspect.Parameter) -> bool:
-    try:
-        _describe(name, [parameter])
-    except Exception:
-        return False
-    return True
 
 
 def _refusal(name: str, parameter: inspect.Parameter | None, reason: object) -> InvalidInput:

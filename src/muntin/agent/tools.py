@@ -20,9 +20,9 @@ from typing import Any, TypeAlias, cast
 from muntin.agent.signatures import Signature, WrongArguments, signature
 from muntin.calls import off_loop
 from muntin.core.checks import (
+    check_count,
     check_optional_text,
     check_seconds,
-    check_size,
     compact_json,
     copy_json,
     replace_surrogates,
@@ -70,9 +70,7 @@ class Tool:
         if self.timeout is not None:
             check_seconds(self.timeout, f"{what}: timeout")
         if self.max_result_tokens is not None:
-            most = check_size(self.max_result_tokens, f"{what}: max_result_tokens")
-            if most == 0:
-                raise InvalidInput(f"{what}: max_result_tokens must be at least 1")
+            check_count(self.max_result_tokens, f"{what}: max_result_tokens")
 
 
 ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
@@ -190,11 +188,11 @@ def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
             f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
-    return _told(signature(name, fn), name, _text_of(fn), made.description if made else None)
+    return _description(signature(name, fn), name, _text_of(fn), made.description if made else None)
 
 
 @lru_cache(maxsize=512)  # a turn asks for every tool
-def _told(
+def _description(
     signature: Signature, name: str, docstring: str | None, description: str | None
 ) -> tuple[dict[str, Any], str]:
     parameters = deepcopy(signature.schema)
@@ -257,7 +255,10 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            text = await _run(fn, call)
+            args, named = signature(call.name, fn).bind(call.arguments)
+            text = _result(await off_loop(partial(fn, *args, **named)), call.name)
+    except WrongArguments as error:
+        text = f"Error: invalid arguments for tool {call.name!r}: {error}"
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -274,15 +275,6 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     text = replace_surrogates(text)
     most = made.max_result_tokens if made else None
     return text if most is None else shorten(text, most, counter)
-
-
-async def _run(fn: Callable[..., Any], call: ToolCall) -> str:
-    try:
-        args, named = signature(call.name, fn).bind(call.arguments)
-    except WrongArguments as error:
-        return f"Error: invalid arguments for tool {call.name!r}: {error}"
-    value = await off_loop(partial(fn, *args, **named))
-    return _result(value, call.name)
 
 
 def _result(value: object, name: str) -> str:
