@@ -8,7 +8,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from muntin.errors import InvalidInput
@@ -175,12 +174,20 @@ class Report:
         return data
 
     def __str__(self) -> str:
-        lines = [self._headline(), "", *text_table([COLUMNS, *self.rows()], NUMBERS)]
+        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
+        flags = ", over budget" * self.over_budget + ", floors ignored" * self.floors_ignored
+        flags += ", input cut" * self.input_cut
+        sizes = f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}"
+        lines = [f"{sizes}, counted by {self.tokenizer}", ""]
+        lines += text_table([COLUMNS, *self.rows()], NUMBERS)
         if self.not_carried:
-            lines += ["", "not carried", *(_lost(entry) for entry in self.not_carried)]
+            lines += ["", "not carried"]
+        for entry in self.not_carried:
+            where = "" if entry.message is None else f" message {entry.message}:"
+            lines.append(_escape(f"  {entry.provider}:{where} {entry.what}: {entry.reason}"))
         if self.prefix is not None:
-            told = list(_prefix_lines(self.prefix))
-            lines += ["", *told] if told else []
+            about = list(_prefix_lines(self.prefix))
+            lines += ["", *about] if about else []
         if self.warnings:
             lines += ["", *map(_escape, self.warnings)]
         return "\n".join(lines)
@@ -198,14 +205,6 @@ class Report:
             if tokens:
                 rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[NOTHING] * 5))
         return rows
-
-    def _headline(self) -> str:
-        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        flags = ", over budget" * self.over_budget + ", floors ignored" * self.floors_ignored
-        flags += ", input cut" * self.input_cut
-        return (
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}, counted by {self.tokenizer}"
-        )
 
 
 # A report of at most so many decisions is stored unchanged; in a longer one, decisions of this many
@@ -228,22 +227,18 @@ def ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """
     start = 0
     for place in range(1, len(decisions)):
-        if not _go_together(decisions[place - 1], decisions[place], place - start):
+        one, other = decisions[place - 1], decisions[place]
+        if not (
+            one.first + one.count == other.first
+            and one.status == other.status
+            and one.reason == other.reason
+            and other.tokens_asked < _LARGE
+            and (place - start > 1 or one.count > 1 or one.tokens_asked < _LARGE)
+        ):
             yield _joined(decisions[start:place])
             start = place
     if decisions:
         yield _joined(decisions[start:])
-
-
-def _go_together(one: Decision, other: Decision, joined: int) -> bool:
-    """Say whether a decision joins the one before it, which stands for `joined` already."""
-    return (
-        one.first + one.count == other.first
-        and one.status == other.status
-        and one.reason == other.reason
-        and other.tokens_asked < _LARGE
-        and (joined > 1 or one.count > 1 or one.tokens_asked < _LARGE)
-    )
 
 
 def _joined(alike: Sequence[Decision]) -> Decision:
@@ -263,21 +258,7 @@ def _joined(alike: Sequence[Decision]) -> Decision:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    """Return the fields of a value by name; ten times as fast as `asdict`, for every turn."""
-    names, values = _GETTERS[type(value)]
-    return dict(zip(names, values(value), strict=True))
-
-
-_GETTERS = {
-    kind: (names, attrgetter(*names))
-    for kind in (SlotReport, NotCarried, Moved, Reported, Prefix, Report)
-    for names in [tuple(each.name for each in fields(kind))]
-}
-
-
-def _lost(entry: NotCarried) -> str:
-    where = "" if entry.message is None else f" message {entry.message}:"
-    return _escape(f"  {entry.provider}:{where} {entry.what}: {entry.reason}")
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def _prefix_lines(prefix: Prefix) -> Iterable[str]:
@@ -334,6 +315,12 @@ def reported_words(shared: int, reported: Reported) -> str:
 
 def _row(slot: SlotReport) -> tuple[str, ...]:
     about = "~" if slot.asked_is_estimate else ""
+    why = slot.reason or ""
+    if why and slot.detail is not None:
+        why = f"{why}: {slot.detail}"
+    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
+    if why and nearest:
+        why = f"{why}, needs +{min(nearest):,} tokens or more"
     return (
         slot.name,
         slot.status,
@@ -343,17 +330,8 @@ def _row(slot: SlotReport) -> tuple[str, ...]:
         str(slot.priority),
         f"{slot.floor:,}" if slot.floor else NOTHING,
         NOTHING if slot.cap is None else f"{slot.cap:,}",
-        _why(slot),
+        why,
     )
-
-
-def _why(slot: SlotReport) -> str:
-    """Say why a slot lost something, and how many tokens would have kept its next piece."""
-    if slot.reason is None:
-        return ""
-    words = slot.reason if slot.detail is None else f"{slot.reason}: {slot.detail}"
-    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
-    return f"{words}, needs +{min(nearest):,} tokens or more" if nearest else words
 
 
 def text_table(rows: Sequence[Sequence[str]], numbers: Container[int]) -> Iterable[str]:

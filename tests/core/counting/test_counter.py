@@ -23,7 +23,7 @@ from muntin import (
 from muntin.core.counting.counter import Counter, Tokenizer, as_tokenizer
 from muntin.core.counting.files import AUDIO_TOKENS, PAGE_TOKENS
 from muntin.core.counting.images import ATTACHMENT_TOKENS
-from muntin.core.counting.memo import Memo
+from muntin.core.counting.memo import FormMemo
 from muntin.core.profile import Profile
 
 LETTERS = Counter(len)  # one token a character, no overhead
@@ -130,22 +130,23 @@ def test_one_text_is_tokenised_once_across_turns():
 
 def test_every_shipped_tokenizer_keeps_its_memo_between_uses():
     for name in ("estimate", "chars/4", "o200k_base", "cl100k_base"):
-        first = Counter(name)._memo
+        first = Counter(name)._counts
         gc.collect()
-        assert Counter(name)._memo is first
+        assert Counter(name)._counts is first
 
 
 def test_the_memo_is_bounded():
-    memo = Memo(limit=10_000)
+    memo = FormMemo(limit=10_000)
     for number in range(1_000):
-        memo.put(f"{number:0100}", number)
-    assert len(memo.young) + len(memo.old) < 10_000 // 100
+        memo.put(f"{number:0100}", number, 100)
+    found = [memo.get(f"{number:0100}") for number in range(1_000)]
+    assert 0 < sum(each is not None for each in found) < 10_000 // 100
 
 
 def test_a_forgotten_text_is_counted_again_and_a_recent_one_is_not():
     recorder = Recorder()
     counter = Counter(recorder)
-    counter._memo = Memo(limit=2_000)
+    counter._counts = FormMemo(limit=2_000)
     for number in range(30):
         counter.text("always here")
         counter.text(f"{number:0100}")
@@ -263,7 +264,7 @@ def test_a_bound_method_keeps_its_memo_for_as_long_as_its_object():
         assert Counter(vocabulary.letters).text("hello") == 5
         assert Counter(vocabulary.double).text("hello") == 10
     assert vocabulary.asked == 1
-    assert Counter(Vocabulary().letters)._memo is not Counter(vocabulary.letters)._memo
+    assert Counter(Vocabulary().letters)._counts is not Counter(vocabulary.letters)._counts
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from muntin.core.accepted import OPENAI
 from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
-from muntin.core.counting.memo import FormMemo, Memo
+from muntin.core.counting.memo import FormMemo
 from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
 from muntin.core.message import NO_RESULT, Message, counted
@@ -119,7 +118,13 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
     if name == "estimate":
         return Estimate()
     if name.startswith("chars/"):
-        return _chars_per_token(name)
+        number = name.removeprefix("chars/")
+        # Nine digits: Python refuses to read numbers of thousands.
+        if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number)):
+            raise InvalidInput(
+                f"unknown tokenizer {shown(name)}; after 'chars/' comes a number such as 4"
+            )
+        return CharsPerToken(int(number))
     if name.startswith(("o200k", "cl100k")):
         return openai_tokenizer(name)
     encoding = encoding_for_model(name)
@@ -133,35 +138,24 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
     )
 
 
-def _chars_per_token(name: str) -> CharsPerToken:
-    number = name.removeprefix("chars/")
-    # Nine digits: Python refuses to read numbers of thousands.
-    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number)):
-        raise InvalidInput(
-            f"unknown tokenizer {shown(name)}; after 'chars/' comes a number such as 4"
-        )
-    return CharsPerToken(int(number))
+# The counts and the shorter forms of messages that were made with a tokenizer.
+_Memos: TypeAlias = tuple[FormMemo, FormMemo]
+# By tokenizer, by function, and by the object that a method belongs to: a bound method is a new
+# object each time it is asked for.
+_memos: WeakKeyDictionary[object, dict[object, _Memos]] = WeakKeyDictionary()
 
 
-_memos: WeakKeyDictionary[Tokenizer, Memo] = WeakKeyDictionary()
-_function_memos: WeakKeyDictionary[Callable[[str], int], Memo] = WeakKeyDictionary()
-# By the object a method belongs to, then by its function: a bound method is a new object each
-# time it is asked for.
-_method_memos: WeakKeyDictionary[object, dict[object, Memo]] = WeakKeyDictionary()
-
-
-def _memo_for(tokenizer: Tokenizer) -> Memo:
-    """Return the memo that all counters of this tokenizer share, for as long as it lives."""
+def _memos_for(tokenizer: Tokenizer) -> _Memos:
+    """Return the memos that all counters of this tokenizer share, for as long as it lives."""
+    owner: Any = tokenizer.count if isinstance(tokenizer, _Function) else tokenizer
+    function = None
+    if isinstance(owner, MethodType):
+        owner, function = owner.__self__, owner.__func__
+    made = FormMemo(), FormMemo()
     try:
-        if isinstance(tokenizer, _Function):
-            if isinstance(tokenizer.count, MethodType):
-                method = tokenizer.count
-                memos = _method_memos.setdefault(method.__self__, {})
-                return memos.setdefault(method.__func__, Memo())
-            return _function_memos.setdefault(tokenizer.count, Memo())
-        return _memos.setdefault(tokenizer, Memo())
+        return _memos.setdefault(owner, {}).setdefault(function, made)
     except TypeError:  # not hashable, or takes no weak references
-        return Memo()
+        return made
 
 
 class Counter:
@@ -169,13 +163,14 @@ class Counter:
 
     __slots__ = (
         "_attachment_tokens",
+        "_counts",
         "_image_formula",
         "_media_key",
-        "_memo",
         "_no_result",
         "_notes",
         "_tools",
         "answer",
+        "forms",
         "name",
         "name_overhead",
         "overhead",
@@ -197,7 +192,8 @@ class Counter:
         self.answer = self._given("answer_overhead")
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
-        self._memo = _memo_for(self.tokenizer)
+        # `forms` are the shorter forms of messages that were made with this tokenizer.
+        self._counts, self.forms = _memos_for(self.tokenizer)
         # The keys of stored counts, for messages of text and for others: all that a count depends
         # on. None for a plain function, whose name says nothing, and where the caller counts
         # attachments.
@@ -252,25 +248,14 @@ class Counter:
 
     def text(self, text: str) -> int:
         """Count a text."""
-        memo = self._memo
-        tokens = memo.young.get(text)
+        tokens: int | None = self._counts.get(text)
         if tokens is None:
-            tokens = memo.old.get(text)
-            if tokens is None:
-                tokens = self._ask(text)
-            memo.put(text, tokens)
+            tokens = self.text_once(text)
+            self._counts.put(text, tokens, len(text))
         return tokens
-
-    @property
-    def forms(self) -> FormMemo:
-        """Shorter forms of messages that were made with this tokenizer."""
-        return self._memo.forms
 
     def text_once(self, text: str) -> int:
         """Count a text that will not come back, such as a trial cut, without remembering it."""
-        return self._ask(text)
-
-    def _ask(self, text: str) -> int:
         try:
             answer: object = self.tokenizer.count(text)
         except Exception as error:
@@ -305,21 +290,21 @@ class Counter:
         try:
             if isinstance(content, str):
                 tokens += self.text(content)
-            elif content:
-                tokens += sum([self._part(part) for part in content])
-            if message.tool_calls:
-                for call in message.tool_calls:
-                    tokens += self._tool_name(call.name) + self.text(call.arguments)
-            if message.attachments:
-                tokens += sum([self._attachment(item) for item in message.attachments])
+            else:
+                tokens += sum(map(self._part, content or ()))
+            for call in message.tool_calls:
+                # A tool may be sent under another name: the longest is counted.
+                tokens += max(map(self.text, name_forms(call.name))) + self.text(call.arguments)
+            tokens += sum(map(self._attachment, message.attachments))
             if message.name:
                 tokens += self.text(message.name) + self.name_overhead
             if message.extra:
                 tokens += self._extra(message, message.extra)
         except TokenizerError as error:
-            told = TokenizerError(f"{error}; it is in {_told(message)}")
-            told.culprit = message
-            raise told from error
+            at = "" if message.at is None else f" at {message.at:g}"
+            located = TokenizerError(f"{error}; it is in a message of role {message.role!r}{at}")
+            located.culprit = message
+            raise located from error
         if known is None and self._notes and (key := self.key(message)) is not None:
             counted(message, key, tokens)
         return tokens
@@ -369,12 +354,6 @@ class Counter:
         """Count what a request costs beside its messages: tools, and the frame of the answer."""
         return self.tools(tools) + self.answer
 
-    def _tool_name(self, name: str) -> int:
-        """Count the name of a tool, or the longest under which it may be sent."""
-        if name.isascii() and name.isidentifier() and len(name) <= OPENAI.limit:
-            return self.text(name)
-        return max(map(self.text, name_forms(name)))
-
     def _extra(self, message: Message, extra: Mapping[str, Any]) -> int:
         """Count the fields that Chat Completions servers put beside the content and take back:
         reasoning, a refusal or, in an older form, a call."""
@@ -401,14 +380,11 @@ class Counter:
             return image_tokens(*size, detail=part.detail or "auto", formula=self._image_formula)
         if isinstance(part, File):
             hint = self.text(file_hint(part.name)) if part.name else 0
-            return self._file(part) + hint
+            if not part.data:
+                return ATTACHMENT_TOKENS["document"] + hint
+            url = part.data if part.data[:5].lower() == "data:" else f"data:;base64,{part.data}"
+            return self._data(url, part.name) + hint
         return self._other(part)
-
-    def _file(self, part: File) -> int:
-        if not part.data:
-            return ATTACHMENT_TOKENS["document"]
-        url = part.data if part.data[:5].lower() == "data:" else f"data:;base64,{part.data}"
-        return self._data(url, part.name)
 
     def _data(self, url: str, name: str | None = None) -> int:
         """Count what a data URL holds: a text file as text."""
@@ -464,12 +440,6 @@ class Counter:
                 formula=self._image_formula,
             )
         return tokens + self.text(file_hint(item.name))
-
-
-def _told(message: Message) -> str:
-    """Name a message for an error."""
-    at = "" if message.at is None else f" at {message.at:g}"
-    return f"a message of role {message.role!r}{at}"
 
 
 def file_hint(name: str) -> str:

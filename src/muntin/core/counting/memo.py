@@ -1,7 +1,4 @@
-"""Memos: counts and forms of texts, in bounded memory.
-
-Owns the two memos of a tokenizer, and the memo by object. Knows no messages.
-"""
+"""Memos: counts and forms of texts, and results by object, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,58 +14,34 @@ MEMO_CHARACTERS = 32_000_000
 _OBJECT_CHARACTERS = 8_000_000
 
 
-class Memo:
-    """Counts by text, bounded: when the young generation is full, the old one is forgotten."""
-
-    __slots__ = ("_forms", "_limit", "_size", "old", "young")
-
-    def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
-        self._forms: FormMemo | None = None
-        self.young: dict[str, int] = {}
-        self.old: dict[str, int] = {}
-        self._limit = limit // 2
-        self._size = 0
-
-    def put(self, text: str, tokens: int) -> None:
-        """Remember the count of `text`."""
-        # 64: roughly what an entry costs beside its characters.
-        self._size += len(text) + 64
-        if self._size > self._limit:
-            self.old, self.young = self.young, {}
-            self._size = len(text) + 64
-        self.young[text] = tokens
-
-    @property
-    def forms(self) -> FormMemo:
-        """The forms of texts that were made with this tokenizer."""
-        if self._forms is None:
-            self._forms = FormMemo(2 * self._limit)
-        return self._forms
-
-
 class FormMemo:
-    """Shorter forms of messages, bounded as counts are."""
+    """What was made of texts, bounded: when the young half is full, the old one is forgotten."""
 
     __slots__ = ("_limit", "_old", "_size", "_young")
 
-    def __init__(self, limit: int) -> None:
-        self._young: dict[Hashable, Any] = {}
-        self._old: dict[Hashable, Any] = {}
+    def __init__(self, limit: int = MEMO_CHARACTERS) -> None:
+        self._young: dict[Hashable, tuple[Any, int]] = {}
+        self._old: dict[Hashable, tuple[Any, int]] = {}
         self._limit = limit // 2
         self._size = 0
 
     def get(self, key: Hashable) -> Any:
         """Return the value made before, or None."""
-        made = self._young.get(key)
-        return self._old.get(key) if made is None else made
+        entry = self._young.get(key)
+        if entry is None:
+            entry = self._old.get(key)
+            if entry is None:
+                return None
+            self.put(key, *entry)
+        return entry[0]
 
     def put(self, key: Hashable, made: Any, characters: int) -> None:
         """Remember a value made from this many characters."""
-        self._size += characters + 64
+        self._size += characters + 64  # 64: roughly what an entry costs beside them
         if self._size > self._limit:
             self._old, self._young = self._young, {}
             self._size = characters + 64
-        self._young[key] = made
+        self._young[key] = made, characters
 
 
 def once_for_each(

@@ -168,16 +168,11 @@ def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contri
     return Contribution(author, tuple(_read(tree, author, "", lazy)), lazy)
 
 
-class _Where(NamedTuple):
-    """A key path as a chain: most paths are never shown."""
-
-    above: _Where | None
-    part: str
-
-
 class _At(NamedTuple):
+    """A value and its key path."""
+
     value: object
-    where: _Where
+    path: str
 
 
 class _Leave(NamedTuple):
@@ -198,7 +193,7 @@ _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Iterator[Step]:
     """Yield the steps of a tree, depth first."""
     inside: set[int] = set()
-    todo: list[_At | _Leave | Step] = [_At(tree, _Where(None, base))]
+    todo: list[_At | _Leave | Step] = [_At(tree, base)]
     while todo:
         item = todo.pop()
         if isinstance(item, _Leave):
@@ -206,13 +201,13 @@ def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Itera
         elif not isinstance(item, _At):
             yield item
         elif isinstance(item.value, lazy):
-            yield Call(_path(item.where), item.value)
+            yield Call(item.path, item.value)
         elif isinstance(item.value, Enum):
-            todo.append(_At(item.value.value, item.where))
+            todo.append(_At(item.value.value, item.path))
         elif (parts := _parts(item, author)) is None:
             yield from _leaf(item, author)
         elif id(item.value) in inside:
-            raise InvalidInput(f"{_place(_path(item.where), author)} contains itself")
+            raise InvalidInput(f"{_place(item.path, author)} contains itself")
         else:
             inside.add(id(item.value))
             todo.append(_Leave(item.value))
@@ -221,21 +216,21 @@ def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Itera
 
 def _parts(at: _At, author: str) -> list[_At | Step] | None:
     """Return the parts of a list or of a value with fields; None for anything else."""
-    value, where = at
+    value, path = at
     items = fields_of(value)
     if items is None:
         if getattr(type(value), "__pydantic_root_model__", False):
-            return [_At(getattr(value, "root", None), where)]
+            return [_At(getattr(value, "root", None), path)]
         if isinstance(value, list | tuple):
-            return [_At(part, _Where(where, f"[{i}]")) for i, part in enumerate(value)]
+            return [_At(part, f"{path}[{i}]") for i, part in enumerate(value)]
         return None
     parts: list[_At | Step] = []
     for key, part in items:
-        here = _Where(where, f".{key}")
+        here = f"{path}.{key}" if path else str(key)
         try:
             name = validate_tag_name(key)
         except InvalidInput as error:
-            raise type(error)(f"{_place(_path(here), author)}: {error}") from None
+            raise type(error)(f"{_place(here, author)}: {error}") from None
         parts += _Open(name), _At(part, here), _Close()
     return parts
 
@@ -264,7 +259,7 @@ def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
 
 def _leaf(at: _At, author: str) -> Iterator[Step]:
     """Yield the text or call of a single value; nothing for None and empty text."""
-    value, where = at
+    value, path = at
     if value is None:
         return
     for kind, text_of in _TEXTS:
@@ -272,25 +267,17 @@ def _leaf(at: _At, author: str) -> Iterator[Step]:
             try:
                 text = text_of(value)
             except ValueError as error:  # an int of more digits than Python writes
-                raise InvalidInput(f"{_place(_path(where), author)}: {error}") from None
+                raise InvalidInput(f"{_place(path, author)}: {error}") from None
             if text:
                 yield text
             return
     if not callable(value):
         raise InvalidType(
-            f"{_place(_path(where), author)}: cannot render type {type(value).__name__}; give "
+            f"{_place(path, author)}: cannot render type {type(value).__name__}; give "
             "text, a number, a bool, a date, a list, a mapping, a dataclass, a Pydantic model "
             "or None"
         )
-    yield Call(_path(where), value)
-
-
-def _path(where: _Where | None) -> str:
-    parts: list[str] = []
-    while where:
-        where, part = where
-        parts.append(part)
-    return "".join(reversed(parts)).removeprefix(".")
+    yield Call(path, value)
 
 
 def _place(path: str, author: str) -> str:
