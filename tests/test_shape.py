@@ -87,6 +87,7 @@ SUBJECTS = {
     "prompts/test_inputs.py": "contexts",
     "prompts/test_inspection.py": "definition",
     "prompts/test_plans.py": "definition generation texts",
+    "providers/test_uploads.py": "sdks",
     "providers/test_keys.py": "client names sdks",
     "providers/test_long_runs.py": "client sdks",
     "providers/test_tool_names.py": "client ../wire/names ../core/accepted",

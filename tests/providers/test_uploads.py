@@ -112,7 +112,7 @@ def test_google_is_asked_until_the_file_can_be_used(monkeypatch):
         gets = sum(each.path.endswith("/files/f1") for each in server.received)
         return Answer(body=file if gets < 3 else {**file, "state": "ACTIVE"})
 
-    monkeypatch.setattr("muntin.providers.uploads.asyncio.sleep", at_once)
+    monkeypatch.setattr("muntin.providers.sdks.asyncio.sleep", at_once)
     with serving(answer) as server:
         found = upload(client_of(GENERATE_CONTENT, server))
     assert found == "https://generativelanguage.googleapis.com/v1/files/f1"

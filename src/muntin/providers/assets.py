@@ -15,7 +15,7 @@ import re
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -265,19 +265,16 @@ async def files_for(
                 file_id = await _upload_once(item, provider, uploader, assets)
                 if file_id is not None:
                     return File(file_id, name=item.name)
-            return _inlined(item, await _read(assets, item.id))
+            data = await _read(assets, item.id)
         except UnknownAsset:
             return None
+        if len(data) > MOST_INLINE_BYTES:
+            return None
+        mime = item.mime_type or "application/octet-stream"
+        return File(name=item.name, data=f"data:{mime};base64,{b64encode(data).decode()}")
 
     files = await asyncio.gather(*map(made, wanted.values()))
     return {id: file for id, file in zip(wanted, files, strict=True) if file is not None}
-
-
-def _inlined(item: Attachment, data: bytes) -> File | None:
-    if len(data) > MOST_INLINE_BYTES:
-        return None
-    mime = item.mime_type or "application/octet-stream"
-    return File(name=item.name, data=f"data:{mime};base64,{b64encode(data).decode()}")
 
 
 async def _read(assets: Assets, id: str) -> bytes:
@@ -291,27 +288,25 @@ _flights: dict[tuple[Any, ...], asyncio.Task[str | None]] = {}
 async def _upload_once(
     item: Attachment, provider: str, uploader: Uploader, assets: Assets
 ) -> str | None:
-    known = _memory_of(assets).file_id(item.id, provider)
+    memory = _memory_of(assets)
+    known = memory.file_id(item.id, provider)
     if known is not None:
         return known
+
+    async def upload() -> str | None:
+        file_id = await uploader.upload(await _read(assets, item.id), item.name, item.mime_type)
+        if file_id is not None:
+            memory.remember(item.id, provider, file_id)
+        return file_id
+
     key = (asyncio.get_running_loop(), id(assets), provider, item.id)
     flight = _flights.get(key)
     if flight is None:
-        flight = asyncio.create_task(_upload(item, provider, uploader, assets))
+        flight = asyncio.create_task(upload())
         _flights[key] = flight
         flight.add_done_callback(lambda _: _flights.pop(key, None))
     # One cancelled wait does not cancel the upload for the others.
     return await asyncio.shield(flight)
-
-
-async def _upload(
-    item: Attachment, provider: str, uploader: Uploader, assets: Assets
-) -> str | None:
-    data = await _read(assets, item.id)
-    file_id = await uploader.upload(data, item.name, item.mime_type)
-    if file_id is not None:
-        _memory_of(assets).remember(item.id, provider, file_id)
-    return file_id
 
 
 class WithAssets:
@@ -370,18 +365,18 @@ class WithAssets:
 
     def _forget(self, error: ProviderError, files: Files) -> bool:
         """Forget the files that the provider says it does not have; say whether there are any."""
-        gone = list(_named_in(error, files)) if error.status in (400, 403, 404) else []
-        for each in gone:
-            _memory_of(self._assets).forget(each, self._account())
+        if error.status not in (400, 403, 404):
+            return False
+        # All three name the missing file; Google's id is an address, of which they name the end.
+        gone = [
+            id
+            for id, file in files.items()
+            if file.id and file.id.rsplit("/", 1)[-1] in error.message
+        ]
+        for id in gone:
+            _memory_of(self._assets).forget(id, self._account())
         return bool(gone)
 
     def _account(self) -> str:
         account = getattr(self._model, "account", None)
         return f"{self._provider}@{account}" if isinstance(account, str) else self._provider
-
-
-def _named_in(error: ProviderError, files: Files) -> Iterable[str]:
-    # All three name the missing file; Google's id is an address, of which the error names the end.
-    for id, file in files.items():
-        if file.id is not None and file.id.rsplit("/", 1)[-1] in error.message:
-            yield id

@@ -187,7 +187,7 @@ class Client:
             for closed in [each for each in self._sessions if each.is_closed()]:
                 del self._sessions[closed]
             client = self._open(elsewhere)
-            session = _session(client, self._api.close)
+            session = _session(client, close)
             await anext(session)  # never waits, so no other task opens a client meanwhile
             self._sessions[loop] = session, client, environment
         return api, client

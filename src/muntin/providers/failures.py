@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -82,7 +83,9 @@ def failure(
     """Return Muntin's error for an SDK's error; no secret is left in either text."""
     secrets = list(secrets)
     scrub(error, secrets)
-    status = _status(error)
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    if not isinstance(status, int) or status == 200:  # within a stream: the status of the stream
+        status = None
     body = getattr(error, "body", None) or getattr(error, "details", None)
     message = _brief(_message(body) or _text(error), secrets)
     kind = _kind(error, status, body, message)
@@ -125,7 +128,10 @@ def _kind(
         return ContextTooLong
     if found is not None:
         return found
-    if error is None or isinstance(error, OSError) or _of_transport(error):
+    if error is None or isinstance(error, OSError):
+        return ProviderUnavailable
+    name, module = type(error).__name__, type(error).__module__.partition(".")[0]
+    if module in _TRANSPORTS or name in ("APIConnectionError", "APITimeoutError"):
         return ProviderUnavailable
     readable = not isinstance(error, ValueError | TypeError | LookupError | AttributeError)
     return ProviderError if readable and status is None else BadResponse
@@ -143,12 +149,6 @@ def _first(
     table: Mapping[str, type[ProviderError]], words: Iterable[str]
 ) -> type[ProviderError] | None:
     return next((table[word] for word in words if word in table), None)
-
-
-def _of_transport(error: Exception) -> bool:
-    name = type(error).__name__
-    module = type(error).__module__.partition(".")[0]
-    return module in _TRANSPORTS or name in ("APIConnectionError", "APITimeoutError")
 
 
 def _words(body: object) -> Iterable[str]:
@@ -169,12 +169,6 @@ def _error_of(body: object) -> Mapping[str, Any]:
         return {}
     inner = body.get("error")
     return inner if isinstance(inner, Mapping) else body
-
-
-def _status(error: Exception) -> int | None:
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    # An error within a stream comes with the status of the stream.
-    return status if isinstance(status, int) and status != 200 else None
 
 
 def _message(body: object) -> str:
@@ -207,15 +201,10 @@ def _retry_after(error: Exception, body: object) -> float | None:
     except KeyError:
         return None
     except ValueError:  # a date, or not readable
-        return _until(headers.get("retry-after"))
-
-
-def _until(date: object) -> float | None:
-    try:
-        left = (parsedate_to_datetime(str(date)) - datetime.now(UTC)).total_seconds()
-    except (TypeError, ValueError):
+        with suppress(TypeError, ValueError):
+            date = parsedate_to_datetime(str(headers.get("retry-after")))
+            return _seconds(max(0.0, (date - datetime.now(UTC)).total_seconds()))
         return None
-    return _seconds(max(0.0, left))
 
 
 def _seconds(value: float) -> float | None:

@@ -6,7 +6,6 @@ snapshot is read, never its updater.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -85,8 +84,14 @@ def facts(model: str) -> Facts:
         "or pass a Budget with the tokens you want"
     ):
         from genai_prices.data_snapshot import get_snapshot
-    info = None
-    for named in _spellings(ModelName.parse(model)):
+    info, named = None, ModelName.parse(model)
+    # Its own name, then the name behind a route.
+    spellings = [named]
+    if named.inner is not None:
+        spellings.append(named.inner)
+        if named.suggestion is not None:
+            spellings.append(ModelName.parse(named.suggestion))
+    for named in spellings:
         with suppress(LookupError):
             info = get_snapshot().find_provider_model(named.model, None, named.provider, None)[1]
             break
@@ -96,17 +101,12 @@ def facts(model: str) -> Facts:
             "or pass a Budget, for example Budget(128_000)"
         )
     prices = info.get_prices(datetime.now(UTC))
-    kinds = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
-    return Facts(info.context_window, *(_price(prices, kind) for kind in kinds))
-
-
-def _spellings(named: ModelName) -> Iterator[ModelName]:
-    """Yield the names under which a model may be known: its own, then the name behind a route."""
-    yield named
-    if named.inner is not None:
-        yield named.inner
-        if named.suggestion is not None:
-            yield ModelName.parse(named.suggestion)
+    found: list[Decimal | None] = []
+    for kind in ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok"):
+        price = getattr(prices, kind, None)
+        price = getattr(price, "base", price)  # of a tiered price, that of the shortest prompts
+        found.append(None if price is None else Decimal(price))
+    return Facts(info.context_window, *found)
 
 
 def context_window(model: str) -> int:
@@ -171,10 +171,3 @@ def caching_for(model: str) -> Caching | None:
         read=rules.read if known.read is None else float(known.read / known.input),
         write=rules.write if known.write is None else float(known.write / known.input),
     )
-
-
-def _price(prices: object, name: str) -> Decimal | None:
-    """Return a price; of a tiered price, the price of the shortest prompts."""
-    price = getattr(prices, name, None)
-    price = getattr(price, "base", price)
-    return None if price is None else Decimal(price)

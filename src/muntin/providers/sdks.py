@@ -5,12 +5,14 @@ Imports an SDK only when one of its models is asked for. Knows nothing of window
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -18,13 +20,6 @@ from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, UnknownModel, needing
 from muntin.providers.overload import leave_to_caller, refuse_to_caller
-from muntin.providers.uploads import (
-    upload_anthropic,
-    upload_chat,
-    upload_google,
-    upload_nothing,
-    upload_responses,
-)
 
 Setting: TypeAlias = Callable[[Any], dict[str, Any]]
 
@@ -55,8 +50,8 @@ class Api:
 
     `wire` is the name of its wire format, `keys` and `address` are environment variables, `host` is
     the vendor's own server. `settings` maps Muntin's names to the API's; `parameters` returns the
-    names that the call takes; `within` is the parameter that holds settings, and `hold` makes its
-    value.
+    names that the call takes. With `config`, settings are held by a parameter of that name, whose
+    value it makes.
     """
 
     provider: str
@@ -68,12 +63,10 @@ class Api:
     settings: Mapping[str, Setting]
     output: Callable[[Any, dict[str, Any], str], dict[str, Any]]
     open: Callable[[Any, Options], Any]
-    close: Callable[[Any], Awaitable[None]]
     send: Callable[[Any, dict[str, Any], bool], Awaitable[Any]]
     upload: Callable[[Any, bytes, str, str | None], Awaitable[str | None]]
     parameters: Callable[[Any], frozenset[str]]
-    within: str | None = None
-    hold: Setting = dict
+    config: Setting | None = None
     defaults: Mapping[str, Any]
 
     def load(self) -> Any:
@@ -144,7 +137,7 @@ def with_settings(
     for name, value in settings.items():
         if value is None or name in ("output_schema", "output_name"):
             continue
-        if api.within is None and name != "timeout":  # Google's SDK checks its own values
+        if api.config is None and name != "timeout":  # Google's SDK checks its own values
             copy_json(value, f"settings: {name!r}")
         for parameter, given in api.settings.get(name, lambda v, n=name: {n: v})(value).items():
             if parameter in arranged:
@@ -155,7 +148,7 @@ def with_settings(
         for parameter, given in api.output(sdk, settings["output_schema"], output_name).items():
             before = arranged.get(parameter)
             arranged[parameter] = {**before, **given} if isinstance(before, Mapping) else given
-    held = request.get(api.within, {}) if api.within else request
+    held = request if api.config is None else request.get("config", {})
     unknown = arranged.keys() - api.parameters(client)
     fixed = held.keys() - _YIELDING
     taken = arranged.keys() & (fixed | {"model", "stream"})
@@ -166,7 +159,7 @@ def with_settings(
             f"settings: {name!r} cannot be set, the {api.provider} call {why}; remove it"
         )
     merged = {**api.defaults, **held, **arranged}
-    return {**request, api.within: api.hold(merged)} if api.within else merged
+    return merged if api.config is None else {**request, "config": api.config(merged)}
 
 
 def _named(parameter: str) -> Setting:
@@ -191,7 +184,6 @@ def _open_openai(sdk: Any, options: Options) -> Any:
 
 
 def _http(sdk: Any) -> Any:
-    """Return the HTTP client for OpenAI's and Anthropic's SDKs, with the hook of `overload`."""
     return sdk.DefaultAsyncHttpxClient(event_hooks={"response": [leave_to_caller]})
 
 
@@ -207,7 +199,11 @@ def _open_openrouter(sdk: Any, options: Options) -> Any:
 
 async def close(opened: Any) -> None:
     """Close a client, or a stream: the SDKs use different names for it."""
-    await (getattr(opened, "aclose", None) or opened.close)()
+    if hasattr(opened, "aio"):  # Google's client has a second one inside
+        await close(opened.aio)
+        opened.close()
+    else:
+        await (getattr(opened, "aclose", None) or opened.close)()
 
 
 async def _send_chat(client: Any, request: dict[str, Any], stream: bool) -> Any:
@@ -317,11 +313,6 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1_000))
 
 
-async def _close_google(client: Any) -> None:
-    await close(client.aio)
-    client.close()
-
-
 async def _send_google(client: Any, request: dict[str, Any], stream: bool) -> Any:
     if stream:
         return _google_stream(await client.aio.models.generate_content_stream(**request))
@@ -359,28 +350,75 @@ async def _google_stream(chunks: Any) -> AsyncIterator[Any]:
             await response.aclose()
 
 
-def _google_config() -> Any:
-    return import_module("google.genai.types").GenerateContentConfig
-
-
-def _hold_google(config: dict[str, Any]) -> Any:
+def _google_config(settings: dict[str, Any]) -> Any:
     try:
-        return _google_config()(**config)
+        return import_module("google.genai.types").GenerateContentConfig(**settings)
     except ValueError as error:
         # Without the values: a header may hold a key.
-        told: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
-        why = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in told[:3])
+        found: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
+        why = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])
         raise InvalidInput(f"settings: Google's SDK does not take them: {why}") from None
 
 
 def _google_parameters(client: Any) -> frozenset[str]:
-    fields = _google_config().model_fields
+    fields = import_module("google.genai.types").GenerateContentConfig.model_fields
     return frozenset(fields) | {field.alias for field in fields.values() if field.alias}
 
 
 def _output_google(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
     # https://ai.google.dev/gemini-api/docs/structured-output
     return {"response_mime_type": "application/json", "response_json_schema": schema}
+
+
+# --- Uploads: each function returns the id that the wire format writes, or None if the provider
+# takes such a file only inline, or not at all.
+
+
+async def _upload_chat(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
+    """Upload a document: Chat Completions takes other media only inline.
+
+    https://platform.openai.com/docs/guides/pdf-files
+    """
+    if (mime or "").partition("/")[0] in ("image", "audio", "video"):
+        return None
+    return str((await client.files.create(file=(name, data, mime), purpose="user_data")).id)
+
+
+async def _upload_responses(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
+    """Upload a document or an image: https://platform.openai.com/docs/api-reference/files/create"""
+    if (mime or "").startswith("image/"):
+        return str((await client.files.create(file=(name, data, mime), purpose="vision")).id)
+    return await _upload_chat(client, data, name, mime)
+
+
+async def _upload_anthropic(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
+    """Upload a file that a content block can refer to.
+
+    https://platform.claude.com/docs/en/build-with-claude/files
+    """
+    if not (mime or "").startswith("image/") and mime not in ("application/pdf", "text/plain"):
+        return None
+    return str((await client.files.upload(file=(name, data, mime))).id)
+
+
+async def _upload_google(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
+    """Upload any file whose type is known, and wait until it can be used.
+
+    https://ai.google.dev/gemini-api/docs/files. Vertex AI has no such files.
+    """
+    if mime is None or client.vertexai:
+        return None
+    config = {"display_name": name, "mime_type": mime}
+    file = await client.aio.files.upload(file=BytesIO(data), config=config)
+    while file.state is not None and file.state.name == "PROCESSING":
+        await asyncio.sleep(1)
+        file = await client.aio.files.get(name=file.name)
+    return str(file.uri)
+
+
+async def _upload_nothing(client: Any, data: bytes, name: str, mime: str | None) -> str | None:
+    """Return None: compatible servers take files inline, if at all."""
+    return None
 
 
 CHAT = Api(
@@ -393,16 +431,15 @@ CHAT = Api(
     settings=dict.fromkeys(("max_tokens", "max_output_tokens"), _named("max_completion_tokens")),
     output=_output_chat,
     open=_open_openai,
-    close=close,
     send=_send_chat,
-    upload=upload_chat,
+    upload=_upload_chat,
     parameters=lambda client: _signature(client.chat.completions.create),
     defaults={},
 )
 # Ollama and others know only the older name (https://docs.ollama.com/api/openai-compatibility);
 # OpenAI's own newer models refuse it.
 COMPATIBLE = replace(
-    CHAT, settings={"max_output_tokens": _named("max_tokens")}, upload=upload_nothing
+    CHAT, settings={"max_output_tokens": _named("max_tokens")}, upload=_upload_nothing
 )
 
 # The first API listed for a provider is its default.
@@ -414,7 +451,7 @@ APIS: dict[tuple[str, str], Api] = {
         settings={"max_tokens": _named("max_output_tokens")},
         output=_output_responses,
         send=_send_responses,
-        upload=upload_responses,
+        upload=_upload_responses,
         parameters=lambda client: _signature(client.responses.create),
     ),
     ("anthropic", "messages"): Api(
@@ -427,9 +464,8 @@ APIS: dict[tuple[str, str], Api] = {
         settings={"max_output_tokens": _named("max_tokens"), "stop": _stops},
         output=_output_anthropic,
         open=_open_anthropic,
-        close=close,
         send=_send_anthropic,
-        upload=upload_anthropic,
+        upload=_upload_anthropic,
         parameters=lambda client: _signature(client.messages.create),
         defaults={"max_tokens": ANTHROPIC_MAX_TOKENS},
     ),
@@ -456,12 +492,10 @@ APIS: dict[tuple[str, str], Api] = {
         },
         output=_output_google,
         open=_open_google,
-        close=_close_google,
         send=_send_google,
-        upload=upload_google,
+        upload=_upload_google,
         parameters=_google_parameters,
-        within="config",
-        hold=_hold_google,
+        config=_google_config,
         defaults={},
     ),
 }
