@@ -137,7 +137,7 @@ SUBJECTS = {
     "timeline/store/sql/test_migration_from_0_2.py": "schema",
     "timeline/store/test_memory.py": "sql/database",
     "timeline/test_files.py": "lines",
-    "timeline/recall/test_excerpts.py": "passages choose lists",
+    "timeline/recall/test_excerpts.py": "choose lists",
     "timeline/recall/test_stored.py": "shelf",
     "timeline/recall/test_ranking.py": "words related dates index",
     "timeline/test_counted_once.py": "session past",

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import History, InvalidInput, Message, Slots, ToolCall, assistant, tool, user
-from muntin.timeline.recall.excerpts import RESULT
-from muntin.timeline.recall.passages import Finder
+from muntin.timeline.recall.excerpts import RESULT, Finder
 from tests.timeline.recall.corpus import SAID
 
 MESSAGES = [Message("user", text, name=name) for name, _, text in SAID]

@@ -9,8 +9,7 @@ from typing import TypeAlias
 from muntin.core.checks import check_count, check_size, check_text
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
-from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, tell, write
-from muntin.timeline.recall.passages import Finder
+from muntin.timeline.recall.excerpts import Excerpt, Finder, Recalled, Spoken, tell, write
 from muntin.timeline.recall.ranking import Hit, Question
 
 # Returns messages by number, each with its tool group, as shown; hidden ones are left out.
@@ -65,20 +64,7 @@ def choose(
         if full:
             break
         vain += 1
-    return _within(chosen, following, counter, tokens)
-
-
-def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spoken]]]:
-    found = iter(hits)
-    while batch := list(islice(found, _BATCH)):
-        groups = load([hit.number for hit in batch])
-        yield from ((hit, groups[hit.number]) for hit in batch if groups.get(hit.number))
-
-
-def _within(
-    chosen: list[Excerpt], following: Excerpt | None, counter: Counter, tokens: int
-) -> Recalled:
-    """Write the chosen excerpts; if the whole has too many tokens, the worst excerpts go."""
+    # If the whole has too many tokens, the worst excerpts go.
     while chosen:
         text = write(chosen)
         size = counter.message(Message("user", text))
@@ -89,3 +75,10 @@ def _within(
             )
         following = chosen.pop()
     return Recalled(following=following)
+
+
+def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spoken]]]:
+    found = iter(hits)
+    while batch := list(islice(found, _BATCH)):
+        groups = load([hit.number for hit in batch])
+        yield from ((hit, groups[hit.number]) for hit in batch if groups.get(hit.number))

@@ -1,25 +1,31 @@
 """Excerpts: the chosen messages as one text for the window, and why each is there.
 
-Owns how a message and its tool group become lines, and that no text can imitate the frame: tags are
-escaped, and only a position begins a line.
+Owns which part of a long text bears on a question, how a message and its tool group become lines,
+and that no text can imitate the frame: tags are escaped, and only a position begins a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from muntin.core.message import Message
 from muntin.core.tags.xml import escape_text
-from muntin.timeline.recall.passages import Finder
 
 _OPENING, _CLOSING = '<recalled from="earlier in this conversation">\n', "\n</recalled>"
 _GAP = "…"
 # The most characters of an excerpt: of a message; of a result or arguments of a call with a word of
 # the question; of a result or arguments without one.
 SAID, RESULT, OTHER = 1_500, 800, 160
+
+
+# A cut moves by at most this many characters to fall between words.
+_SEAM = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,82 @@ class Recalled(str):
         if self.trouble is not None:
             told.append(self.trouble)
         return "; ".join(told) or "nothing bears on the input"
+
+
+class Finder:
+    """Finds the terms of a question in texts."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._terms = tuple(sorted(weights, key=lambda term: (-len(term), term)))
+        self._known: dict[str, list[tuple[int, str]]] = {}
+
+    def places(self, text: str) -> list[tuple[int, str]]:
+        """Return where which terms stand in a text."""
+        if text in self._known or not self._terms:
+            return self._known.get(text, [])
+        # A case-sensitive pattern is several times as fast as one that ignores case.
+        small = text.lower()
+        if len(small) == len(text):
+            pattern = _pattern(self._terms, 0)
+        else:
+            small, pattern = text, _pattern(self._terms, re.IGNORECASE)
+        matches = pattern.finditer(small)
+        places = self._known[text] = [(found.start(), found[0].casefold()) for found in matches]
+        return places
+
+    def found(self, text: str) -> tuple[str, ...]:
+        """Return the terms in a text, the weightiest first."""
+        known = {term for _, term in self.places(text)}
+        return tuple(sorted(known, key=lambda term: (-self._weights.get(term, 0), term)))
+
+    def passage(self, text: str, most: int) -> str:
+        """Return a text; of a longer text, the `most` characters that have most of the question."""
+        if len(text) <= most:
+            return text
+        first = max(0, self._first(text, most))
+        end = min(len(text), first + most)
+        if first:
+            first = _between(text, first, first + _SEAM)
+        if end < len(text):
+            end = _between(text, end - _SEAM, end, last=True)
+        before, behind = "…" if first else "", "…" if end < len(text) else ""
+        return f"{before}{text[first:end].strip()}{behind}"
+
+    def _first(self, text: str, most: int) -> int:
+        """Return where the best passage begins, with its terms in the middle."""
+        places = self.places(text)
+        best, begins, ends = 0.0, 0, 0
+        held: dict[str, int] = {}
+        last = 0
+        for at, gone in places:
+            while last < len(places) and places[last][0] < at + most:
+                term = places[last][1]
+                held[term] = held.get(term, 0) + 1
+                last += 1
+            worth = sum(self._weights.get(term, 0) for term, count in held.items() if count)
+            if worth > best + 1e-9:
+                best, begins, ends = worth, at, places[last - 1][0]
+            held[gone] -= 1
+        if not best:
+            return 0
+        return min((begins + ends - most) // 2, len(text) - most) if ends - begins < most else 0
+
+
+def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
+    """Return a place between words in a range; without one, the beginning or end of the range."""
+    spaces = [at for at in range(max(0, first), min(end, len(text))) if text[at].isspace()]
+    if not spaces:
+        return end if last else first
+    return spaces[-1] if last else spaces[0]
+
+
+@lru_cache(64)
+def _pattern(terms: tuple[str, ...], flags: int) -> re.Pattern[str]:
+    # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
+    runs = [(stem, "|".join(map(re.escape, run))) for stem, run in groupby(terms, str.isascii)]
+    each = [rf"(?<![^\W_])(?:{run})" if stem else run for stem, run in runs]
+    return re.compile("|".join(each), flags)
 
 
 def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:

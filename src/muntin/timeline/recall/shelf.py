@@ -110,24 +110,26 @@ def shelf_of(store: Store) -> Shelf:
 
 def extend(session: Session, kept: Kept, until: float | None) -> bool:
     """Bring an index up to date; False if the time was too short."""
-    store = session.store
-    if not kept.until:
-        _read_kept(session, kept)
+    store, index = session.store, kept.index
+    is_new = not kept.until
+    while is_new and (text := store.note(session.id, *_segment(kept.stored))) is not None:
+        segment = unpack(text)
+        if segment is None or segment[0].size != index.segment:
+            break
+        index.take(*segment)
+        kept.until = index.positions[-1]
+        kept.stored += 1
     while page := store.read(session.id, view="history", after=kept.until, oldest=_PAGE):
         for item in page:
-            _add(kept.index, item)
+            text, name = _found_by(item)
+            if text:
+                index.add(text, name=name, day=item.time.date(), position=item.position)
             kept.until = item.position
         if len(page) < _PAGE:
             break
         if until is not None and time.monotonic() > until:
             return False
     return True
-
-
-def _add(index: Index, item: Item) -> None:
-    text, name = _found_by(item)
-    if text:
-        index.add(text, name=name, day=item.time.date(), position=item.position)
 
 
 def _found_by(item: Item) -> tuple[str, str]:
@@ -154,9 +156,6 @@ def keep_segments(session: Session, kept: Kept) -> None:
             _log.info("a segment of the index of %r was not kept: %s", session.id, error)
             return
         kept.stored += 1
-
-
-# Vectors.
 
 
 def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
@@ -186,14 +185,10 @@ def without_vector(session: Session, embedder: str, most: int) -> tuple[int, lis
             page = session.store.read(session.id, view="history", after=after, oldest=most)
             if not page:
                 break
-            told = [_found_by(item) for item in page if item.position <= positions[-1]]
-            texts += [
-                f"{name}: {text}"[:_LONGEST] if name else text[:_LONGEST]
-                for text, name in told
-                if text
-            ]
+            found = [_found_by(item) for item in page if item.position <= positions[-1]]
+            texts += [f"{name}: {text}" if name else text for text, name in found if text]
             after = page[-1].position
-        return first, texts[:most]
+        return first, [text[:_LONGEST] for text in texts[:most]]
 
 
 def add_vectors(
@@ -221,15 +216,3 @@ def _whole(session: Session) -> Iterator[Kept | None]:
     with kept.lock:
         extend(session, kept, None)
         yield kept
-
-
-def _read_kept(session: Session, kept: Kept) -> None:
-    """Read the stored segments, up to the first of another version or size."""
-    while True:
-        text = session.store.note(session.id, *_segment(kept.stored))
-        read = None if text is None else unpack(text)
-        if read is None or read[0].size != kept.index.segment:
-            return
-        kept.index.take(*read)
-        kept.until = kept.index.positions[-1]
-        kept.stored += 1

@@ -19,7 +19,7 @@ from muntin.timeline.items import Item
 from muntin.timeline.project import Projection, lasting
 from muntin.timeline.recall.choose import check_query, choose
 from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, group_of
-from muntin.timeline.recall.ranking import Hit, Question, rank, understand
+from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
 from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
 from muntin.timeline.recall.vectors import blend
@@ -57,6 +57,11 @@ class Scope:
     shown: Collection[int] = field(default=frozenset(), kw_only=True)
     projection: Projection | None = None
     completed: bool = False
+
+    def __contains__(self, position: int) -> bool:
+        if position in self.shown:
+            return False
+        return position > self.after and (self.before is None or position < self.before)
 
 
 def in_window(session: Session) -> int:
@@ -101,48 +106,22 @@ def recall(
     """
     check_query(query, tokens, limit)
     scope = scope or Scope()
-    found = find(session, query, scope, seconds, keep=keep, asked=asked)
-    if isinstance(found, str):
-        return Recalled(trouble=found)
-    question, hits, positions = found
-    load = _loader(session, scope, positions)
-    return choose(hits, load, question, counter or session.counter, tokens, limit)
-
-
-def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
-    """Return the best excerpts of a session on a question, best first.
-
-    Without `keep` nothing is written to the store.
-    """
-    found = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
-    return list(found.excerpts)
-
-
-def find(
-    session: Session,
-    query: str,
-    scope: Scope,
-    seconds: float | None = None,
-    *,
-    keep: bool = True,
-    asked: Asked | None = None,
-) -> tuple[Question, list[Hit], dict[int, int]] | str:
-    """Return the best messages on a question with their positions, or a text that says why not."""
     store = session.opened()
     info = store.session(session.id)
     if info is None or not query.strip():
-        return Question(()), [], {}
+        return Recalled()
     shelf = shelf_of(store)
     kept = shelf.get(session.id, info.created, info.items)
     until = None if seconds is None else time.monotonic() + seconds
     if not kept.lock.acquire(timeout=-1 if seconds is None else seconds):
-        return "the index is being made"
+        return Recalled(trouble="the index is being made")
     try:
         is_whole = extend(session, kept, until)
         if keep:
             keep_segments(session, kept)
         if not is_whole:
-            return f"the index is being made: {kept.until:,} of {info.items:,} items so far"
+            so_far = f"{kept.until:,} of {info.items:,} items so far"
+            return Recalled(trouble=f"the index is being made: {so_far}")
         index = kept.index
         end = info.items + 1 if scope.before is None else scope.before
         within = index.between(max(1, scope.after + 1), max(1, end))
@@ -155,7 +134,17 @@ def find(
     finally:
         kept.lock.release()
     shelf.tidy()
-    return question, hits, positions
+    load = _loader(session, scope, positions)
+    return choose(hits, load, question, counter or session.counter, tokens, limit)
+
+
+def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
+    """Return the best excerpts of a session on a question, best first.
+
+    Without `keep` nothing is written to the store.
+    """
+    found = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
+    return list(found.excerpts)
 
 
 def _loader(
@@ -179,14 +168,12 @@ def _loader(
                         if not _is_whole(group, shown):
                             cut.append(position)
             wanted = cut
-        return {n: told for n in numbers if (told := _told(groups[positions[n]], scope))}
+        allowed = {
+            n: [each for each in groups[positions[n]] if each.position in scope] for n in numbers
+        }
+        return {n: group for n, group in allowed.items() if group}
 
     return load
-
-
-def _told(group: Sequence[Spoken], scope: Scope) -> list[Spoken]:
-    """Return the messages of a group that may be recalled."""
-    return [each for each in group if _is_in(scope, each.position)]
 
 
 def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
@@ -199,12 +186,6 @@ def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
     if calls <= {each.message.tool_call_id for each in group}:
         return True
     return any(each.message.role != "tool" for each in shown if each.position > group[-1].position)
-
-
-def _is_in(scope: Scope, position: int) -> bool:
-    if position in scope.shown:
-        return False
-    return position > scope.after and (scope.before is None or position < scope.before)
 
 
 def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:

@@ -65,21 +65,20 @@ class Vectors:
     def add(self, rows: Sequence[Sequence[float]]) -> None:
         """Add vectors of length 1; refuse vectors of another dimension."""
         for row in rows:
-            if self.dimension and len(row) != self.dimension:
-                raise InvalidInput(
-                    f"the embedder gave {len(row)} dimensions, and {self.dimension} before; name "
-                    "another one by Recall(embedder=...)"
-                )
+            self._check(row)
             self.dimension = len(row)
             self._values.extend(round(each * _WHOLE) for each in row)
 
-    def near(self, vector: Sequence[float], within: range) -> tuple[range, list[float]]:
-        """Return how similar the newest messages are to a vector, 0 to 1; neighbours count less."""
+    def _check(self, vector: Sequence[float]) -> None:
         if self.dimension and len(vector) != self.dimension:
             raise InvalidInput(
                 f"the embedder gave {len(vector)} dimensions, and {self.dimension} before; name "
                 "another one by Recall(embedder=...)"
             )
+
+    def near(self, vector: Sequence[float], within: range) -> tuple[range, list[float]]:
+        """Return how similar the newest messages are to a vector, 0 to 1; neighbours count less."""
+        self._check(vector)
         end = min(within.stop, len(self))
         numbers = range(max(within.start, end - MOST_COMPARED), end)
         size, values = self.dimension, self._values
