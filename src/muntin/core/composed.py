@@ -60,14 +60,14 @@ class Explained(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _PickledPlan:
     """What a pickled window keeps of its plan: the report."""
 
-    told: Report
+    whole_report: Report
     caching: Caching | None = None
 
     def report(self, *, kept: bool = False) -> Report:
-        return in_ranges(self.told) if kept else self.told
+        return in_ranges(self.whole_report) if kept else self.whole_report
 
     def fates(self) -> tuple[Fate, ...]:
         return ()
@@ -155,7 +155,7 @@ class Composed:
             self.input_cut,
             self.origins,
             self.breakpoints,
-            _Told(self.explained.report(), self.caching),
+            _PickledPlan(self.explained.report(), self.caching),
             self.frontier,
             dict(self._ledger),
             list(self._reported),

@@ -169,32 +169,25 @@ class Profile:
 def _profile(model: str) -> Profile:
     named = ModelName.parse(model)
     if named.provider is None:
-        named = ModelName(_provider_of(model), model)
+        if named.maker is None:
+            raise InvalidInput(
+                f"the provider of model {model!r} is not known; write provider/model, as in "
+                "'openai/gpt-4o'"
+            )
+        named = ModelName(named.maker, model)
     name = str(named)
+    caching = caching_of(name)
+    if named.inner is not None and named.inner.provider is not None:
+        caching = caching_of(str(named.inner))
+        if caching is not None and caching.breakpoints:
+            caching = None  # behind a route marks would not arrive
     return Profile(
         name,
         user_first=named.provider in _USER_FIRST,
         image_formula=image_formula_for_model(name),
         tokenizer=name,
         system_first=named.provider in _SYSTEM_FIRST,
-        caching=_caching(named),
-    )
-
-
-def _caching(named: ModelName) -> Caching | None:
-    """Return the rules of a model; behind a route only rules that need no marks in the request."""
-    if named.inner is None or named.inner.provider is None:
-        return caching_of(str(named))
-    rules = caching_of(str(named.inner))
-    return rules if rules is not None and rules.breakpoints == 0 else None
-
-
-def _provider_of(model: str) -> str:
-    maker = ModelName(None, model).maker
-    if maker is not None:
-        return maker
-    raise InvalidInput(
-        f"the provider of model {model!r} is not known; write provider/model, as in 'openai/gpt-4o'"
+        caching=caching,
     )
 
 

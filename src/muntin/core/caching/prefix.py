@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import TypeAlias
 
 from muntin.core.caching.frontier import TOOLS, Frontier, LazyFrontier, shared_chunks, text_chunks
-from muntin.core.message import Message
 from muntin.core.planning.render import SlotPlan
 from muntin.core.planning.slot import TIERS, VOLATILE
 from muntin.core.profile import Caching
@@ -207,15 +206,11 @@ def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tup
     names = dict.fromkeys([each.slot.name for each in plans if each.slot.place.tier in _STABLE])
     if not names:
         return ()
-    new, old = _by_slot(now), _by_slot(before)
+    new, old = dict[str, list[str]](), dict[str, list[str]]()
+    for frontier, digests in ((now, new), (before, old)):
+        for label, digest in zip(frontier.labels, frontier.digests, strict=True):
+            digests.setdefault(label, []).append(digest)
     return tuple(name for name in names if name in old and new.get(name) != old[name])
-
-
-def _by_slot(frontier: Frontier) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for label, each in zip(frontier.labels, frontier.digests, strict=True):
-        found.setdefault(label, []).append(each)
-    return found
 
 
 def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
@@ -223,7 +218,10 @@ def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
     tiers = {each.slot.name: each.slot.place.tier for each in plans}
     warnings = []
     for label, run in groupby(zip(now.labels, now.messages, strict=True), key=lambda p: p[0]):
-        texts = [m.text for _, m in run if _is_fixed(m, tiers.get(label))]
+        # A text is expected to stay by its tier, else if it is system text.
+        tier = tiers.get(label)
+        fixed = (m for _, m in run if (m.role == "system" if tier is None else tier != VOLATILE))
+        texts = [message.text for message in fixed]
         for what, pattern in _RESTLESS:
             match = next(filter(None, map(pattern.search, texts)), None)
             if match is not None:
@@ -232,8 +230,3 @@ def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
                     "nothing behind it is found in the cache: move it to a volatile slot"
                 )
     return warnings
-
-
-def _is_fixed(message: Message, tier: str | None) -> bool:
-    """Say whether a text is expected to stay: by its tier, else if it is system text."""
-    return tier != VOLATILE and (tier is not None or message.role == "system")

@@ -60,15 +60,14 @@ def file_tokens(
         return AUDIO_TOKENS * max(1, -(-size // rate))
     if modality == "video":
         return VIDEO_TOKENS * max(1, -(-size // VIDEO_BYTES))
-    if _has_pages(suffix, (mime_type or "").lower()):
+    mime = (mime_type or "").lower()
+    if mime in ("", "application/octet-stream"):
+        has_pages = suffix in _PAGED
+    else:
+        has_pages = any(kind in mime for kind in _PAGED_TYPES)
+    if has_pages:
         return PAGE_TOKENS * min(MOST_PAGES, max(1, -(-size // PAGE_BYTES)))
     return -(-size // TEXT_BYTES)
-
-
-def _has_pages(suffix: str, mime: str) -> bool:
-    if mime and mime != "application/octet-stream":
-        return any(kind in mime for kind in _PAGED_TYPES)
-    return suffix in _PAGED
 
 
 def is_text(mime: str) -> bool:
