@@ -63,7 +63,7 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("slots.md", "(max_ratio=.{n},", lambda: round(Results().max_ratio * 100)),
     ("slots.md", "up to {n} messages beyond", lambda: units.LOOK_BACK),
     ("caching.md", "up to {comma} messages around it", lambda: memory.SEARCH),
-    ("conversations.md", "take {word} switches", lambda: len(fields(RunRules)) + 1),  # the summary
+    ("conversations.md", "take {word} switches", lambda: len(fields(RunRules))),
     ("conversations.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "kills its process {word} times", lambda: entity_runner.MAX_ATTEMPTS),
