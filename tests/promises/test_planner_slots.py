@@ -448,6 +448,15 @@ def test_a_long_answer_shows_its_ends_beside_the_turns_before_it(profile) -> Non
     assert shown[22:] == ["shorter, please"]
 
 
+@every_profile
+def test_results_of_answered_turns_become_stubs_before_any_turn_leaves(profile) -> None:
+    history = [*chat(6), question(6), *steps(3, 300), answer(6)]
+    adds = slot("system", "s" * 200), slot("history", history), slot("input", [question(7, 8)])
+    window = stepped(1_200, *adds, trimming=Exact(), profile=profile)
+    assert window.report["history"].messages_kept == len(history)
+    assert statuses(window, "history") == ["kept"] * 13 + ["stubbed"] * 3 + ["kept"]
+
+
 # The run.
 
 

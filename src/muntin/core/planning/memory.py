@@ -265,15 +265,13 @@ class Past:
             item,
             self.recap,
             self.lasting.cut,
-            None if newest < gone else self._name_of(messages, newest),
+            None
+            if newest < gone
+            else (newest, item_of(messages[newest]), digest(as_message(messages[newest]))),
             self.rooms if room is None else self.usual_rooms(room),
             TurnMemory(self.turn, in_turn, self.input_tokens),
             self.missing,
         )
-
-    def _name_of(self, messages: Sequence[MessageLike], place: int) -> tuple[int, int | None, str]:
-        message = messages[place]
-        return place, item_of(message), digest(as_message(message))
 
     def _is_input(self, position: int) -> bool:
         for slot in self.slots:

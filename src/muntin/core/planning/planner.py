@@ -26,7 +26,7 @@ from operator import attrgetter
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
-from muntin.core.planning.compact import CUT, GONE, LEAST, STUB
+from muntin.core.planning.compact import CUT, GONE, LADDER, LEAST, STUB
 from muntin.core.planning.levels import (
     NO_LEVELS,
     Form,
@@ -58,8 +58,6 @@ from muntin.core.profile import OMITTED
 from muntin.errors import NeedsConversation
 
 _size_of = attrgetter("max_ratio", "min_ratio", "min_tokens", "max_tokens")
-# The newest calls of a run stay full as long as they can, where no ladder says how many.
-_NEWEST_GROUPS = 3
 
 
 def plan_window(declared: Declaration) -> Plan:
@@ -199,16 +197,22 @@ class Planner:
         }
         self.readings = []
         for n, slot in enumerate(self.slots):
-            window = self._window_of(slot)
             limit = sys.maxsize
             # A run is read whole: a line says which of its calls are not shown.
             if slot.kind not in ("input", "run") and not slot.required:
-                limit = max(window, self.limits[n].floor)
+                pooled = None if slot.pool is None else slot.pool.tokens
+                mosts = self.budget, pooled, slot.size.max_tokens
+                limit = max(min(m for m in mosts if m is not None), self.limits[n].floor)
             start = starts.get(id(slot), 0) if slot.is_stepped else 0
             self.readings.append(read_slot(slot, limit, counter, self.budget, start))
         link(self.readings, counter)
         check_joined(self.readings, counter)
-        self._place_units()
+        by_slot = {id(reading.slot): reading for reading in self.readings}
+        for past in self.pasts:
+            offset = turn = 0
+            for slot in past.slots:
+                turn = number_turns(by_slot[id(slot)].units, offset, turn)
+                offset += len(slot.messages)
         is_calm = all(each.slot.priority == 0 or is_blank(each) for each in self.readings)
         required = {slot.index for slot in self.slots if slot.required}
         for reading in self.readings:
@@ -220,20 +224,6 @@ class Planner:
                     or (protects_system and unit.is_system)
                     or (bool(unit.elsewhere) and any(n in required for n, _ in unit.elsewhere))
                 )
-
-    def _window_of(self, slot: Slot) -> int:
-        """Return the most that a slot can ever have."""
-        pool, most = slot.pool, slot.size.max_tokens
-        window = self.budget if pool is None else min(self.budget, pool.tokens)
-        return window if most is None else min(window, most)
-
-    def _place_units(self) -> None:
-        by_slot = {id(reading.slot): reading for reading in self.readings}
-        for past in self.pasts:
-            offset = turn = 0
-            for slot in past.slots:
-                turn = number_turns(by_slot[id(slot)].units, offset, turn)
-                offset += len(slot.messages)
 
     @cached_property
     def limits(self) -> list[Limits]:
@@ -574,7 +564,7 @@ class Planner:
         if shown.tokens + front > room:
             in_turn = self._moved(n, past, lasting.joined(in_turn), room - front)
             shown = show_at(units, in_turn)
-        if shown.tokens + front > room and self._main_has_run(past):
+        if shown.tokens + front > room and past is self.main and self.run is not None:
             # The newest turn alone does not fit, and requests of this turn will follow.
             older = [[each] for each in units[:-1] if each.role != "user"]
             most = max(0, room - front)
@@ -588,9 +578,6 @@ class Planner:
         shown = with_marker(self.readings[n], shown, room, self.counter)
         shown.lasting, shown.in_turn, shown.recap = lasting, in_turn, recap
         return shown
-
-    def _main_has_run(self, past: Past) -> bool:
-        return past is self.main and self.run is not None
 
     def _tokens_of(self, recap: Recap | None) -> int:
         return 0 if recap is None else self.counter.message(recap.message)
@@ -671,8 +658,12 @@ class Planner:
         before = levels = lasting.joined(in_turn)
         shown = show_at(units, levels)
         self._add_note(past, units, lasting, shown, room)
-        history = self._shared_history(n)
-        both = room + self._above_ceiling(history, levels)  # that much will not be shown anyway
+        history, ceiling = [], None
+        if self.history is not None and self.slots[self.history].pool == self.slots[n].pool:
+            history, ceiling = self.readings[self.history].units, self.ceiling(self.history)
+        both = room
+        if ceiling is not None:  # what is above it will not be shown anyway
+            both += max(0, tokens_at(history, levels) - ceiling)
         if tokens_at(history, levels) + shown.tokens <= both:
             return shown
         low = int(past.low * both)
@@ -691,20 +682,8 @@ class Planner:
         self._add_note(past, units, levels, shown, room)
         return shown
 
-    def _shared_history(self, n: int) -> list[Unit]:
-        """Return the history that a run shares its room with."""
-        history = self.history
-        if history is None or self.slots[history].pool != self.slots[n].pool:
-            return []
-        return self.readings[history].units
-
-    def _above_ceiling(self, history: list[Unit], levels: Levels) -> int:
-        ceiling = self.ceiling(self.history) if history and self.history is not None else None
-        return 0 if ceiling is None else max(0, tokens_at(history, levels) - ceiling)
-
     def _newest_groups(self, n: int) -> int:
-        ladder = self.slots[n].trim.ladder
-        return _NEWEST_GROUPS if ladder is None else ladder.keep_groups
+        return (self.slots[n].trim.ladder or LADDER).keep_groups
 
     def _run_need(self, n: int) -> int:
         """Return the tokens of a run whose old results are stubs; half of the window at most."""
@@ -767,6 +746,7 @@ class Planner:
             self.shown[asked] = show_whole(self.readings[asked].units)  # cutting it was in vain
         self.joined = self._joined_tokens()
         elsewhere = self._results_elsewhere()
+        ignores_floors = self.fallback and any(each.floor for each in self.limits)
         served = sorted(self.needs, key=self.protection)  # nothing, if everything fits
         order = {n: place for place, n in enumerate(served)}
         offsets: dict[int, int] = {}  # parts of one declared slot stand one behind the other
@@ -781,7 +761,7 @@ class Planner:
                     Limits(self.ceiling(n), self.floor(n), None),
                     self.shown.get(n) or Shown([], 0),
                     self.rooms.get(n, 0),
-                    FALLBACK if self.fallback and self._has_floors else OVER_BUDGET,
+                    FALLBACK if ignores_floors else OVER_BUDGET,
                     order.get(n, 0),
                     tuple(elsewhere.get(slot.index, ())),
                     past,
@@ -806,10 +786,6 @@ class Planner:
                     message = None if form is None else form.messages[number]
                     found.setdefault(slot, []).append((index, message))
         return found
-
-    @cached_property
-    def _has_floors(self) -> bool:
-        return any(each.floor for each in self.limits)
 
     def _joined_tokens(self) -> int:
         """Return what joining adds to the sum of the parts: frames, separators, merged tokens."""
@@ -845,9 +821,7 @@ class Planner:
             if not past.is_stepped:
                 continue
             lasting, in_turn = self._levels_after(past)
-            numbers = [
-                n for slot in past.slots for n, each in enumerate(self.slots) if each is slot
-            ]
+            numbers = [self._number(slot) for slot in past.slots]
             units = [unit for n in numbers for unit in self.readings[n].units]
             head, room, recap = numbers[0], None, past.recap
             if self.slots[head].kind == "list" and head in self.open_rooms:
@@ -860,16 +834,13 @@ class Planner:
                 in_turn=in_turn,
                 recap=recap,
                 missing=tuple(sorted(past.calls_gone(units, lasting).items())),
-                input_tokens=self._input_tokens(past),
+                input_tokens=past.input_tokens if past.is_same_turn else None,
             )
+            asked = self.shown.get(self.input) if self.input is not None else None
+            if past is self.main and asked and any(f.status == "trimmed" for f in asked.forms):
+                after.input_tokens = asked.tokens
             starts.append(after.start(room))
         return tuple(starts)
-
-    def _input_tokens(self, past: Past) -> int | None:
-        asked = self.shown.get(self.input) if past is self.main and self.input is not None else None
-        if asked is not None and any(form.status == "trimmed" for form in asked.forms):
-            return asked.tokens
-        return past.input_tokens if past.is_same_turn else None
 
 
 @dataclass

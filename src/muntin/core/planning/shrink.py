@@ -55,8 +55,8 @@ def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels
 
 
 def _newest_groups(units: Sequence[Unit]) -> int:
-    """Return how many of the newest calls stay full: those since the last message of the user."""
-    ladder = units[-1].compactor.ladder if units else None
+    """Return how many of the newest calls stay full: those of a turn that has no answer yet."""
+    ladder = units[-1].compactor.ladder if units and units[-1].is_group else None
     if ladder is None:
         return 0
     since = takewhile(lambda unit: unit.role != "user", reversed(units))
