@@ -103,7 +103,12 @@ def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
     forms: list[Form] = []
     total = 0
     turns = None
+    moved = max(levels.cut, levels.short, levels.stub, levels.gone)
     for unit in units:
+        if unit.position >= moved:
+            forms.append(Form(unit, unit.messages, unit.tokens))
+            total += unit.tokens
+            continue
         level = levels.of(unit)
         if level == GONE and unit.role == "user":
             if turns is None:

@@ -218,6 +218,8 @@ class Planner:
         for reading in self.readings:
             is_required = reading.slot.required
             protects_system = is_calm and not reading.slot.is_joined
+            if not (is_required or protects_system or (required and reading.is_scattered)):
+                continue
             for unit in reading.units:
                 unit.is_protected = (
                     is_required
@@ -610,10 +612,7 @@ class Planner:
     def _without_oldest(self, n: int, shown: Shown, room: int) -> Shown:
         """Leave out the oldest units of the newest turn; its question goes with its last unit."""
         units = [form.unit for form in shown.forms if not form.unit.is_protected]
-        last = units[-1] if units else None
-        asked = [unit for unit in units if unit.role == "user" and unit is not last]
-        others = [unit for unit in units if unit not in asked and unit is not last]
-        order = [*others, *asked, *([last] if last is not None else [])]
+        order = [*sorted(units[:-1], key=lambda unit: unit.role == "user"), *units[-1:]]
         floor = sys.maxsize if self.fallback and self.floor(n) else self.floor(n)
         return without_oldest(self.readings[n], shown, room, floor, self.counter, order)
 
@@ -777,7 +776,7 @@ class Planner:
         places; None for a result that was dropped with its call."""
         found: dict[int, list[tuple[int, Message | None]]] = {}
         for n, reading in enumerate(self.readings):
-            if not any(unit.elsewhere for unit in reading.units):
+            if not reading.is_scattered:
                 continue
             forms = {id(form.unit): form for form in self.shown[n].forms} if n in self.shown else {}
             for unit in reading.units:

@@ -100,14 +100,9 @@ class SlotPlan(NamedTuple):
     def messages(self) -> list[Message]:
         """Return the messages that stay."""
         shown = self.shown
-        if shown.note or self.elsewhere or self.reading.is_scattered or self.has_results_elsewhere:
+        if shown.note or self.elsewhere or self.reading.is_scattered:
             return [message for _, message in self.entries()]
         return [*shown.front, *(message for form in shown.forms for message in form.messages)]
-
-    @property
-    def has_results_elsewhere(self) -> bool:
-        """Whether a result of one of its calls stands in another slot."""
-        return any(form.unit.elsewhere for form in self.shown.forms)
 
 
 class Rendered(NamedTuple):

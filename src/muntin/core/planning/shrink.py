@@ -44,7 +44,9 @@ def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels
         shown = Shown(forms, sum([form.tokens for form in forms]))
         return with_marker(reading, shown, room, counter)
     if slot.trim.behavior == "message" and shown.tokens > room:
-        shown = show_at(units, compact(units, at, room, room, _newest_groups(units))[0])
+        levels, _ = compact(units, at, room, room, _newest_groups(units))
+        if levels != at:
+            shown = show_at(units, levels)
     reserve = 0 if slot.kind == "text" else marker_tokens(slot, counter)
     if reserve:
         inner = without_oldest(reading, shown, room - reserve, floor, counter)
@@ -71,18 +73,23 @@ def compact(
     levels, and whether that was enough."""
     if not units:
         return levels, True
-    if not any(unit.is_group or unit.tokens > unit.compactor.window // 2 for unit in units):
-        return levels, tokens_at(units, levels) <= room  # nothing can be smaller
-    cut = lower(units, levels, CUT, [units], room, room, floor)
-    tokens = tokens_at(units, cut)
-    if tokens < tokens_at(units, levels):
-        levels = cut
+    tokens = tokens_at(units, levels)
+    # The units of a history stand before those of the run.
+    ends = units[0].compactor, units[-1].compactor
+    large = min(min(end.largest_result, end.window // 2) for end in ends)
+    if any(unit.tokens > large for unit in units):
+        cut = lower(units, levels, CUT, [units], room, room, floor)
+        after = tokens_at(units, cut)
+        if after < tokens:
+            levels, tokens = cut, after
     if tokens <= room:
         return levels, True
     groups = [[unit] for unit in units if unit.is_group and not unit.is_protected]
     older = groups[: len(groups) - newest] if newest else groups
     for level in (SHORT, STUB):
         able = [batch for batch in older if batch[0].compactor.deepest(True) >= level]
+        if not able:
+            continue
         levels = lower(units, levels, level, able, low, room, floor)
         # One that would cross the low mark stays as it is: then that is enough.
         stays = any(levels.of(unit) < level for (unit,) in able)
@@ -106,23 +113,24 @@ def without_oldest(
     if size <= room:
         return shown
     by_character = slot.trim.behavior == "char"
-    forms = {id(form.unit): form for form in shown.forms}
+    forms: list[Form | None] = [*shown.forms]
     if order is None:
-        order = [form.unit for form in shown.forms if not form.unit.is_protected]
+        places = [place for place, form in enumerate(shown.forms) if not form.unit.is_protected]
+    else:
+        by_unit = {id(form.unit): place for place, form in enumerate(shown.forms)}
+        places = [by_unit[id(unit)] for unit in order]
     if by_character and slot.trim.keep == "head":
-        order = order[::-1]
-    for unit in sorted(order, key=lambda unit: unit.is_system):
+        places.reverse()
+    for place in sorted(places, key=lambda place: shown.forms[place].unit.is_system):
         if size <= room:
             break
-        form = forms.pop(id(unit))
+        form = shown.forms[place]
         size -= form.tokens
+        forms[place] = None
         if by_character or size < floor:
-            short = cut_unit(reading, form, room - size, counter)
-            if short is not None:
-                forms[id(unit)] = short
-                size += short.tokens
-    kept = [forms[id(form.unit)] for form in shown.forms if id(form.unit) in forms]
-    return replace(shown, forms=kept, tokens=size)
+            short = forms[place] = cut_unit(reading, form, room - size, counter)
+            size += short.tokens if short else 0
+    return replace(shown, forms=[form for form in forms if form is not None], tokens=size)
 
 
 def cut_unit(reading: Reading, form: Form, room: int, counter: Counter) -> Form | None:

@@ -82,7 +82,8 @@ class Reading:
 
     `unread` are the messages where reading stopped, `beyond` how many of them were never looked at.
     `left_out` are messages that cannot be sent: (index, reason, tokens). `loose` are results whose
-    call was not found in the slot.
+    call was not found in the slot. `is_scattered`: other messages stand between a call and its
+    results, or its results stand in another slot.
     """
 
     slot: Slot
@@ -236,12 +237,13 @@ class _Reader:
         if message.role == "tool" and called is not None:
             self.open.setdefault(called, []).append((index, message, tokens))
             return 0
-        if not message.attachments and _is_nothing(content) and not speaks_beside(message):
-            self.left_out.append((index, "empty", tokens))
-            return 0
-        if content.__class__ is tuple and self.belongs_to_next(index, message):
-            self.prepend(index, message, tokens)
-            return tokens
+        if not content or not isinstance(content, str):
+            if not message.attachments and _is_nothing(content) and not speaks_beside(message):
+                self.left_out.append((index, "empty", tokens))
+                return 0
+            if content and self.belongs_to_next(index, message):
+                self.prepend(index, message, tokens)
+                return tokens
         is_system = message.role == "system"
         self.units.append(
             Unit(index, (index,), (message,), (tokens,), tokens, self.compactor, is_system)
@@ -350,6 +352,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
                 continue
             callers.remove(caller)
             _add_result(caller[1], reading.slot, index, message, tokens)
+            readings[caller[0]].is_scattered = True
     partly = [(place, reading) for place, reading in enumerate(readings) if reading.beyond]
     for called, callers in waiting.items():
         for place, unit in callers:
@@ -361,6 +364,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
             reading, index, message = found
             reading.beyond -= 1
             _add_result(unit, reading.slot, index, message, counter.message(message))
+            readings[place].is_scattered = True
 
 
 def _add_result(unit: Unit, slot: Slot, index: int, message: Message, tokens: int) -> None:
