@@ -687,7 +687,7 @@ async def test_what_a_projection_hides_is_hidden_from_sources_and_tools():
 @awaited
 async def test_while_all_is_shown_the_store_is_not_asked_for_more(door, monkeypatch):
     looked: list[Any] = []
-    monkeypatch.setattr("muntin.runtime.recall.in_window", looked.append)
+    monkeypatch.setattr("muntin.timeline.recall.stored.in_window", looked.append)
     async with App("memory:", recall=True) as app:
         made = model()
         for number in range(3):

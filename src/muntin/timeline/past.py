@@ -29,8 +29,8 @@ T = TypeVar("T")
 # How many turns of a history are read at first; then four times as many.
 PAGE = 50
 
-# So many tokens are read for the last messages of a list; if that is too little, all.
-_FEW = 16_000
+# So many tokens are read for the last messages of a list; if that is too little, more, then all.
+_FEW = (2_000, 16_000)
 
 # A run of more items is not read whole to find its beginning.
 _LONG_RUN = 2_000
@@ -140,8 +140,10 @@ class TimelineMessages(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice) and index.stop is index.step is None and (index.start or 0) < 0:
-            few = self.newest(_FEW)  # mostly enough, and then no more is read
-            return list(few if len(few) >= -index.start else self._all())[index]
+            for tokens in _FEW:
+                newest = self.newest(tokens)
+                if len(newest) >= -index.start:
+                    return list(newest)[index]
         return self._all()[index]
 
     def __eq__(self, other: object) -> bool:
