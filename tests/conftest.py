@@ -3,6 +3,7 @@ a check of every window that follows another."""
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", print_blob=True, deadline=None)
 settings.load_profile("search" if os.environ.get("MUNTIN_EXAMPLES") else "same")
+
+# A shell starts what runs in the background with interrupts ignored, and programs inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
