@@ -30,7 +30,12 @@ from unittest.mock import patch
 from tools.tree import FUNCTIONS, ROOT, File, graph, knots, places, read
 
 # Where a tree decides what goes into a window. Where none of these is there, `plans` is 0.
-PLANNERS = ("core/planning/decide.py:decide", "core/planning/decide.py:plan", "core/plan.py:plan")
+PLANNERS = (
+    "core/planning/planner.py:plan_window",
+    "core/planning/decide.py:decide",
+    "core/planning/decide.py:plan",
+    "core/plan.py:plan",
+)
 ANSWER = b"""{"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o",
 "choices": [{"index": 0, "message": {"role": "assistant", "content": "It rains."}}],
 "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}}"""
