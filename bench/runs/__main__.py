@@ -4,8 +4,9 @@
                          [--beside PATH]
 
 Results are of 0.4 to 60 KB. `--json` prints what was measured instead of the tables. `--beside`
-plays the same with the Muntin of another source tree, and tells both with their differences: first
-the other, then this one.
+plays the same with the Muntin of another source tree, and shows both with their differences: first
+the other, then this one. The benchmark uses modules that 0.2 names otherwise: measure 0.2 with the
+benchmark of its own tree.
 """
 
 from __future__ import annotations
