@@ -145,3 +145,14 @@ def reduced(edges: dict[str, set[str]]) -> dict[str, set[str]]:
     return {
         a: {b for b in ends if not any(b in reach(c) for c in ends)} for a, ends in edges.items()
     }
+
+
+def print_tree(package: Path) -> None:
+    """Print every source file with the first line of its docstring."""
+    for file in read(package).values():
+        owns = (ast.get_docstring(ast.parse(file.text)) or "").partition("\n")[0]
+        print(f"{file.path:<42}{owns}")
+
+
+if __name__ == "__main__":
+    print_tree(ROOT / "src" / "muntin")

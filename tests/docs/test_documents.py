@@ -108,25 +108,6 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
         assert version in page, version
 
 
-def listed_files() -> Iterator[tuple[str, str]]:
-    """Yield the files of the tree in docs/contributing.md, each with what it owns."""
-    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-    folders: list[str] = []
-    for line in re.findall(r"^    ( *\S.*)$", page.partition("## The tree\n")[2], re.MULTILINE):
-        depth = (len(line) - len(line.lstrip())) // 2
-        name, _, owns = line.strip().partition(" ")
-        folders[depth:] = [name]
-        yield "".join(folders) + ("__init__.py" if name.endswith("/") else ""), owns.strip()
-
-
-def test_the_tree_that_the_docs_show_is_the_tree_of_the_source():
-    shown = dict(listed_files())
-    source = ROOT / "src" / "muntin"
-    files = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
-    assert set(shown) == files - {"__init__.py"}
-    assert all(shown.values())
-
-
 def test_the_architecture_page_fits_on_two_screens():
     lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 90
