@@ -31,6 +31,7 @@ PROMISED = """
     MissingExtra PromptFileError TokenizerError UnknownModel
 """
 
+
 def exported(module: str) -> list[str]:
     """Return what a module lists in `__all__`; adapters are read: frameworks may be missing."""
     if not module.startswith("muntin.integrations."):

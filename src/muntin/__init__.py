@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from muntin.core import tool as tool
     from muntin.core import user as user
     from muntin.core.caching import Frontier as Frontier
-    from muntin.core.composed import Breakpoint as Breakpoint
     from muntin.core.counting import Tokenizer as Tokenizer
     from muntin.core.forms import messages_from as messages_from
     from muntin.core.planning import Cut as Cut
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from muntin.core.tags import render_tagged_context as render_tagged_context
     from muntin.core.tags import validate_tag_name as validate_tag_name
     from muntin.core.tags import xml_tag as xml_tag
+    from muntin.core.window import Breakpoint as Breakpoint
     from muntin.core.window import Window as Window
     from muntin.errors import BudgetExceeded as BudgetExceeded
     from muntin.errors import InvalidInput as InvalidInput
@@ -111,7 +111,7 @@ _HOMES = {
 _MORE = {
     "muntin.core": "Decision SlotReport",
     "muntin.core.caching": "Frontier",
-    "muntin.core.composed": "Breakpoint",
+    "muntin.core.window": "Breakpoint",
     "muntin.core.planning": "Pool",
     "muntin.core.tags": (
         "RESERVED_TAG_NAMES aggregate contribute normalize_tag_name raw render_tagged_context "

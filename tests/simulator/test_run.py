@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muntin import Exact, InvalidInput, Message, Profile, Slots, assistant, system, tool, user
-from muntin.core.composed import Breakpoint
+from muntin.core.window import Breakpoint
 from muntin.simulator import simulate, simulate_trace
 from tests.paths import TRACES
 from tests.simulator.cases import CLAUDE, GPT_5, chat, replayed

@@ -30,8 +30,8 @@ from muntin import (
     tool,
     user,
 )
-from muntin.core.composed import Breakpoint
 from muntin.core.parts import Other
+from muntin.core.window import Breakpoint
 from tests.wire.rules import CHECKS
 from tests.wire.windows import (
     ODD_TOOLS,

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from muntin import Attachment, File, Image, Message, Reasoning, Slots, Text, ToolCall, Window
-from muntin.core.composed import Breakpoint
 from muntin.core.parts import Other
+from muntin.core.window import Breakpoint
 
 PROVIDERS = ("chat", "responses", "anthropic", "google")
 PNG = "data:image/png;base64," + b64encode(b"picture").decode()

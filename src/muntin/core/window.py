@@ -1,4 +1,4 @@
-"""The window: the result of planning, what the model will see.
+"""The window: the composed messages, where they come from, and why they were kept.
 
 Turning it into a provider's request or a picture is the work of upper layers, imported late.
 """
@@ -7,18 +7,147 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Literal, Protocol
 
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import shown
-from muntin.core.composed import Composed
+from muntin.core.message import Message, as_message
 from muntin.core.parts import File
+from muntin.core.planning.slot import Slot
+from muntin.core.profile import Caching
+from muntin.core.report import NotCarried, Report, Reported, Status, in_ranges
 from muntin.errors import InvalidInput
 
 
-class Window(Composed):
-    """The composed messages with their outside forms: requests of providers, pictures."""
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A place where the provider may cache: after `after` messages, for `ttl`."""
 
-    __slots__ = ()
+    after: int
+    ttl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one message of a slot, or of `count` messages that were not read.
+
+    `shown` is the message as the window has it: None if it was left out, and the slot's own text
+    where several were joined.
+    """
+
+    slot: Slot
+    first: int
+    count: int
+    status: Status
+    reason: str | None
+    shown: Message | None = None
+
+    def given(self, number: int = 0) -> Message:
+        """Return one of the messages as it was declared."""
+        return as_message(self.slot.messages[self.first + number])
+
+
+class Explained(Protocol):
+    """A plan, as the object that can explain how a window was made."""
+
+    def report(self, *, kept: bool = False) -> Report:
+        """Tell where every token went; with `kept`, in the form that is stored."""
+
+    def fates(self) -> tuple[Fate, ...]:
+        """Tell what became of every declared message."""
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PickledPlan:
+    """What a pickled window keeps of its plan: the report."""
+
+    whole_report: Report
+    caching: Caching | None = None
+
+    def report(self, *, kept: bool = False) -> Report:
+        return in_ranges(self.whole_report) if kept else self.whole_report
+
+    def fates(self) -> tuple[Fate, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Window:
+    """The composed messages of one turn, with their tokens and the report that explains them.
+
+    `tokens` is everything that is sent: messages, tool schemas and what the wire adds.
+    `input_cut` says that the current input was too long and lost its middle.
+    `origins` says for each message the index of the slot it comes from (None: a slot cannot be
+    named, because several were joined).
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = field(hash=False)
+    tokens: int
+    over_budget: bool
+    input_cut: bool
+    origins: tuple[int | None, ...]
+    breakpoints: tuple[Breakpoint, ...]
+    explained: Explained = field(compare=False)
+    lazy_frontier: LazyFrontier | Frontier = field(compare=False)
+    # What requests made of the window could not carry, by provider.
+    _ledger: dict[str, tuple[NotCarried, ...]] = field(default_factory=dict, compare=False)
+    # What the provider said of the request, once it has answered.
+    _reported: list[Reported] = field(default_factory=list, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Window messages={len(self.messages)} tokens={self.tokens}>"
+
+    @property
+    def report(self) -> Report:
+        """Where every token went, and why something is missing."""
+        # Made on first use: most windows are sent, and no report is read.
+        return self._entered(self.explained.report())
+
+    @property
+    def kept_report(self) -> Report:
+        """The report as it is stored: neighbours with the same fate become one decision."""
+        return self._entered(self.explained.report(kept=True))
+
+    def _entered(self, report: Report) -> Report:
+        """Return a report with the facts that were entered after the window was planned."""
+        if self._ledger:
+            report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
+        if self._reported and report.prefix is not None and self.caching is not None:
+            report = replace(report, prefix=replace(report.prefix, reported=self._reported[-1]))
+        return report
+
+    @property
+    def frontier(self) -> Frontier:
+        """What the next turn must know of this one; store it with the session."""
+        lazy = self.lazy_frontier
+        return lazy if isinstance(lazy, Frontier) else lazy.frontier
+
+    @property
+    def fates(self) -> tuple[Fate, ...]:
+        """What became of every declared message, slot by slot; empty for a pickled window."""
+        return self.explained.fates()
+
+    @property
+    def caching(self) -> Caching | None:
+        """The rules of caching that the window was planned for, if there are any."""
+        return self.explained.caching
+
+    def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
+        """Put what a request could not carry into the report, for the provider."""
+        self._ledger.pop(provider, None)
+        if entries:
+            self._ledger[provider] = entries
+
+    def enter_reported(self, reported: Reported) -> None:
+        """Put what the provider said of the request beside the report's own claim."""
+        self._reported[:] = [reported]
 
     def openai(
         self,
@@ -76,3 +205,18 @@ class Window(Composed):
         from muntin.view.html import html
 
         return html(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Window, (
+            self.messages,
+            self.tools,
+            self.tokens,
+            self.over_budget,
+            self.input_cut,
+            self.origins,
+            self.breakpoints,
+            _PickledPlan(self.explained.report(), self.caching),
+            self.frontier,
+            dict(self._ledger),
+            list(self._reported),
+        )

@@ -12,11 +12,10 @@ from operator import is_
 from muntin.composer import Composer
 from muntin.core.caching.frontier import LazyFrontier
 from muntin.core.caching.wire_order import as_sent
-from muntin.core.composed import Breakpoint
 from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
-from muntin.core.window import Window
+from muntin.core.window import Breakpoint, Window
 from muntin.errors import BudgetExceeded
 from muntin.fitting.talk import Talk
 from muntin.timeline.receipts import plan_of

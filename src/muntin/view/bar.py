@@ -5,7 +5,7 @@ Reads only the window's report. The colours are the same in every picture of a w
 
 from __future__ import annotations
 
-from muntin.core.composed import Composed
+from muntin.core.window import Window
 
 # One colour a slot, readable on light and dark: (terminal 256-colour number, CSS colour).
 COLOURS = (
@@ -23,7 +23,7 @@ COLOURS = (
 _FREE = (245, "#8a8f98")
 
 
-def panes(window: Composed) -> list[tuple[str, int, tuple[int, str]]]:
+def panes(window: Window) -> list[tuple[str, int, tuple[int, str]]]:
     """Return (name, tokens, colour) of everything that takes room, the free room last."""
     report = window.report
     taken = [
@@ -53,7 +53,7 @@ def widths(sizes: list[int], total: int) -> list[int]:
     return columns
 
 
-def bar(window: Composed, *, width: int = 80, colour: bool = True) -> str:
+def bar(window: Window, *, width: int = 80, colour: bool = True) -> str:
     """Return the whole budget as one line, divided into slots, with a legend below."""
     shown = panes(window)
     line, legend = [], []

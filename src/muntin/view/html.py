@@ -8,8 +8,8 @@ from __future__ import annotations
 from html import escape
 from json import dumps
 
-from muntin.core.composed import Composed
 from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
+from muntin.core.window import Window
 from muntin.view.bar import COLOURS, panes
 from muntin.view.lines import Piece, Shown, clip, lines, show
 
@@ -55,7 +55,7 @@ body .muntin :is(.trimmed,.short,.stubbed){color:#ffb454}}
 """
 
 
-def page(window: Composed) -> str:
+def page(window: Window) -> str:
     """Return a whole HTML page that shows the window and loads nothing."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -67,12 +67,12 @@ def page(window: Composed) -> str:
     )
 
 
-def html(window: Composed) -> str:
+def html(window: Window) -> str:
     """Return the window as a piece of HTML, for a notebook."""
     return _body(window, opened=False)
 
 
-def _body(window: Composed, *, opened: bool) -> str:
+def _body(window: Window, *, opened: bool) -> str:
     report = window.report
     share = f" ({report.tokens / report.budget:.0%})" if report.budget else ""
     state = ' · <span class="bad">over budget</span>' if report.over_budget else ""
@@ -86,7 +86,7 @@ def _body(window: Composed, *, opened: bool) -> str:
     )
 
 
-def _bar(window: Composed) -> str:
+def _bar(window: Window) -> str:
     cells, legend = [], []
     for name, tokens, (_, css) in panes(window):
         free = ' class="free"' if name == "free" else ""
@@ -137,7 +137,7 @@ def _not_carried(report: Report) -> str:
     return f"<p><b>Not carried</b> by a request made of this window</p><ul>{rows}</ul>"
 
 
-def _messages(window: Composed, opened: bool) -> str:
+def _messages(window: Window, opened: bool) -> str:
     every = lines(window)
     out = [line for line in every if line.place is None]
     hidden = {id(line) for line in out[:-_LEFT_OUT]}
@@ -189,7 +189,7 @@ def _piece(piece: Piece, before: str = "", after: str = "") -> str:
     return f"<del>{text}</del>" if piece.cut else text
 
 
-def _tools(window: Composed) -> str:
+def _tools(window: Window) -> str:
     if not window.tools:
         return ""
     texts = (clip(dumps(tool, ensure_ascii=False, indent=1)) for tool in window.tools)

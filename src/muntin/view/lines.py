@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from muntin.core.composed import Composed, Fate
 from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
 from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
 from muntin.core.report import Status
+from muntin.core.window import Fate, Window
 
 # How many characters of one text are shown at most.
 LONGEST = 20_000
@@ -70,7 +70,7 @@ class Shown:
     answers: str | None = field(default=None, kw_only=True)
 
 
-def lines(window: Composed) -> list[Line]:
+def lines(window: Window) -> list[Line]:
     """Return the messages of a window in order, with left-out messages where they would stand."""
     if not window.fates:  # a pickled window has no fates
         return [Line(place) for place in range(len(window.messages))]
@@ -123,7 +123,7 @@ def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
     return [line for _, _, line in keyed]
 
 
-def show(window: Composed, line: Line, longest: int = LONGEST) -> Shown:
+def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
     """Return a line as it is shown, with no text longer than `longest`."""
     fate = line.fate
     shown = None if line.place is None else window.messages[line.place]

@@ -16,7 +16,6 @@ from typing import Any, cast
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import compact_json, shown
-from muntin.core.composed import Composed
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import (
     Other,
@@ -298,12 +297,12 @@ def _is_own_tool(tool: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and _OWN_TOOL.fullmatch(kind) is not None
 
 
-def names_of(window: Composed | None) -> ToolNames:
+def names_of(window: Window | None) -> ToolNames:
     """Return the names of a window's tools as the API takes them."""
     return ToolNames(_NAMES, declared_tools(window), _is_own_tool)
 
 
-def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `messages`, `system` and `tools` (if any) for `client.messages.create(...)`."""
     files = check(window, strict, files)
     return _Encoder(files, names_of(window), bool(window.breakpoints)).request(window)
@@ -326,7 +325,7 @@ class _Encoder(Encoder):
         self.as_made: set[int] = set()
         self.thoughts: list[tuple[int, SentBlock]] = []
 
-    def request(self, window: Composed) -> dict[str, Any]:
+    def request(self, window: Window) -> dict[str, Any]:
         leading = True
         for index, message, answers in arrange(window.messages):
             role = message.role
@@ -348,7 +347,7 @@ class _Encoder(Encoder):
                 self._add(index, turn, blocks, plain=plain)
         return self._finish(window)
 
-    def _finish(self, window: Composed) -> dict[str, Any]:
+    def _finish(self, window: Window) -> dict[str, Any]:
         self._end_turn()
         opening = {"type": "text", "text": OMITTED.text}
         turns, system = led_by_user(self.turns, self.system, "content", opening)
@@ -591,7 +590,7 @@ class _Encoder(Encoder):
         self.own_tools.add(name)
         return deepcopy(dict(tool))
 
-    def _mark(self, window: Composed, tools: Sequence[SentBlock]) -> None:
+    def _mark(self, window: Window, tools: Sequence[SentBlock]) -> None:
         """Set the cache marks; of the user's own marks, only as many as the API takes are sent."""
         own: list[tuple[int | None, SentBlock]] = [(None, tool) for tool in tools if _MARK in tool]
         own += [(index, block) for index, block in self.trail if _MARK in block]

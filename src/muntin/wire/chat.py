@@ -14,10 +14,9 @@ from typing import Any
 from muntin.core.accepted import OPENAI, NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
-from muntin.core.composed import Breakpoint, Composed
 from muntin.core.message import NO_RESULT, ROLES, Message, Role, role_of, speaks_beside
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
-from muntin.core.window import Window
+from muntin.core.window import Breakpoint, Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire.common import (
     Files,
@@ -76,7 +75,7 @@ _ASSISTANT_FIELDS = ("refusal", "audio", "function_call", *_REASONING)
 _FINISH = {"function_call": "tool_calls"}
 
 
-def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `messages` (and `tools`, if any) for `client.chat.completions.create(...)`."""
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
@@ -89,7 +88,7 @@ class _Encoder(Encoder):
         self.sent: list[dict[str, Any]] = []
         self.order: list[int] = []
 
-    def request(self, window: Composed) -> dict[str, Any]:
+    def request(self, window: Window) -> dict[str, Any]:
         sent, order = self.sent, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
@@ -229,7 +228,7 @@ class _Encoder(Encoder):
             made["parameters"] = schema_of(made["parameters"])
         return {"type": kind, **rest, kind: made}
 
-    def _mark(self, window: Composed) -> None:
+    def _mark(self, window: Window) -> None:
         trail = []
         for at, data in zip(self.order, self.sent, strict=True):
             content = data["content"]
@@ -247,7 +246,7 @@ class _Encoder(Encoder):
             data["content"][-1].setdefault(MARK, mark(point))
 
 
-def cache_options(window: Composed) -> dict[str, Any]:
+def cache_options(window: Window) -> dict[str, Any]:
     """Return the option that keeps OpenAI from setting a breakpoint of its own at the newest
     message: it would charge for text that changes.
 
@@ -296,7 +295,7 @@ def _media(media: Media) -> dict[str, Any] | None:
     return None
 
 
-def names_of(window: Composed | None) -> ToolNames:
+def names_of(window: Window | None) -> ToolNames:
     """Return the names of a window's tools as the API takes them."""
     return ToolNames(OPENAI, declared_tools(window))
 

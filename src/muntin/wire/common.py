@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import as_sent
 from muntin.core.checks import has_surrogates, shown
-from muntin.core.composed import Breakpoint, Composed
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.report import NotCarried
+from muntin.core.window import Breakpoint, Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
 Files: TypeAlias = Mapping[str, File]
@@ -48,12 +48,12 @@ class Ledger:
             if key not in known and key not in _BOOKKEEPING and value not in (None, "", [], {}):
                 self.miss(message, f"field {key!r}", "the API has no such field")
 
-    def enter(self, window: Composed) -> None:
+    def enter(self, window: Window) -> None:
         """Write the list into the window's report; it replaces this provider's last list."""
         window.enter_not_carried(self._provider, tuple(self._entries))
 
 
-def check(window: Composed, strict: bool, files: Files | None) -> Files:
+def check(window: Window, strict: bool, files: Files | None) -> Files:
     """Refuse a window that is over budget, or invalid files; return the files."""
     if strict and window.over_budget:
         raise BudgetExceeded(window.tokens, window.report.budget, window.report)
@@ -177,7 +177,7 @@ def known_extra(
 
 
 def ends(
-    trail: Sequence[tuple[int, dict[str, Any]]], window: Composed, room: int
+    trail: Sequence[tuple[int, dict[str, Any]]], window: Window, room: int
 ) -> list[tuple[dict[str, Any], Breakpoint]]:
     """Return the pieces behind which to cache, at most `room` of them, the last ones.
 

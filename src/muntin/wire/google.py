@@ -18,7 +18,6 @@ from typing import Any
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import compact_json, copy_json, digest, shown
-from muntin.core.composed import Composed
 from muntin.core.message import Message
 from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined, put_before
 from muntin.core.profile import OMITTED
@@ -323,12 +322,12 @@ _TOOLS = frozenset(
 )
 
 
-def names_of(window: Composed | None) -> ToolNames:
+def names_of(window: Window | None) -> ToolNames:
     """Return the names of a window's tools as the API takes them."""
     return ToolNames(_NAMES, declared_tools(window))
 
 
-def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `contents` and `config` for `client.models.generate_content(...)`.
 
     Plain dicts, with bytes where the SDK's types have bytes.
@@ -344,7 +343,7 @@ class _Encoder(Encoder):
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
 
-    def request(self, window: Composed) -> dict[str, Any]:
+    def request(self, window: Window) -> dict[str, Any]:
         leading = True
         for index, message, answers in arrange(window.messages):
             role = message.role
@@ -363,7 +362,7 @@ class _Encoder(Encoder):
                 self._add("model" if role == "assistant" else "user", parts)
         return self._finish(window)
 
-    def _finish(self, window: Composed) -> dict[str, Any]:
+    def _finish(self, window: Window) -> dict[str, Any]:
         opening = {"text": OMITTED.text}
         turns, system = led_by_user(self.turns, self.system, "parts", opening)
         config: dict[str, Any] = {}

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.core.accepted import NameRule
-from muntin.core.composed import Composed
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
+from muntin.core.window import Window
 from muntin.wire.common import Ledger, function_of
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -115,7 +115,7 @@ def names_in(tool: Mapping[str, Any]) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def declared_tools(window: Composed | None) -> tuple[Mapping[str, Any], ...]:
+def declared_tools(window: Window | None) -> tuple[Mapping[str, Any], ...]:
     """Return the tools that a window declares."""
     return window.tools if window is not None else ()
 

@@ -13,9 +13,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from muntin.core.composed import Breakpoint
 from muntin.core.message import Message, Role
-from muntin.core.window import Window
+from muntin.core.window import Breakpoint, Window
 
 # Tuples, not dataclasses: one is made for most messages of every list, so it must be quick.
 _NONE: Mapping[str, str] = MappingProxyType({})

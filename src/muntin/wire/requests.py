@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from muntin.core.checks import compact_json, replace_surrogates, shown
-from muntin.core.composed import Breakpoint
 from muntin.core.counting.memo import FormMemo
 from muntin.core.message import Message, Role
 from muntin.core.parts import Other, Text
+from muntin.core.window import Breakpoint
 from muntin.errors import InvalidInput
 from muntin.wire.pieces import Fitted, Piece, Placed
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
-from muntin.core.composed import Composed
 from muntin.core.message import NO_RESULT, Message, Role
 from muntin.core.parts import (
     Image,
@@ -291,7 +290,7 @@ _TOOLS = frozenset(
 )
 
 
-def encode(window: Composed, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
+def encode(window: Window, *, strict: bool = True, files: Files | None = None) -> dict[str, Any]:
     """Return `input` (and `tools`, if any) for `client.responses.create(...)`."""
     return _Encoder(check(window, strict, files), names_of(window)).request(window)
 
@@ -304,7 +303,7 @@ class _Encoder(Encoder):
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
 
-    def request(self, window: Composed) -> dict[str, Any]:
+    def request(self, window: Window) -> dict[str, Any]:
         items, order = self.items, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
@@ -546,7 +545,7 @@ class _Encoder(Encoder):
         flat.setdefault("strict", False)
         return flat
 
-    def _mark(self, window: Composed) -> None:
+    def _mark(self, window: Window) -> None:
         trail, taken = [], 0
         for at, item in zip(self.order, self.items, strict=True):
             key = "output" if "output" in item else "content"

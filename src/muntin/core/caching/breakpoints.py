@@ -13,7 +13,6 @@ from typing import Any
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.caching.prefix import did_not_stay
 from muntin.core.caching.wire_order import as_sent, goes_as_it_stands
-from muntin.core.composed import Breakpoint
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
 from muntin.core.message import Message
@@ -23,6 +22,7 @@ from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.schemas import USER_BREAKPOINTS, Schemas
+from muntin.core.window import Breakpoint
 
 _HOUR = 3_600
 

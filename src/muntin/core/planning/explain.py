@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from muntin.core.composed import Fate
 from muntin.core.planning.compact import FULL
 from muntin.core.planning.levels import Form
 from muntin.core.planning.render import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.units import Unit
 from muntin.core.report import SHORT, Decision, SlotReport, Status, ranges
+from muntin.core.window import Fate
 
 # The statuses of messages that are in the window.
 _STAYS = ("kept", "trimmed", "short", "stubbed")

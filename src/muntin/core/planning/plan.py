@@ -15,7 +15,6 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.breakpoints import place_breakpoints
 from muntin.core.caching.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.caching.prefix import track
-from muntin.core.composed import Breakpoint, Fate
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.explain import explain_messages, explain_slots
 from muntin.core.planning.memory import Start
@@ -24,7 +23,7 @@ from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
 from muntin.core.schemas import NO_SCHEMAS, Schemas
-from muntin.core.window import Window
+from muntin.core.window import Breakpoint, Fate, Window
 
 # No budget is larger.
 _LARGEST = 1 << 40
