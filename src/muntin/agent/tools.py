@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from muntin.agent.signatures import Signature, WrongArguments, signature
 from muntin.calls import off_loop
@@ -29,7 +29,6 @@ from muntin.core.checks import (
     shown,
 )
 from muntin.core.counting.counter import Counter
-from muntin.core.counting.memo import FormMemo
 from muntin.core.cutting import longest
 from muntin.core.parts import ToolCall
 from muntin.core.schemas import Schemas
@@ -89,47 +88,41 @@ def as_tools(tools: Any, what: str) -> Tools:
         return tools
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise InvalidType(f"{what}: tools must be a list, not {shown(tools)}")
-    made = Tools(tools)
-    described: list[_Described] = []
-    made.by_name = {}
+    checked = Tools(tools)
+    checked.by_name = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping | Tool) and not callable(tool):
             raise InvalidType(f"{what}: a tool must be a schema or a function, not {shown(tool)}")
         name = tool_name(tool)
-        if name in made.by_name:
-            first = list(made.by_name).index(name)
+        if name in checked.by_name:
+            first = list(checked.by_name).index(name)
             raise InvalidInput(
                 f"{what}: tools[{first}] and tools[{index}] both have the name {name!r}"
             )
-        made.by_name[name] = tool
-        described.append((tool, "") if isinstance(tool, Mapping) else _described(tool))
-    made.schemas = _schemas(described, [*made.by_name], what)
-    return made
+        checked.by_name[name] = tool
+    descriptions = tuple(_describe(tool, what) for tool in tools)
+    if any(isinstance(tool, Mapping) for tool in tools):  # a caller may change its own schema
+        checked.schemas = _schemas(descriptions)
+    else:
+        checked.schemas = _schemas_of_functions(descriptions)
+    return checked
 
 
-_Described: TypeAlias = tuple[Mapping[str, Any], str]
-# The schemas of tools that were offered before, by their descriptions.
-_offered = FormMemo(1_000_000)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Description:
+    """The schema of a tool, which must not be changed, and its text."""
+
+    schema: dict[str, Any]
+    text: str
 
 
-def _schemas(described: Sequence[_Described], names: Sequence[str], what: str) -> Schemas:
-    """Return the schemas of tools; functions that were offered before have the same schema."""
-    key = tuple(map(id, described))
-    known = _offered.get(key)
-    if known is not None and all(map(operator.is_, known[0], described)):
-        return cast("Schemas", known[1])
-    copied = [
-        copy_json(given, f"{what}: tool {name!r}")
-        for (given, _), name in zip(described, names, strict=True)
-    ]
-    made = Schemas(copied)
-    texts = [
-        text or compact_json(schema) for schema, (_, text) in zip(copied, described, strict=True)
-    ]
-    made.texts = tuple(texts)
-    if all(text for _, text in described):  # a caller may change its own schema
-        _offered.put(key, (tuple(described), made), sum(map(len, texts)))
-    return made
+def _schemas(descriptions: tuple[_Description, ...]) -> Schemas:
+    schemas = Schemas(description.schema for description in descriptions)
+    schemas.texts = tuple(description.text for description in descriptions)
+    return schemas
+
+
+_schemas_of_functions = lru_cache(maxsize=128)(_schemas)  # a turn offers what the last one did
 
 
 def merge_tools(
@@ -142,15 +135,16 @@ def merge_tools(
 
     A name that two sources offer is an error naming both; the error begins with `what`.
     """
-    found: dict[str, tuple[str, ToolLike]] = {}
+    merged: dict[str, ToolLike] = {}
+    sources: dict[str, str] = {}
     for source, tools in offers:
         for tool in tools:
             name = tool_name(tool)
-            owner, known = found.setdefault(name, (source, tool))
+            known, owner = merged.setdefault(name, tool), sources.setdefault(name, source)
             if known is not tool or owner != source:  # one context may be used in two places
                 raise InvalidInput(f"{what}tool {name!r} is contributed by {owner} and by {source}")
-    merged = {name: tool for name, (_, tool) in found.items()}
-    return tuple({**merged, **{tool_name(tool): tool for tool in winners}}.values())
+    merged.update({tool_name(tool): tool for tool in winners})
+    return tuple(merged.values())
 
 
 def tool_name(tool: ToolLike) -> str:
@@ -173,13 +167,14 @@ def tool_schema(tool: ToolLike) -> Mapping[str, Any]:
     Parameters are described by `Annotated[..., Field(description=...)]`, or by the `Args:`
     section of the docstring, which is then left out of the tool's own description.
     """
-    return tool if isinstance(tool, Mapping) else deepcopy(_described(tool)[0])
+    return tool if isinstance(tool, Mapping) else deepcopy(_describe(tool, "").schema)
 
 
-def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
-    """Return the schema of a function, which must not be changed, and its text."""
-    made = tool if isinstance(tool, Tool) else None
-    fn = made.fn if made else tool
+def _describe(tool: ToolLike, what: str) -> _Description:
+    if isinstance(tool, Mapping):
+        schema = copy_json(tool, f"{what}: tool {tool_name(tool)!r}")
+        return _Description(schema, compact_json(schema))
+    fn, description = (tool.fn, tool.description) if isinstance(tool, Tool) else (tool, None)
     if not callable(fn):
         raise InvalidType(f"a tool must be a schema or a function, not {shown(tool)}")
     name = tool_name(tool)
@@ -188,23 +183,22 @@ def _described(tool: Callable[..., Any] | Tool) -> tuple[dict[str, Any], str]:
             f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
-    return _description(signature(name, fn), name, _text_of(fn), made.description if made else None)
+    return _description(signature(name, fn), name, _text_of(fn), description)
 
 
 @lru_cache(maxsize=512)  # a turn asks for every tool
 def _description(
     signature: Signature, name: str, docstring: str | None, description: str | None
-) -> tuple[dict[str, Any], str]:
+) -> _Description:
     parameters = deepcopy(signature.schema)
-    text, documented = _docstring(docstring)
-    for each, words in documented.items():
-        if each in parameters.get("properties", {}):
-            parameters["properties"][each].setdefault("description", words)
+    text, documented = _split_docstring(docstring)
+    for parameter, words in documented.items():
+        if parameter in parameters.get("properties", {}):
+            parameters["properties"][parameter].setdefault("description", words)
     text = text if description is None else description
-    described = {"description": text} if text else {}
-    function = {"name": name, **described, "parameters": parameters}
-    schema = {"type": "function", "function": function}
-    return schema, compact_json(schema)
+    about = {"description": text} if text else {}
+    schema = {"type": "function", "function": {"name": name, **about, "parameters": parameters}}
+    return _Description(schema, compact_json(schema))
 
 
 def _text_of(fn: Callable[..., Any]) -> str | None:
@@ -219,26 +213,25 @@ _ARGS = re.compile(r"(Args|Arguments|Parameters):\s*")
 _ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
-def _docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
+def _split_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
     """Return the docstring without its `Args:` section, and the text for each parameter."""
     lines = inspect.cleandoc(docstring or "").splitlines()
     start = next((n for n, line in enumerate(lines) if _ARGS.fullmatch(line)), len(lines))
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
         end += 1
-    section = inspect.cleandoc("\n" + "\n".join(lines[start + 1 : end])).splitlines()
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name = ""
-    for line in section:
+    for line in inspect.cleandoc("\n" + "\n".join(lines[start + 1 : end])).splitlines():
         entry = _ARG.fullmatch(line)
         if entry and not line[0].isspace():
-            name, found[entry[1]] = entry[1], entry[2]
+            name, texts[entry[1]] = entry[1], entry[2]
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    if not found:
+            texts[name] = f"{texts[name]} {line.strip()}".strip()
+    if not texts:
         return "\n".join(lines).strip(), {}
     rest = "\n".join(lines[:start]).strip(), "\n".join(lines[end:]).strip()
-    return "\n\n".join(each for each in rest if each), found
+    return "\n\n".join(filter(None, rest)), texts
 
 
 async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
@@ -247,16 +240,14 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     Every error becomes such a text; only a cancellation is raised. A sync function runs in a
     thread, which cannot be stopped: after a timeout or a cancellation its result is lost.
     """
-    made = tool if isinstance(tool, Tool) else None
-    fn = made.fn if made else tool
-    if not callable(fn):
+    if isinstance(tool, Mapping):
         raise InvalidType(f"tool {call.name!r} has a schema but no function to call")
-    seconds = made.timeout if made else None
-    limit = asyncio.timeout(seconds)
+    made = tool if isinstance(tool, Tool) else Tool(tool)
+    limit = asyncio.timeout(made.timeout)
     try:
         async with limit:
-            args, named = signature(call.name, fn).bind(call.arguments)
-            text = _result(await off_loop(partial(fn, *args, **named)), call.name)
+            args, named = signature(call.name, made.fn).bind(call.arguments)
+            text = _result(await off_loop(partial(made.fn, *args, **named)), call.name)
     except WrongArguments as error:
         text = f"Error: invalid arguments for tool {call.name!r}: {error}"
     except asyncio.CancelledError:
@@ -266,14 +257,14 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         text = f"Error: tool {call.name!r} was cancelled."  # by itself, not by its caller
     except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and limit.expired():
-            text = f"Error: tool {call.name!r} gave no result within {seconds:g} s."
+            text = f"Error: tool {call.name!r} gave no result within {made.timeout:g} s."
         else:
             # The model gets no traceback; the author of the tool may want one.
             _log.info("tool %r failed", call.name, exc_info=error)
-            said = f": {error}" if str(error) else ""
-            text = f"Error: tool {call.name!r} failed: {type(error).__name__}{said}"
+            reason = f": {error}" if str(error) else ""
+            text = f"Error: tool {call.name!r} failed: {type(error).__name__}{reason}"
     text = replace_surrogates(text)
-    most = made.max_result_tokens if made else None
+    most = made.max_result_tokens
     return text if most is None else shorten(text, most, counter)
 
 
@@ -284,20 +275,16 @@ def _result(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
     try:
-        return compact_json(_jsonable(value))
+        with suppress(ImportError):  # without Pydantic only plain JSON can be written
+            from pydantic_core import to_jsonable_python
+
+            value = to_jsonable_python(value)
+        return compact_json(value)
     except Exception as error:
         kind = type(value).__name__
         _log.info("tool %r returned a %s", name, kind, exc_info=error)
         first = str(error).partition("\n")[0]
         return f"Error: tool {name!r} returned a {kind} that cannot be written as JSON: {first}"
-
-
-def _jsonable(value: object) -> object:
-    try:
-        from pydantic_core import to_jsonable_python
-    except ImportError:  # without Pydantic only plain JSON can be written
-        return value
-    return to_jsonable_python(value)
 
 
 def shorten(text: str, most: int, counter: Counter) -> str:
@@ -314,5 +301,5 @@ def shorten(text: str, most: int, counter: Counter) -> str:
         marker = f"[cut: {missing:,} of {len(text):,} characters left out]"
         return f"{piece}\n{marker}" if piece else marker
 
-    found = longest(text, whole, most, lambda piece: counter.text_once(marked(piece)), "head")
-    return marked(found[0] if found else "")
+    piece = longest(text, whole, most, lambda piece: counter.text_once(marked(piece)), "head")
+    return marked(piece[0] if piece else "")
