@@ -217,7 +217,7 @@ def test_a_call_that_fails_says_how(seen: Seen) -> None:
 
 def test_a_stream_that_is_left_early_ends_its_span(seen: Seen) -> None:
     async def leave() -> None:
-        async with aclosing(stream_agent(answers("One two three."), small)) as events:  # type: ignore[type-var]
+        async with aclosing(stream_agent(answers("One two three."), small)) as events:
             async for event in events:
                 assert isinstance(event, TextDelta)
                 # The caller's own work is not inside the call.

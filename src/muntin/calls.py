@@ -164,6 +164,20 @@ async def together(values: Iterable[Awaitable[T]], names: Sequence[str] = ()) ->
     return found
 
 
+def takes_arguments_of(
+    method: Callable[P, Any],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a function the parameters of another one, for type checkers and for `inspect`."""
+
+    def decorate(function: Callable[..., T]) -> Callable[P, T]:
+        returned = inspect.signature(function).return_annotation
+        signature = inspect.signature(method).replace(return_annotation=returned)
+        vars(function)["__signature__"] = signature
+        return function
+
+    return decorate
+
+
 def sync_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """Return a function or method for code without an event loop; inside one it is an error."""
 

@@ -419,7 +419,7 @@ def test_a_stream_that_is_closed_cancels_what_runs():
     async def main() -> None:
         model = ScriptedModel([[call("echo", text="a"), call("forever", "c2")], "never"])
         events = stream_agent(model, compose, tools=[echo, forever], record=kept.extend)
-        async with aclosing(events):  # type: ignore[type-var]
+        async with aclosing(events):
             async for event in events:
                 if isinstance(event, ToolFinished):
                     break
@@ -449,7 +449,7 @@ def test_closing_the_stream_closes_the_models_stream():
 
     async def main() -> None:
         events = stream_agent(Slow(), compose)
-        async with aclosing(events):  # type: ignore[type-var]
+        async with aclosing(events):
             async for _ in events:
                 break
         assert closed == [True]

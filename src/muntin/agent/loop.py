@@ -19,11 +19,13 @@ from collections.abc import (
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from operator import itemgetter
+from sys import maxsize
 from typing import Any, TypeAlias, TypeVar
 
 from muntin import telemetry
 from muntin.agent.tools import ToolLike, as_tools, call_tool
-from muntin.calls import off_loop
+from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
@@ -47,7 +49,7 @@ Compose: TypeAlias = Callable[[tuple[Message, ...]], Window | Awaitable[Window]]
 Recorder: TypeAlias = Callable[[tuple[Message, ...]], Any]
 
 
-async def run_agent(
+def _agent_run(
     model: str | Model,
     compose: Compose,
     *,
@@ -58,7 +60,23 @@ async def run_agent(
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
     parallel: int = PARALLEL,
-) -> Reply:
+) -> Run:
+    model = as_model(model)
+    return Run(
+        model,
+        compose,
+        tools=tools,
+        record=record,
+        resume=resume,
+        max_steps=max_steps,
+        settings=settings,
+        counter=counter_for(Profile.of(model.name), tokenizer),
+        parallel=parallel,
+    )
+
+
+@takes_arguments_of(_agent_run)
+async def run_agent(*args: Any, **options: Any) -> Reply:
     """Ask the model and run the tools it calls, until it answers without calling a tool.
 
     `compose(messages)` makes the window of the next step from the messages of this run so far; its
@@ -72,27 +90,13 @@ async def run_agent(
     schema cannot be run here: the Reply with that call is returned, and with the caller's
     results in `resume` the run goes on. After `max_steps` answers `StepLimit` is raised.
     """
-    limits = max_steps, settings, tokenizer, parallel
-    run = Run(model, compose, tools, record, resume, *limits)
-    return await last_reply(run.events(streaming=False))
+    return await last_reply(_agent_run(*args, **options).events(streaming=False))
 
 
-def stream_agent(
-    model: str | Model,
-    compose: Compose,
-    *,
-    tools: Sequence[ToolLike] = (),
-    record: Recorder | None = None,
-    resume: Iterable[MessageLike] = (),
-    max_steps: int = MAX_STEPS,
-    settings: Mapping[str, Any] | None = None,
-    tokenizer: TokenizerLike | None = None,
-    parallel: int = PARALLEL,
-) -> AsyncIterator[Event]:
+@takes_arguments_of(_agent_run)
+def stream_agent(*args: Any, **options: Any) -> AsyncGenerator[Event, None]:
     """Do the same as `run_agent`, and yield the events; the last event is `Finished`."""
-    limits = max_steps, settings, tokenizer, parallel
-    run = Run(model, compose, tools, record, resume, *limits)
-    return run.events(streaming=True)
+    return _agent_run(*args, **options).events(streaming=True)
 
 
 async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
@@ -112,62 +116,57 @@ class Run:
 
     def __init__(
         self,
-        model: str | Model,
+        model: Model,
         compose: Compose,
+        *,
+        counter: Counter,
         tools: Sequence[ToolLike] = (),
         record: Recorder | None = None,
         resume: Iterable[MessageLike] = (),
         max_steps: int = MAX_STEPS,
         settings: Mapping[str, Any] | None = None,
-        tokenizer: TokenizerLike | None = None,
         parallel: int = PARALLEL,
-        *,
-        counter: Counter | None = None,
         failed: Callable[[Exception], Awaitable[None]] | None = None,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
         conversation: str | None = None,
     ) -> None:
-        for name, number in (("max_steps", max_steps), ("parallel", parallel)):
-            check_count(number, name)
-        if settings is not None:
-            check_settings(settings, "agent")
-        self._model = as_model(model)
+        check_settings(settings, "agent")
+        self._model = model
         self._compose = compose
+        self._counter = counter
         self._tools = as_tools(tools, "agent").by_name
         self._record = record
         self._messages = _in_call_order(messages_from(resume))
-        self._max_steps = max_steps
+        self._max_steps = check_count(max_steps, "max_steps")
         self._settings = dict(settings or {})
-        self._counter = counter or counter_for(Profile.of(self._model.name), tokenizer)
         self._failed = failed
         self._inside = inside  # a context for users' functions
         self._conversation = conversation  # its id in telemetry
-        self._gate = asyncio.Semaphore(parallel)
+        self._gate = asyncio.Semaphore(check_count(parallel, "parallel"))
         self._lock = asyncio.Lock()
-        self._steps = sum(each.role == "assistant" for each in self._messages)
-        self._usage = Usage()
-        # The usage of the newest answer.
-        self.answered = Usage()
+        self._steps = sum(message.role == "assistant" for message in self._messages)
+        self._usages = [Usage()]
+
+    @property
+    def newest_usage(self) -> Usage:
+        """The usage of the newest answer."""
+        return self._usages[-1]
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run to the end. Without `streaming` the model is asked for whole answers."""
-        reply = self._resumed_reply()
+        reply = self._recorded_reply()
         try:
             while True:
                 if reply is not None:
-                    waiting = _unanswered(self._messages)
+                    calls = _unanswered(self._messages)
                     # A tool that is only described cannot be run here.
-                    ours = [
-                        call
-                        for call in waiting
-                        if not isinstance(self._tools.get(call.name), Mapping)
-                    ]
+                    ours = [c for c in calls if not isinstance(self._tools.get(c.name), Mapping)]
                     if ours:
                         self._check_steps(reply)
                         async with aclosing(self._run_calls(ours)) as finished:
                             async for event in finished:
                                 yield event
-                    if not reply.tool_calls or len(ours) < len(waiting):
+                    if not reply.tool_calls or len(ours) < len(calls):
                         yield Finished(reply)
                         return
                 self._check_steps(reply)
@@ -182,13 +181,15 @@ class Run:
                 await self._failed(error)
             raise
 
-    def _resumed_reply(self) -> Reply | None:
+    def _recorded_reply(self) -> Reply | None:
         """Return the last recorded answer, if it ends the run or waits for results."""
-        answer = next((each for each in reversed(self._messages) if each.role == "assistant"), None)
-        if answer is None or (not answer.tool_calls and answer is not self._messages[-1]):
+        newest = self._messages[_last_answer(self._messages) :]
+        if not newest or newest[0].role != "assistant":
             return None
-        reason = "tool_calls" if answer.tool_calls else "stop"
-        return Reply(answer, finish_reason=reason)
+        answer = newest[0]
+        if answer.tool_calls:
+            return Reply(answer, finish_reason="tool_calls")
+        return Reply(answer, finish_reason="stop") if len(newest) == 1 else None
 
     def _check_steps(self, reply: Reply | None) -> None:
         if self._steps >= self._max_steps:
@@ -221,30 +222,30 @@ class Run:
                 with self._inside():
                     answer = await self._model.complete(window, settings=self._settings)
             call.answered(answer)
-        self.answered = answer.usage
-        self._usage += answer.usage
         usage = answer.usage
+        self._usages.append(usage)
         if usage.input:  # a model may report none
             window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
         self._steps += 1
         self._messages.append(await self._keep(answer.message))
-        yield Finished(replace(answer, usage=self._usage, window=answer.window or window))
+        total = sum(self._usages, Usage())
+        yield Finished(replace(answer, usage=total, window=answer.window or window))
 
     def _exceeded(self, window: Window) -> BudgetExceeded:
-        """Say what does not fit; the newest results, which must be shown, are listed by tool."""
+        """Name what does not fit; the newest results, which must be shown, are listed by tool."""
         error = BudgetExceeded(window.tokens, window.report.budget, window.report)
-        newest = self._messages[_last_answer(self._messages) :] if self._messages else []
-        names = {call.id: call.name for each in newest[:1] for call in each.tool_calls}
-        shown = {each.tool_call_id: each for each in window.messages if each.role == "tool"}
+        newest = self._messages[_last_answer(self._messages) :]
+        names = {call.id: call.name for call in newest[0].tool_calls} if newest else {}
+        visible = {message.tool_call_id: message for message in window.messages}
         count = self._counter.message
-        told = [
-            f"{names[each.tool_call_id]!r} {count(shown[each.tool_call_id]):,} of {count(each):,}"
-            for each in newest[1:]
-            if each.tool_call_id in names and each.tool_call_id in shown
+        results = [
+            f"{names[id]!r} {count(visible[id]):,} of {count(message):,}"
+            for message in newest[1:]
+            if (id := message.tool_call_id) in names and id in visible
         ]
-        if not told:
+        if not results:
             return error
-        why = f"{error} The newest results must be shown, in tokens: {', '.join(told)}."
+        why = f"{error} The newest results must be shown, in tokens: {', '.join(results)}."
         return BudgetExceeded(error.needed, error.available, error.report, why)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
@@ -252,8 +253,8 @@ class Run:
         tasks = [asyncio.create_task(self._run_call(call)) for call in calls]
         try:
             for done in asyncio.as_completed(tasks):
-                event, kept = await done
-                self._messages.append(kept)
+                event, message = await done
+                self._messages.append(message)
                 yield event
         finally:
             for task in tasks:
@@ -265,30 +266,29 @@ class Run:
 
     async def _run_call(self, call: ToolCall) -> tuple[ToolFinished, Message]:
         """Run a call; return the event, and the result as it was recorded."""
-        known = self._tools.get(call.name)
-        if known is None:
+        function = self._tools.get(call.name)
+        if function is None:
             names = ", ".join(self._tools) or "none"
             text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
         else:
             async with self._gate:
                 with self._inside():
-                    text = await call_tool(known, call, self._counter)
+                    text = await call_tool(function, call, self._counter)
         result = tool(call.id, text)
         # Here, not where events are yielded: a slow reader of events must not delay recording.
         return ToolFinished(call, result), await self._keep(result)
 
     async def _keep(self, message: Message) -> Message:
         """Record a message; finish recording even if the run is cancelled meanwhile."""
-        if self._record is None:
+        if (record := self._record) is None:
             return message
-        record = self._record
 
         async def write() -> Any:
             async with self._lock:
                 return await off_loop(record, (message,))
 
-        kept = await to_the_end(write())
-        return kept if isinstance(kept, Message) else message
+        recorded = await to_the_end(write())
+        return recorded if isinstance(recorded, Message) else message
 
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""
@@ -348,49 +348,32 @@ async def to_the_end(work: Awaitable[T]) -> T:
         raise
 
 
-def _in_call_order(messages: Iterable[Message]) -> list[Message]:
+def _in_call_order(messages: Sequence[Message]) -> list[Message]:
     """Put results right behind their answer, in the order of its calls.
 
     Results are recorded in the order in which they finish. A result belongs to the nearest answer
     before it: models use the ids of calls again.
     """
-    ordered: list[Message] = []
-    results: dict[str, Message | None] = {}
-    others: list[Message] = []
-
-    def close() -> None:
-        ordered.extend(each for each in results.values() if each is not None)
-        ordered.extend(others)
-        results.clear()
-        others.clear()
-
+    places: list[tuple[int, int]] = []
+    answers, order = 0, {}
     for message in messages:
-        known = message.tool_call_id
         if message.role == "assistant":
-            close()
-            ordered.append(message)
-            results.update({call.id: None for call in message.tool_calls})
-        elif known is not None and known in results and results[known] is None:
-            results[known] = message
+            answers += 1
+            order = {call.id: n for n, call in enumerate(message.tool_calls)}
+            places.append((answers, -1))
         else:
-            others.append(message)
-    close()
-    return ordered
+            places.append((answers, order.pop(message.tool_call_id or "", maxsize)))
+    return [message for _, message in sorted(zip(places, messages, strict=True), key=itemgetter(0))]
 
 
 def _last_answer(messages: Sequence[Message]) -> int:
-    """Return the index of the last answer."""
-    last = len(messages) - 1
-    while last > 0 and messages[last].role != "assistant":
-        last -= 1
-    return last
+    """Return the index of the last answer, 0 if there is none."""
+    answers = (n for n in range(len(messages) - 1, 0, -1) if messages[n].role == "assistant")
+    return next(answers, 0)
 
 
 def _unanswered(messages: Sequence[Message]) -> list[ToolCall]:
     """Return the calls of the last answer that have no result."""
-    done: set[str | None] = set()
-    for message in reversed(messages):
-        if message.role == "assistant":
-            return [call for call in message.tool_calls if call.id not in done]
-        done.add(message.tool_call_id)
-    return []
+    answer, *results = messages[_last_answer(messages) :]
+    done = {message.tool_call_id for message in results}
+    return [call for call in answer.tool_calls if call.id not in done]

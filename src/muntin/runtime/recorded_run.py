@@ -152,7 +152,7 @@ class RecordedRun:
         turn, counter, answer = self._turn, self._composer.counter, messages[-1]
         is_answer = answer.role == "assistant"
         items = await turn.record(
-            *(_with_cost(message, self._agent.answered) for message in messages),
+            *(_with_cost(message, self._agent.newest_usage) for message in messages),
             counter=counter,
             run=self._position,
             visibility=self._visibility,
