@@ -6,14 +6,16 @@ reads the answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from muntin import telemetry
 from muntin.agent.answers import answered, asking_for
 from muntin.agent.loop import MAX_STEPS, Run, last_reply
 from muntin.agent.tools import ToolLike
+from muntin.calls import takes_arguments_of
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.checks import check_size, shown
@@ -33,20 +35,72 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-async def generate(
-    prompt: Prompt | str,
-    *,
-    model: str | Model,
-    input: Any = None,
-    token_budget: int | None = None,
-    budget: Budget | int | None = None,
-    tools: Sequence[ToolLike] = (),
-    settings: Mapping[str, Any] | None = None,
-    tokenizer: TokenizerLike | None = None,
-    attachment_tokens: AttachmentTokens | None = None,
-    output: type[BaseModel] | None = None,
-    max_steps: int = MAX_STEPS,
-) -> Reply:
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """One call of `generate`, with its arguments."""
+
+    prompt: Prompt | str
+    _: KW_ONLY
+    model: str | Model
+    input: Any = None
+    token_budget: int | None = None
+    budget: Budget | int | None = None
+    tools: Sequence[ToolLike] = ()
+    settings: Mapping[str, Any] | None = None
+    tokenizer: TokenizerLike | None = None
+    attachment_tokens: AttachmentTokens | None = None
+    output: type[BaseModel] | None = None
+    max_steps: int = MAX_STEPS
+
+    async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
+        """Compose, ask, run tools, and repair an answer that is not valid."""
+        model, prompt = as_model(self.model), _as_prompt(self.prompt, self.input)
+        check_model(self.output, "generate: output")
+        check_size(self.max_steps, "max_steps")
+        output = prompt.output if self.output is None else self.output
+        check_defined(output, "generate: output")
+        name = ModelName.parse(model.name)
+        composer = Composer.of(model, budget=self.budget, tokenizer=self.tokenizer)
+        form = composer.counter.form(asking_for(output).get("output_schema"))
+        with telemetry.told_later(prompt):  # the run, which sends the window, reports it
+            resolution = await prompt.resolve(
+                self.input,
+                provider=name.provider,
+                model_id=name.model,
+                token_budget=self.token_budget,
+                budget=composer.budget.keeping(form),
+                tokenizer=self.tokenizer,
+                attachment_tokens=self.attachment_tokens,
+                settings=self.settings,
+                tools=self.tools,
+            )
+        composer = resolution.composer
+        _refuse_blank(resolution, f"prompt {prompt.id!r}" if prompt.id else "the prompt")
+        if isinstance(self.prompt, str) and self.token_budget is not None:
+            _check_size(self.prompt, composer.within(self.token_budget))
+        recorded: list[Message] = []
+
+        async def attempt(repair: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
+            recorded.extend(repair[1:])  # the model's answer is recorded already
+            run = Run(
+                model,
+                resolution.compose,
+                counter=composer.counter,
+                tools=resolution.tools,
+                record=recorded.extend,
+                resume=tuple(recorded),
+                max_steps=self.max_steps + bool(repair),  # the repair has a step of its own
+                settings={**resolution.settings, **asking_for(output)},
+            )
+            return run.events(streaming=streaming)
+
+        async with aclosing(answered(attempt, output)) as events:
+            async for event in events:
+                yield event
+
+
+@takes_arguments_of(_Generation)
+async def generate(*args: Any, **options: Any) -> Reply:
     """Compose the prompt, send it to the model, run the tools it calls, and return its answer.
 
     `token_budget` is for the system text; of a plain text, for that text. `budget` holds for the
@@ -57,99 +111,19 @@ async def generate(
 
     `BudgetExceeded` is raised before anything is sent.
     """
-    counting = tokenizer, attachment_tokens
-    sizes = token_budget, budget
-    events = _events(
-        False, prompt, model, input, *sizes, tools, settings, *counting, output, max_steps
-    )
-    return await last_reply(events)
+    return await last_reply(_Generation(*args, **options).events(streaming=False))
 
 
 generate_sync = prompt_twin(generate)
 
 
-def stream_generate(
-    prompt: Prompt | str,
-    *,
-    model: str | Model,
-    input: Any = None,
-    token_budget: int | None = None,
-    budget: Budget | int | None = None,
-    tools: Sequence[ToolLike] = (),
-    settings: Mapping[str, Any] | None = None,
-    tokenizer: TokenizerLike | None = None,
-    attachment_tokens: AttachmentTokens | None = None,
-    output: type[BaseModel] | None = None,
-    max_steps: int = MAX_STEPS,
-) -> AsyncIterator[Event]:
+@takes_arguments_of(_Generation)
+def stream_generate(*args: Any, **options: Any) -> AsyncGenerator[Event, None]:
     """Do the same as `generate`, and yield the events; the last event is `Finished`.
 
     Where an answer had to be repaired, the events of both attempts are yielded.
     """
-    counting = tokenizer, attachment_tokens
-    sizes = token_budget, budget
-    return _events(
-        True, prompt, model, input, *sizes, tools, settings, *counting, output, max_steps
-    )
-
-
-async def _events(
-    streaming: bool,
-    prompt: Prompt | str,
-    model: str | Model,
-    input: Any,
-    token_budget: int | None,
-    budget: Budget | int | None,
-    tools: Sequence[ToolLike],
-    settings: Mapping[str, Any] | None,
-    tokenizer: TokenizerLike | None,
-    attachment_tokens: AttachmentTokens | None,
-    output: type[BaseModel] | None,
-    max_steps: int,
-) -> AsyncGenerator[Event, None]:
-    model = as_model(model)
-    chosen = _as_prompt(prompt, input)
-    check_model(output, "generate: output")
-    check_size(max_steps, "max_steps")
-    wanted = chosen.output if output is None else output
-    check_defined(wanted, "generate: output")
-    named = ModelName.parse(model.name)
-    composer = Composer.of(model, budget=budget, tokenizer=tokenizer)
-    form = composer.counter.form(asking_for(wanted).get("output_schema"))
-    with telemetry.told_later(chosen):  # the run, which sends the window, tells of it
-        made = await chosen.resolve(
-            input,
-            provider=named.provider,
-            model_id=named.model,
-            token_budget=token_budget,
-            budget=composer.budget.keeping(form),
-            tokenizer=tokenizer,
-            attachment_tokens=attachment_tokens,
-            settings=settings,
-            tools=tools,
-        )
-    _refuse_blank(made, f"prompt {chosen.id!r}" if chosen.id else "the prompt")
-    if isinstance(prompt, str) and token_budget is not None:
-        _check_size(prompt, made.composer.within(token_budget))
-    recorded: list[Message] = []
-
-    async def attempt(repair: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
-        recorded.extend(repair[1:])  # the model's answer is recorded already
-        run = Run(
-            model,
-            made.compose,
-            tools=made.tools,
-            record=recorded.extend,
-            resume=tuple(recorded),
-            max_steps=max_steps + bool(repair),  # the repair has a step of its own
-            settings={**made.settings, **asking_for(wanted)},
-            counter=made.composer.counter,
-        )
-        return run.events(streaming=streaming)
-
-    async with aclosing(answered(attempt, wanted)) as events:
-        async for event in events:
-            yield event
+    return _Generation(*args, **options).events(streaming=True)
 
 
 def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
@@ -165,17 +139,17 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
     return make_prompt(prompt=prompt)
 
 
-def _refuse_blank(made: Resolution, what: str) -> None:
+def _refuse_blank(resolution: Resolution, what: str) -> None:
     """Refuse a prompt that is empty, or whose user's text is blank."""
-    if not any(map(_says_something, made.messages)):
+    if not any(map(_says_something, resolution.messages)):
         raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
-    if made.prompt is not None and not made.prompt.strip():
+    if resolution.prompt is not None and not resolution.prompt.strip():
         raise InvalidInput(
             f"{what}: the prompt text is blank for this input; give the user something to say, "
             "or leave prompt= out"
         )
-    said = [each for each in made.gathered.messages if each.role == "user"]
-    if said and not _says_something(said[-1]):
+    from_user = [message for message in resolution.gathered.messages if message.role == "user"]
+    if from_user and not _says_something(from_user[-1]):
         raise InvalidInput(f"{what}: the last message of the user is blank; leave it out")
 
 
