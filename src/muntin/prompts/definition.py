@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin import telemetry
 from muntin.agent.tools import ToolLike, as_tools, merge_tools, tool_name
+from muntin.calls import takes_arguments_of
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_optional_text, check_size, check_text, shown
@@ -38,8 +39,8 @@ from muntin.prompts.contexts import (
 from muntin.prompts.texts import (
     SEPARATOR,
     Gathered,
+    Selection,
     SystemPart,
-    activate,
     cached_first,
     declare,
     is_divided,
@@ -97,16 +98,59 @@ class Inspection:
     excluded_contexts: tuple[ExcludedContext, ...]
     report: Report = field(repr=False)
 
+    @classmethod
+    def of(cls, resolution: Resolution) -> Inspection:
+        """Return what a resolved prompt would send."""
+        gathered, window = resolution.gathered, resolution.window
+        counter, report = resolution.composer.counter, window.report
+        rows = {row.index: row for row in report.slots}
+        # The slots of the parts are declared first.
+        planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
+        dropped = [
+            DroppedContext(
+                source=part.source,
+                text=part.text,
+                tokens=row.tokens_asked,
+                priority=part.priority,
+                reason=row.reason or "over_budget",
+                rank=row.decisions[0].rank or 0,
+            )
+            for part, row in planned
+            if row.status == "dropped"
+        ]
+        parts = [
+            replace(part, tokens=row.tokens_asked, status=row.status)
+            for part, row in planned
+            if row.status != "empty"
+        ]
+        return cls(
+            system=SystemText(resolution.system, tuple(parts)),
+            prompt=gathered.user,
+            tools=tuple(map(tool_name, gathered.tools)),
+            total_tokens=counter.text(resolution.system) if resolution.system else 0,
+            prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
+            tool_tokens=report.tools_tokens,
+            token_budget=resolution.token_budget,
+            over_budget=window.over_budget,
+            settings=gathered.settings,
+            dropped_contexts=tuple(sorted(dropped, key=lambda context: context.rank)),
+            excluded_contexts=tuple(
+                ExcludedContext(source, f"{reason}: {detail}")
+                for source, reason, detail in gathered.excluded
+            ),
+            report=report,
+        )
+
     def __str__(self) -> str:
         of = "" if self.token_budget is None else f" of {self.token_budget:,}"
         over = ", over budget" if self.over_budget else ""
         lines = [f"system text: {self.total_tokens:,}{of} tokens{over}"]
         lines += [f"  {p.status:8} {p.source} ({p.tokens:,} tokens)" for p in self.system.parts]
         lines += [
-            f"  {gone.source}: dropped as number {gone.rank}, {gone.reason}"
-            for gone in self.dropped_contexts
+            f"  {dropped.source}: dropped as number {dropped.rank}, {dropped.reason}"
+            for dropped in self.dropped_contexts
         ]
-        lines += [f"  excluded {out.source}: {out.reason}" for out in self.excluded_contexts]
+        lines += [f"  excluded {c.source}: {c.reason}" for c in self.excluded_contexts]
         return "\n".join(lines)
 
 
@@ -200,14 +244,15 @@ class Prompt:
         """
         if token_budget is not None:
             check_size(token_budget, "token_budget")
-        whole = Budget.of(f"{provider}/{model_id}") if provider and model_id else None
-        if budget is not None:
-            whole = as_budget(budget)
+        whole = None if budget is None else as_budget(budget)
         gathered = await self.gather(
             input, ctx, provider=provider, model_id=model_id, settings=settings, tools=tools
         )
+        name = str(ModelName(provider, model_id or "")) or None
+        if whole is None and provider and model_id:
+            whole = Budget.of(name)
         composer = Composer.of(
-            str(ModelName(provider, model_id or "")) or None,
+            name,
             budget=0,  # `_compose` gives each window its budget
             tokenizer=tokenizer,
             attachment_tokens=attachment_tokens,
@@ -215,8 +260,7 @@ class Prompt:
             # Only if a context asks for it: one call may be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
-        name = str(ModelName(provider, model_id)) if model_id else None
-        with telemetry.composing(name, made_by=self) as composed:
+        with telemetry.composing(name if model_id else None, made_by=self) as composed:
             window = _compose(composer, gathered, token_budget, whole)
             composed.made(window)
         origins = zip(window.messages, window.origins, strict=True)
@@ -233,70 +277,11 @@ class Prompt:
             budget=whole,
         )
 
-    async def inspect(
-        self,
-        input: Any = None,
-        *,
-        provider: str | None = None,
-        model_id: str | None = None,
-        token_budget: int | None = None,
-        budget: Budget | int | None = None,
-        tokenizer: TokenizerLike | None = None,
-        attachment_tokens: AttachmentTokens | None = None,
-        settings: Mapping[str, Any] | None = None,
-        tools: Sequence[ToolLike] = (),
-    ) -> Inspection:
+    @takes_arguments_of(resolve)
+    async def inspect(self: Prompt, *args: Any, **options: Any) -> Inspection:
         """Show the result of `resolve`: every part, the dropped and excluded parts, and why."""
         with telemetry.told_later(self):  # nothing is sent
-            made = await self.resolve(
-                input,
-                provider=provider,
-                model_id=model_id,
-                token_budget=token_budget,
-                budget=budget,
-                tokenizer=tokenizer,
-                attachment_tokens=attachment_tokens,
-                settings=settings,
-                tools=tools,
-            )
-        report, gathered, counter = made.window.report, made.gathered, made.composer.counter
-        rows = {row.index: row for row in report.slots}
-        # The slots of the parts are declared first.
-        planned = [(part, rows[index]) for index, part in enumerate(gathered.parts)]
-        dropped = [
-            DroppedContext(
-                source=part.source,
-                text=part.text,
-                tokens=row.tokens_asked,
-                priority=part.priority,
-                reason=row.reason or "over_budget",
-                rank=row.decisions[0].rank or 0,
-            )
-            for part, row in planned
-            if row.status == "dropped"
-        ]
-        parts = tuple(
-            replace(part, tokens=row.tokens_asked, status=row.status)
-            for part, row in planned
-            if row.status != "empty"
-        )
-        return Inspection(
-            system=SystemText(made.system, parts),
-            prompt=gathered.user,
-            tools=tuple(tool_name(tool) for tool in gathered.tools),
-            total_tokens=counter.text(made.system) if made.system else 0,
-            prompt_tokens=counter.text(gathered.user) if gathered.user else 0,
-            tool_tokens=report.tools_tokens,
-            token_budget=token_budget,
-            over_budget=made.window.over_budget,
-            settings=gathered.settings,
-            dropped_contexts=tuple(sorted(dropped, key=lambda context: context.rank)),
-            excluded_contexts=tuple(
-                ExcludedContext(source, f"{reason}: {detail}")
-                for source, reason, detail in gathered.excluded
-            ),
-            report=report,
-        )
+            return Inspection.of(await self.resolve(*args, **options))
 
     resolve_sync = prompt_twin(resolve)
     inspect_sync = prompt_twin(inspect)
@@ -320,17 +305,20 @@ class Prompt:
         if own is not None:  # the prompt's own fields win
             given.update(dict(own))
         merged, inputs = merge(given, own, self.reached)
-        active, excluded = activate(self.use, given, merged, inputs, ctx)
-        offers = [("prompt", self.tools), *((each.source, each.context.tools) for each in active)]
-        chosen = merge_tools(offers, winners=as_tools(tools, "call"))
+        selection = Selection(given, merged, inputs, ctx)
+        selection.visit_all(self.use)
+        active = list(selection.active.values())
+        contexts = [(each.source, each.context.tools) for each in active]
+        tools = merge_tools([("prompt", self.tools), *contexts], winners=as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
-        parts, said, messages = await resolve_texts(
+        parts, user, messages = await resolve_texts(
             self, own if own is not None else merged, active, ctx
         )
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
-        made = Gathered(parts, said, messages, chosen, merge_settings(*layers), tuple(excluded))
-        made = adaptation.apply(f"adaptation:{key}", made)
-        return replace(made, parts=cached_first(made.parts))
+        excluded = tuple(selection.excluded.values())
+        gathered = Gathered(parts, user, messages, tools, merge_settings(*layers), excluded)
+        gathered = adaptation.apply(f"adaptation:{key}", gathered)
+        return replace(gathered, parts=cached_first(gathered.parts))
 
 
 def prompt(
@@ -364,7 +352,17 @@ def prompt(
     check_settings(settings, what)
     uses = as_uses(use, f"{what}: use")
     check_depth(uses, what)
-    made = Prompt(
+    reached = tuple(reach(uses))
+    ids: dict[str, object] = {}
+    for each in reached:
+        known = each.context.id
+        if known is not None and ids.setdefault(known, each.context) is not each.context:
+            raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
+    check_fields(reached, input)
+    tools = as_tools(tools, what)
+    offers = [(each.source, each.context.tools) for each in reached if not each.conditional]
+    merge_tools([("prompt", tools), *offers], what=f"{what}: ")
+    return Prompt(
         id=id,
         system=system,
         prompt=prompt,
@@ -372,20 +370,11 @@ def prompt(
         use=uses,
         input=input,
         output=output,
-        tools=as_tools(tools, what),
+        tools=tools,
         settings=dict(settings or {}),
-        adapt=adaptations(adapt, what),
-        reached=tuple(reach(uses)),
+        adapt=_adaptations(adapt, what),
+        reached=reached,
     )
-    ids: dict[str, object] = {}
-    for each in made.reached:
-        known = each.context.id
-        if known is not None and ids.setdefault(known, each.context) is not each.context:
-            raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
-    check_fields(made.reached, made.input)
-    offers = [(each.source, each.context.tools) for each in made.reached if not each.conditional]
-    merge_tools([("prompt", made.tools), *offers], what=f"{what}: ")
-    return made
 
 
 async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
@@ -408,50 +397,43 @@ def _compose(
     `whole` too."""
     composer = replace(composer, results=None) if whole is None else replace(composer, budget=whole)
     counter, text = composer.counter, gathered.system
-    caching = composer.profile.caching if composer.profile is not None else None
     # A second message for changing parts, and the tokens that dividing a text may add.
-    apart = counter.overhead + _SEAM if is_divided(gathered.parts, caching) else 0
+    apart = counter.overhead + _SEAM if is_divided(gathered.parts, composer.profile) else 0
     size = counter.text(text) if token_budget is None else token_budget
     own = counter.overhead + size + apart if text or token_budget is not None else 0
-    said = [user(gathered.user)] if gathered.user else []
-    beside = composer.size_of([*said, *gathered.messages, *run])
+    prompt = [user(gathered.user)] if gathered.user else []
+    beside = composer.size_of([*prompt, *gathered.messages, *run])
     beside += counter.tools(composer.tools) + (counter.answer if own and not beside else 0)
-    window = _render(composer.within(own + beside), gathered, run)
+
+    def render(composer: Composer) -> Window:
+        slots = composer.slots()
+        declare(slots, gathered)
+        return composer.add_run(slots, run).render()
+
+    window = render(composer.within(own + beside))
     if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
         return window
-    return _render(composer, gathered, run)
-
-
-def _render(composer: Composer, gathered: Gathered, run: Sequence[Message]) -> Window:
-    slots = composer.slots()
-    declare(slots, gathered)
-    if run:
-        composer.add_run(slots, run)
-    return slots.render()
+    return render(composer)
 
 
 # How many tokens a divided text may have more than the undivided text.
 _SEAM = 2
 
 
-_FIELDS = tuple(each.name for each in fields(Adaptation))
+_FIELDS = tuple(field.name for field in fields(Adaptation))
 
 
-def adaptations(
-    given: Mapping[str, Mapping[str, Any]] | None, what: str
-) -> Mapping[str, Adaptation]:
+def _adaptations(given: Any, what: str) -> Mapping[str, Adaptation]:
     """Check the `adapt` entries of a prompt."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping | None):
         raise InvalidType(f"{what}: adapt must map a provider to changes, not {shown(given)}")
     checked: dict[str, Adaptation] = {}
-    for key, entry in given.items():
-        check_text(key, f"{what}: a provider in adapt")
-        where = f"{what}: adapt[{key!r}]"
-        if not isinstance(entry, Mapping):
-            raise InvalidType(f"{where} must be a mapping, not {shown(entry)}")
-        for name, value in entry.items():
+    for provider, changes in (given or {}).items():
+        check_text(provider, f"{what}: a provider in adapt")
+        where = f"{what}: adapt[{provider!r}]"
+        if not isinstance(changes, Mapping):
+            raise InvalidType(f"{where} must be a mapping, not {shown(changes)}")
+        for name, value in changes.items():
             if name not in _FIELDS:
                 raise InvalidInput(
                     f"{where}: unknown field {shown(name)}; use {', '.join(_FIELDS)}"
@@ -460,7 +442,9 @@ def adaptations(
                 check_settings(value, where)
             else:
                 check_text(value, f"{where}: {name}")
-        checked[key] = Adaptation(**{**entry, "settings": dict(entry.get("settings") or {})})
+        checked[provider] = Adaptation(
+            **{**changes, "settings": dict(changes.get("settings") or {})}
+        )
     return checked
 
 

@@ -7,7 +7,7 @@ counted and nothing is planned here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
@@ -22,6 +22,7 @@ from muntin.calls import (
     is_async,
     note,
     refuse_awaitable,
+    settle,
     sync_twin,
     together,
 )
@@ -30,7 +31,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.core.planning.slot import RUN, SYSTEM, Group
 from muntin.core.planning.slots import Slots
-from muntin.core.profile import Caching
+from muntin.core.profile import Profile
 from muntin.core.report import Status
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
@@ -128,43 +129,37 @@ class Active:
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One walk over the `use` lists of a prompt."""
+class Selection:
+    """The contexts of a prompt that take part for one input, in order, and the excluded ones."""
 
     given: Mapping[str, Any]
     merged: MergedInput
     inputs: Seen
     ctx: Any = None
-    active: list[Active] = field(default_factory=list)
+    active: dict[int, Active] = field(default_factory=dict)
     # By context, so that a context that takes part after all is not listed; else by name.
     excluded: dict[int | str, Excluded] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
 
-    def all(self, uses: Sequence[Use], prefix: str) -> None:
+    def visit_all(self, uses: Sequence[Use], prefix: str = "") -> None:
         """Visit every entry of a list; empty places count."""
         for index, use in enumerate(uses):
-            if use is not None:
-                self.one(use, index, prefix)
+            self._visit(use, index, prefix)
 
-    def one(self, use: Use, index: int, prefix: str) -> None:
-        """Visit an entry."""
+    def _visit(self, use: Use, index: int, prefix: str) -> None:
         if isinstance(use, Context):
-            self.context(use, source_of(use, index, prefix))
+            self._visit_context(use, source_of(use, index, prefix))
         elif isinstance(use, When):
             target = target_of(use)
-            name = f"{prefix}match[{index}]"
-            if target is not None:
-                name = source_of(target, index, prefix)
-            if self.holds(use.predicate, f"when() of {name}", self.merged):
-                self.one(use.target, index, prefix)
+            source = source_of(target, index, prefix) if target else f"{prefix}match[{index}]"
+            if self._holds(use.predicate, f"when() of {source}", self.merged):
+                self._visit(use.target, index, prefix)
             else:
-                detail = f"{_called(use.predicate)} of when()"
-                self.exclude(target, name, "condition_false", detail)
+                detail = f"{_name(use.predicate)} of when()"
+                self._exclude(target, source, "condition_false", detail)
         elif isinstance(use, Match):
-            self.match(use, f"{prefix}match[{index}]")
+            self._visit_match(use, f"{prefix}match[{index}]")
 
-    def match(self, use: Match, source: str) -> None:
-        """Choose a case."""
+    def _visit_match(self, use: Match, source: str) -> None:
         what = f"match() ({source})"
         value = call(use.on, what, self.merged, self.ctx)
         refuse_awaitable(value, what)
@@ -174,63 +169,46 @@ class _Walk:
             raise InvalidType(f"{what} returned {shown(value)}, which no case can be") from None
         if case is None:
             detail = f"no case for {shown(value)} and no default"
-            self.exclude(None, source, "condition_false", detail)
+            self._exclude(None, source, "condition_false", detail)
         else:
-            self.all(case, f"{source}.")
+            self.visit_all(case, f"{source}.")
 
-    def context(self, use: Context, source: str) -> None:
+    def _visit_context(self, use: Context, source: str) -> None:
         """Take a context in, the contexts nested in it first, or exclude it."""
-        if id(use) in self.seen:
+        if id(use) in self.active:
             return
-        seen: Any = self.merged
-        if use.input is not None:
-            seen = self.inputs.get(id(use))
-            if seen is None:
-                names = ", ".join(map(repr, missing_fields(use.input, self.given)))
-                self.exclude(use, source, "input_missing", f"no {names} in the input")
-                return
-            if isinstance(seen, Exception):
-                raise seen
-        if use.when is not None and not self.holds(use.when, f"the condition of {source}", seen):
-            detail = f"{_called(use.when)} of its own when="
-            self.exclude(use, source, "condition_false", detail)
+        seen = self.inputs.get(id(use)) if use.input is not None else self.merged
+        if use.input is not None and seen is None:
+            names = ", ".join(map(repr, missing_fields(use.input, self.given)))
+            self._exclude(use, source, "input_missing", f"no {names} in the input")
             return
-        self.seen.add(id(use))
+        if isinstance(seen, Exception):
+            raise seen
+        if use.when is not None and not self._holds(use.when, f"the condition of {source}", seen):
+            detail = f"{_name(use.when)} of its own when="
+            self._exclude(use, source, "condition_false", detail)
+            return
         self.excluded.pop(id(use), None)
-        self.all(use.use, f"{source}.")
-        self.active.append(Active(use, source, seen))
+        self.visit_all(use.use, f"{source}.")
+        self.active[id(use)] = Active(use, source, seen)
 
-    def exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
+    def _exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
         """Note a context that is left out, unless it takes part in another way."""
-        if use is None or id(use) not in self.seen:
+        if id(use) not in self.active:
             self.excluded.setdefault(source if use is None else id(use), (source, reason, detail))
 
-    def holds(self, predicate: Callable[..., Any], what: str, value: Any) -> bool:
-        """Call a predicate."""
-        answer = call(predicate, what, value, self.ctx)
-        refuse_awaitable(answer, what)
+    def _holds(self, predicate: Callable[..., Any], what: str, value: Any) -> bool:
+        holds = call(predicate, what, value, self.ctx)
+        refuse_awaitable(holds, what)
         try:
-            return bool(answer)
+            return bool(holds)
         except Exception as error:  # raised by the value's own __bool__
             note(error, what)
             raise
 
 
-def _called(fn: Callable[..., Any]) -> str:
+def _name(fn: Callable[..., Any]) -> str:
     return f"the predicate {getattr(fn, '__name__', repr(fn))}"
-
-
-def activate(
-    uses: Sequence[Use],
-    given: Mapping[str, Any],
-    merged: MergedInput,
-    inputs: Seen,
-    ctx: Any = None,
-) -> tuple[list[Active], list[Excluded]]:
-    """Return the contexts that take part, in order, and the excluded contexts."""
-    walk = _Walk(given, merged, inputs, ctx)
-    walk.all(uses, "")
-    return walk.active, list(walk.excluded.values())
 
 
 def prompt_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
@@ -256,89 +234,80 @@ async def resolve_texts(
     All resolvers run side by side, sync resolvers in threads, unless a sync twin asks.
     """
     around = _around.get()
-    asked: list[tuple[str, Any]] = []
     if len(around) >= DEEPEST:
         inner = [f"{name} ({', '.join(each.source for each in used)})" for name, used in around]
         raise InvalidInput(
             f"resolvers resolve prompts more than {DEEPEST} deep, at last "
             f"{' → '.join(inner[-3:])}; a resolver must not need the prompt it belongs to"
         )
+    own_resolvers = {
+        "the system text of the prompt": prompt.system,
+        "the prompt text": prompt.prompt,
+        "the messages of the prompt": prompt.messages,
+    }
+    names = [*own_resolvers, *(f"the system text of {context.source}" for context in active)]
+    values: list[Any] = []
     before = _around.set((*around, (f"prompt {prompt.id!r}" if prompt.id else "a prompt", active)))
     try:
-        for what, resolver in (
-            ("the system text of the prompt", prompt.system),
-            ("the prompt text", prompt.prompt),
-            ("the messages of the prompt", prompt.messages),
-        ):
-            asked.append((what, _ask(resolver, what, own, ctx)))
-        for each in active:
-            what = f"the system text of {each.source}"
-            asked.append((what, _ask_context(each, ctx)))
-        names, values = zip(*asked, strict=True)
-        system, said, messages, *texts = await together(values, names)
+        for what, resolver in own_resolvers.items():
+            values.append(_call_resolver(resolver, what, own, ctx))
+        for context, what in zip(active, names[len(own_resolvers) :], strict=True):
+            values.append(_resolve_context(context, what, ctx))
+        results = await together(values, names)
     except BaseException:
-        for _, value in asked:
-            if inspect.iscoroutine(value):
-                value.close()
+        for value in filter(inspect.iscoroutine, values):
+            value.close()
         raise
     finally:
         _around.reset(before)
-    own_text = _text(system, "the system text of the prompt")
-    parts = [SystemPart("prompt", own_text, changes=callable(prompt.system))]
-    parts += [_part(each, answer) for each, answer in zip(active, texts, strict=True)]
+    system, user, messages, *texts = results
+    part = SystemPart("prompt", _as_text(system, names[0]), changes=callable(prompt.system))
     return (
-        tuple(parts),
-        None if prompt.prompt is None else _text(said, "the prompt text"),
-        () if messages is None else as_messages(messages, "the messages of the prompt"),
+        (part, *map(_part, active, texts)),
+        None if prompt.prompt is None else _as_text(user, names[1]),
+        () if messages is None else as_messages(messages, names[2]),
     )
 
 
-def _part(each: Active, answer: Any) -> SystemPart:
+def _part(active: Active, result: Any) -> SystemPart:
     """Return the resolved text of a context, as a part of the system text."""
-    use = each.context
-    known = answer if isinstance(answer, Answer) else None
+    context = active.context
+    answer = result if isinstance(result, Answer) else None
     return SystemPart(
-        each.source,
-        _text(known.text if known else answer, f"the system text of {each.source}"),
-        use.priority,
-        use.pinned,
-        use.cache is not None and use.cache.provider,
-        known.outcome if known else None,
-        known.age if known else None,
-        changes=callable(use.system) and use.cache is None,
+        active.source,
+        _as_text(answer.text if answer else result, f"the system text of {active.source}"),
+        context.priority,
+        context.pinned,
+        context.cache is not None and context.cache.provider,
+        answer.outcome if answer else None,
+        answer.age if answer else None,
+        changes=callable(context.system) and context.cache is None,
     )
 
 
-def _ask(resolver: Any, what: str, value: Any, ctx: Any = None) -> Any:
+def _call_resolver(resolver: Any, what: str, input: Any, ctx: Any = None) -> Any:
     if not callable(resolver):
         return resolver
     if _asked_by_twin.get():
-        return call(resolver, what, value, ctx)
+        return call(resolver, what, input, ctx)
     # An async function can have a timeout of its own, and be cancelled; a sync function cannot.
     seconds = None if is_async(resolver) else TIMEOUT
-    return call_async(resolver, what, value, ctx, timeout=seconds)
+    return call_async(resolver, what, input, ctx, timeout=seconds)
 
 
-def _ask_context(each: Active, ctx: Any) -> Any:
-    use = each.context
-    what = f"the system text of {each.source}"
-    if use.cache is None or not callable(use.system):
-        return _ask(use.system, what, each.input, ctx)
-    declared = dict(each.input) if use.input is not None and arity(use.system, what) else {}
-    key = (use.id, identity(use.system), use.input, use.cache, freeze(declared, each.source))
+def _resolve_context(active: Active, what: str, ctx: Any) -> Any:
+    context = active.context
+    resolver, cache = context.system, context.cache
+    if cache is None or not callable(resolver):
+        return _call_resolver(resolver, what, active.input, ctx)
+    takes_input = context.input is not None and arity(resolver, what)
+    fields = freeze(dict(active.input) if takes_input else {}, active.source)
+    key = (context.id, identity(resolver), context.input, cache, fields)
 
-    async def later(text: Awaitable[Any]) -> str:
-        try:
-            return _text(await text, what)
-        except Exception as error:
-            note(error, what)
-            raise
+    async def make() -> str:  # a text is checked before it is cached
+        return _as_text(await settle(_call_resolver(resolver, what, active.input)), what)
 
-    def checked() -> Any:  # a text is checked before it is cached
-        text = _ask(use.system, what, each.input)
-        return later(text) if inspect.isawaitable(text) else _text(text, what)
-
-    return (cache_around() or defaults().cache).get(key, each.source, use.cache.ttl, checked)
+    return (cache_around() or defaults().cache).get(key, active.source, cache.ttl, make)
 
 
 def as_messages(value: Any, what: str) -> tuple[Message, ...]:
@@ -348,7 +317,7 @@ def as_messages(value: Any, what: str) -> tuple[Message, ...]:
     return tuple(messages_from(value, where=f"{what}[{{}}]"))
 
 
-def _text(value: Any, what: str) -> str:
+def _as_text(value: Any, what: str) -> str:
     return "" if value is None else check_text(value, what)
 
 
@@ -373,8 +342,9 @@ def _is_uncached(part: SystemPart) -> bool:
     return not part.breakpoint and (part.source != "prompt" or part.changes)
 
 
-def is_divided(parts: Sequence[SystemPart], caching: Caching | None) -> bool:
+def is_divided(parts: Sequence[SystemPart], profile: Profile | None) -> bool:
     """Say whether the parts that are not cached stand in a message of their own."""
+    caching = profile.caching if profile is not None else None
     asked = any(part.breakpoint and part.text for part in parts)
     others = any(_is_uncached(part) and part.text for part in parts)
     return asked and others and caching is not None and caching.breakpoints > 0
@@ -382,7 +352,7 @@ def is_divided(parts: Sequence[SystemPart], caching: Caching | None) -> bool:
 
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:
     """Declare the parts of a system text: joined, each kept whole or dropped."""
-    divided = is_divided(parts, slots.profile.caching if slots.profile else None)
+    divided = is_divided(parts, slots.profile)
     for part in parts:
         apart = divided and _is_uncached(part)
         slots.add(
