@@ -11,7 +11,6 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -275,16 +274,20 @@ def _result(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
     try:
-        with suppress(ImportError):  # without Pydantic only plain JSON can be written
-            from pydantic_core import to_jsonable_python
-
-            value = to_jsonable_python(value)
-        return compact_json(value)
+        return compact_json(_jsonable(value))
     except Exception as error:
         kind = type(value).__name__
         _log.info("tool %r returned a %s", name, kind, exc_info=error)
         first = str(error).partition("\n")[0]
         return f"Error: tool {name!r} returned a {kind} that cannot be written as JSON: {first}"
+
+
+def _jsonable(value: object) -> object:
+    try:
+        from pydantic_core import to_jsonable_python
+    except ImportError:  # without Pydantic only plain JSON can be written
+        return value
+    return to_jsonable_python(value)
 
 
 def shorten(text: str, most: int, counter: Counter) -> str:
