@@ -44,6 +44,19 @@ def test_the_message_at_the_boundary_is_cut() -> None:
     assert texts(window) == ["b" * 20, "c" * 30, "h" * 50]
 
 
+def test_one_token_too_few_is_a_fallback() -> None:
+    adds = [
+        slot("memory", "m" * 400, min_tokens=150, trim_behavior="char"),
+        slot("history", [user("h" * 30)] * 12, min_tokens=120, priority=1),
+        slot("input", "i" * 30),
+    ]
+    sizes = {
+        budget: [each.tokens_kept for each in compose(budget, *adds).report.slots]
+        for budget in (300, 299)
+    }
+    assert sizes == {300: [150, 120, 30], 299: [0, 269, 30]}
+
+
 @many
 @given(
     st.lists(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from muntin import App, SlotReport, ToolCall, Window, assistant, user
+from muntin import App, SlotReport, Slots, ToolCall, Window, assistant, user
 from muntin.agent import ToolLike
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
@@ -132,6 +132,52 @@ def test_an_agent_sees_its_passages_and_all_its_calls_at_every_step(budget, name
         assert calls[len(calls) - step :] == [f"c{turn * 4 + n}" for n in range(step)]
         newest = [message for message in window.messages[-6:] if message.role == "tool"]
         assert [len(message.text) for message in newest[-step:]] == [700] * min(step, 3) or not step
+
+
+@every_name
+def test_old_results_of_a_run_become_stubs_before_turns_of_the_past_leave(name) -> None:
+    def look(n: int) -> str:
+        """Look up row n."""
+        return f"row {n}: ".ljust(1_000, "r")
+
+    def think(window: Window) -> Any:
+        calls = sum(len(message.tool_calls) for message in window.messages)
+        is_last_turn = any(text.startswith("10 q") for text in texts(window))
+        if is_last_turn and calls < 8:
+            return ToolCall(f"c{calls}", "look", json.dumps({"n": calls}))
+        return "r" * 60
+
+    window = talk(name, 11, 6_000, reply=think, tools=[look], recall=False)[-1]
+    assert stored_history(window).tokens_kept == 1_200
+    request: Any = window.openai()
+    results = [str(each["content"]) for each in request["messages"] if each["role"] == "tool"]
+    is_whole = [f"row {n}: ".ljust(1_000, "r") in text for n, text in enumerate(results)]
+    assert is_whole == [False] * 5 + [True] * 3
+
+
+@every_name
+def test_a_window_that_a_strategy_composed_itself_is_fitted_into_the_budget(name) -> None:
+    class Large:
+        def on_context_build(self, ctx: Ctx) -> Any:
+            slots = Slots(50_000, tokenizer=len)
+            slots.add("notes", [user("n" * 100)] * 30)
+            slots.add("input", ctx.input)
+            return slots.render()
+
+    model = scripted(lambda window: "ok", name)
+
+    async def work() -> None:
+        async with App("memory:", model=model, tokenizer=len) as app:
+            chat = app.conversation("c", strategy=Large(), budget=1_000)
+            for turn in range(2):
+                await chat.send(question(turn))
+
+    run(work())
+    for turn, window in enumerate(model.windows):
+        request: Any = window.openai()
+        sent = [message["content"] for message in request["messages"]]
+        assert 800 < sum(map(len, sent)) <= 1_000
+        assert sent[-1] == question(turn)
 
 
 @every_name

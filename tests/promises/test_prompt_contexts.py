@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import App, config, context, generate, generator, prompt
+from muntin import App, config, context, generate, generate_sync, generator, prompt
 from muntin.testing import ScriptedModel
+from tests.products import NAMES, PRICED
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
@@ -80,6 +81,31 @@ def test_the_model_is_sent_what_fits(interface):
     sent = model.windows[0].openai()["messages"]
     assert sent[0]["content"] == "ooo\n\n" + "a" * 10 + "\n\n" + "b" * 10
     assert sent[1]["content"] == "p" * 50
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_contexts_are_sent_whatever_the_user_says(name):
+    sizes = {"a99": 53, "b50": 20, "c99": 36}
+    assert look(bot(sizes, own=19), token_budget=93) == (["c99"], ["b50", "a99"])
+    for text in ("hi", "h" * 500):
+        model = ScriptedModel(["yes"], name=name)
+        with config.local(tokenizer=len):
+            generate_sync(bot(sizes, own=19, prompt=text), model=model, token_budget=93)
+        (system, _) = model.windows[0].openai()["messages"]
+        assert system["content"] == "o" * 19 + "\n\n" + "c" * 36
+
+
+def test_a_cached_context_has_a_mark_of_its_own_beside_text_made_for_each_request():
+    blocks = []
+    for number in range(3):
+        brand = context(id="brand", system="Brand. " * 1_200, cache=True)
+        now = context(id="now", system=f"Retrieved passage {number}. " * 100)
+        model = ScriptedModel(["yes"], name=PRICED)
+        generate_sync(prompt(use=[now, brand], system="You write.", prompt="q"), model=model)
+        first, _ = model.windows[0].anthropic()["system"]
+        assert "Brand." in first["text"]
+        blocks.append(first)
+    assert blocks == [{**blocks[0], "cache_control": {"type": "ephemeral"}}] * 3
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.sampled_from([10, 20, 50, 100])), max_size=8)
