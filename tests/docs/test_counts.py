@@ -23,7 +23,6 @@ from muntin.providers import assets
 from muntin.runtime import app, entity_runner, recovery, sources, summaries
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.run_rules import RunRules
-from muntin.timeline import views
 from tests.docs.blocks import DOCUMENTS, name_of
 from tests.paths import ROOT
 
@@ -49,10 +48,8 @@ def word(number: int) -> str:
     return WORDS[number]
 
 
-VIEWS = [name for name in ("history", "all", "client") if hasattr(views.Items, name)]
 # By page: phrases, each with the number that the code has.
 PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
-    ("contributing.md", "the {word} views of a session's items", lambda: len(VIEWS)),
     ("agents.md", "`max_steps` ({n})", lambda: loop.MAX_STEPS),
     ("agents.md", "`parallel` ({n})", lambda: loop.PARALLEL),
     ("agents.md", "up to {comma} bytes", lambda: assets.INLINE_BYTES),
