@@ -28,7 +28,7 @@ DEFAULT_WINDOW = Turns(50)
 
 
 class Items:
-    """Three views of a session's items: the model's, everything, the client's."""
+    """Views of a session's items: the model's, everything, the client's."""
 
     def __init__(self, session: Session, window: Turns | Tokens | None) -> None:
         self._session = session
