@@ -671,10 +671,10 @@ class TestWhatCannotBeRead:
         assert dict(load(text).config) == {"name": "*a & b", "description": "a * b &c"}
 
     def test_a_front_matter_nested_too_deeply_is_an_error(self, load):
-        text = f"---\nname: {'[' * 5_000}\n---\n<system>a</system>"
+        text = f"---\nname: {'- ' * 5_000}\n---\n<system>a</system>"
         name, line, reason = fault(load, text)
         assert (name, line) == ("chat.md", 2)
-        assert reason.startswith("front matter: RecursionError")
+        assert reason.startswith("front matter: ")
 
     def test_a_number_beyond_a_float_is_an_error(self, load):
         text = f"---\ntemperature: {10**400}\n---\n<system>a</system>"
@@ -693,3 +693,39 @@ class TestWhatCannotBeRead:
         name, line, reason = fault(prompt_file, path)
         assert (name, line) == (path, None)
         assert reason.startswith("cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "---\nname: " + "[" * 50_000 + "\n---\n<system>\nx\n</system>\n",
+        "---\nname: " + "{" * 50_000 + "\n---\n<system>\nx\n</system>\n",
+        "---\nname: " + "- " * 20_000 + "\n---\n<system>\nx\n</system>\n",
+        "<system>\n" + "{{" * 20_000 + "\n</system>\n",
+        "<system>\n" + "{%" * 20_000 + "\n</system>\n",
+        "<system>\n{% if " + "(" * 20_000 + "a" + ")" * 20_000 + " %}x{% endif %}\n</system>\n",
+        "<system>\n" + "x" * 70_000 + "\n</system>\n",
+    ],
+    ids=["lists", "mappings", "dashes", "outputs", "tags", "groups", "bytes"],
+)
+def test_a_file_that_would_take_long_to_parse_is_refused_at_once(load, body):
+    prompt_file(load("<system>\nx\n</system>\n").path)  # the imports take their time
+    began = time.process_time()
+    with pytest.raises(PromptFileError):
+        load(body)
+    assert time.process_time() - began < 0.5
+
+
+def test_limits_of_size_and_depth_are_options_and_hold_for_partials(load):
+    large = load("<system>\n{% render 'rules' %}\n</system>\n", rules="x" * 50_000).path
+    where, _, reason = fault(prompt_file, large, max_bytes=40_000)
+    assert (where, "larger than 40,000 bytes" in reason) == ("rules.md", True)
+    deep = load("<system>\n{{ input" + "[input" * 40 + ".a" + "]" * 40 + " }}\n</system>\n").path
+    assert prompt_file(deep).sections == ("system",)
+    assert fault(prompt_file, deep, max_depth=20) == (
+        "chat.md",
+        2,
+        "brackets nested more than 20 levels deep (max_depth)",
+    )
+    # Braces of a text that is no Liquid are text.
+    load("<system>\n" + "{ [ (" * 200 + "\n</system>\n")

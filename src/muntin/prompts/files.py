@@ -16,7 +16,7 @@ from textwrap import dedent
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from muntin.core.checks import check_text, shown
+from muntin.core.checks import check_count, check_text, shown
 from muntin.errors import InvalidInput, InvalidType, PromptFileError, needing
 
 if TYPE_CHECKING:
@@ -110,8 +110,14 @@ class PromptFile:
         return Rendered(system, texts.get("user"), own, block)
 
 
-def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
-    """Read a prompt file and check all of it: front matter, sections, Liquid, partials."""
+def prompt_file(
+    path: str | os.PathLike[str], *, max_bytes: int = 64 * 1024, max_depth: int = 100
+) -> PromptFile:
+    """Read a prompt file and check all of it: front matter, sections, Liquid, partials.
+
+    The file and each partial have at most `max_bytes` bytes, and brackets at most `max_depth`
+    levels deep.
+    """
     with needing("prompt files need: pip install 'muntin[prompts]'"):
         import yaml  # noqa: F401  (used further down; a missing package is reported once, here)
 
@@ -122,9 +128,9 @@ def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
         raise InvalidType(
             f"the path of a prompt file must be a str or Path, not {shown(path)}"
         ) from None
-    lines = read(file).split("\n")
-    config, start = _front_matter(file, lines)
-    sandbox = Sandbox(file.parent)
+    lines = read(file, check_count(max_bytes, "max_bytes")).split("\n")
+    config, start = _front_matter(file, lines, check_count(max_depth, "max_depth"))
+    sandbox = Sandbox(file.parent, max_bytes, max_depth)
     templates = {
         name: (sandbox.load(source, file, line), line)
         for name, (source, line) in _sections(file, lines, start).items()
@@ -132,10 +138,12 @@ def prompt_file(path: str | os.PathLike[str]) -> PromptFile:
     return PromptFile(file, MappingProxyType(config), templates, sandbox)
 
 
-def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
+def _front_matter(file: Path, lines: list[str], max_depth: int) -> tuple[dict[str, Any], int]:
     """Return the front matter, and the index of the line that follows it."""
     import yaml
     from yaml.constructor import SafeConstructor
+
+    from muntin.prompts.liquid import check_depth
 
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if lines[first].strip() != "---":
@@ -145,6 +153,7 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, Any], int]:
         raise PromptFileError(str(file), first + 1, "the front matter is never closed with ---")
     text = dedent("\n".join(lines[first + 1 : last]))
     line = first + 2
+    check_depth(text, file, line, max_depth)
     data: dict[str, Any] = {}
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):

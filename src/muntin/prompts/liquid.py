@@ -8,6 +8,7 @@ python-liquid at the top, so this module is imported late.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -49,6 +50,10 @@ OUTPUT = 10_000_000
 WORK = 100_000_000
 BITS = 4_096
 
+# An output or a tag, also if it is never closed.
+_EXPRESSION = re.compile(r"\{[{%].*?(?:[}%]\}|\Z)", re.DOTALL)
+_BRACKET = re.compile(r"[][(){}]")
+
 _PLAIN = (str, int, float, Decimal, date, time, timedelta, UUID)
 
 
@@ -59,9 +64,10 @@ class Sandbox(Environment):
     output_stream_limit = OUTPUT
     local_namespace_limit = 2 * OUTPUT
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_bytes: int, max_depth: int) -> None:
         super().__init__(undefined=StrictUndefined)
         self.folder = folder
+        self.max_bytes, self.max_depth = max_bytes, max_depth
         self.places: list[tuple[str, Path, int]] = []
         self.partials: dict[str, BoundTemplate] = {}
         # Places where a variable may be undefined: operands of conditions, and before `default`.
@@ -73,6 +79,9 @@ class Sandbox(Environment):
     def load(self, source: str, file: Path, line: int) -> BoundTemplate:
         """Parse `source`, which begins at `line` of `file`, and the partials it names."""
         self.places.append((source, file, line))
+        for found in _EXPRESSION.finditer(source):
+            first = line + source.count("\n", 0, found.start())
+            check_depth(found[0], file, first, self.max_depth)
         try:
             template = self.from_string(source, name=file.name)
             for node in _nodes(template):
@@ -145,7 +154,7 @@ class Sandbox(Environment):
         file = self._find(name)
         if file is None:
             raise LiquidError(f"no partial {name!r} beside this file", token=quoted.token)
-        source = read(file).rstrip("\n")
+        source = read(file, self.max_bytes).rstrip("\n")
         # Known before it is parsed: a partial may include itself.
         self.partials[name] = BoundTemplate(self, [], name=file.name)
         self.partials[name].nodes = self.load(source, file, 1).nodes
@@ -160,10 +169,17 @@ class Sandbox(Environment):
         return None
 
 
-def read(file: Path) -> str:
+def read(file: Path, max_bytes: int) -> str:
     """Return the text of a file: UTF-8, with or without a byte order mark, any line ends."""
     try:
-        return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        with file.open("rb") as opened:
+            data = opened.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            reason = f"it is larger than {max_bytes:,} bytes; raise max_bytes if you trust it"
+            raise PromptFileError(str(file), None, reason)
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except PromptFileError:
+        raise
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise PromptFileError(str(file), None, f"cannot be read: {reason}") from error
@@ -172,6 +188,20 @@ def read(file: Path) -> str:
         raise PromptFileError(str(file), line, f"not UTF-8: {error.reason}") from error
     except ValueError as error:  # a path that is not valid
         raise PromptFileError(str(file), None, f"cannot be read: {error}") from error
+
+
+def check_depth(source: str, file: Path, line: int, max_depth: int) -> None:
+    """Refuse a text, which begins at `line` of `file`, with too many brackets inside each other.
+
+    Parsing takes time that grows with the square of their depth.
+    """
+    depth = 0
+    for bracket in _BRACKET.finditer(source):
+        depth = depth + 1 if bracket[0] in "[({" else max(0, depth - 1)
+        if depth > max_depth:
+            line += source.count("\n", 0, bracket.start())
+            reason = f"brackets nested more than {max_depth:,} levels deep (max_depth)"
+            raise PromptFileError(str(file), line, reason)
 
 
 class _Located(Tag):
