@@ -1,12 +1,13 @@
 """The agent loop: the model answers and its tools are run, until it calls no tool.
 
 Owns the order: what is recorded when, what runs side by side, where a run goes on after a crash.
-Knows neither stores nor prompts: `compose` makes the windows, `record` keeps the messages.
+Knows neither stores nor prompts: a subclass makes the windows and keeps the messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -60,9 +61,9 @@ def _agent_run(
     settings: Mapping[str, Any] | None = None,
     tokenizer: TokenizerLike | None = None,
     parallel: int = PARALLEL,
-) -> Run:
+) -> FunctionRun:
     model = as_model(model)
-    return Run(
+    return FunctionRun(
         model,
         compose,
         tools=tools,
@@ -111,41 +112,48 @@ async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
     return reply
 
 
-class Run:
+class Run(ABC):
     """One run of an agent: its messages so far, and their cost."""
 
     def __init__(
         self,
         model: Model,
-        compose: Compose,
         *,
         counter: Counter,
         tools: Sequence[ToolLike] = (),
-        record: Recorder | None = None,
         resume: Iterable[MessageLike] = (),
         max_steps: int = MAX_STEPS,
         settings: Mapping[str, Any] | None = None,
         parallel: int = PARALLEL,
-        failed: Callable[[Exception], Awaitable[None]] | None = None,
-        inside: Callable[[], AbstractContextManager[None]] = nullcontext,
         conversation: str | None = None,
     ) -> None:
         check_settings(settings, "agent")
         self._model = model
-        self._compose = compose
         self._counter = counter
         self._tools = as_tools(tools, "agent").by_name
-        self._record = record
         self._messages = _in_call_order(messages_from(resume))
         self._max_steps = check_count(max_steps, "max_steps")
         self._settings = dict(settings or {})
-        self._failed = failed
-        self._inside = inside  # a context for users' functions
         self._conversation = conversation  # its id in telemetry
         self._gate = asyncio.Semaphore(check_count(parallel, "parallel"))
         self._lock = asyncio.Lock()
-        self._steps = sum(message.role == "assistant" for message in self._messages)
+        self._steps = sum([message.role == "assistant" for message in self._messages])
         self._usages = [Usage()]
+
+    @abstractmethod
+    async def compose(self, messages: tuple[Message, ...]) -> Window:
+        """Return the window of the next step, for the messages of the run so far."""
+
+    async def record(self, message: Message) -> Message:
+        """Keep an answer or a result; return the message as later windows show it."""
+        return message
+
+    async def record_failure(self, error: Exception) -> None:  # noqa: B027 - may keep nothing
+        """Keep the error that ends the run."""
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Run users' functions in the block."""
+        return nullcontext()
 
     @property
     def newest_usage(self) -> Usage:
@@ -170,15 +178,14 @@ class Run:
                         yield Finished(reply)
                         return
                 self._check_steps(reply)
-                async with aclosing(self._step(streaming)) as events:
+                async with aclosing(self._ask(streaming)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
                             reply = event.reply
                         else:
                             yield event
         except Exception as error:
-            if self._failed is not None:
-                await self._failed(error)
+            await self.record_failure(error)
             raise
 
     def _recorded_reply(self) -> Reply | None:
@@ -195,13 +202,11 @@ class Run:
         if self._steps >= self._max_steps:
             raise StepLimit(self._max_steps, reply, tuple(self._messages))
 
-    async def _step(self, streaming: bool) -> AsyncGenerator[Event, None]:
+    async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
         with telemetry.composing(self._model.name, self._conversation) as composed:
-            with self._inside():
-                window = await off_loop(self._compose, tuple(self._messages))
-            if not isinstance(window, Window):
-                raise InvalidType(f"compose must return a Window, not {shown(window)}")
+            with self.inside():
+                window = await self.compose(tuple(self._messages))
             composed.made(window)
             if window.over_budget:
                 raise self._exceeded(window)
@@ -219,7 +224,7 @@ class Run:
                 if answer is None:
                     raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
             else:
-                with self._inside():
+                with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
             call.answered(answer)
         usage = answer.usage
@@ -272,7 +277,7 @@ class Run:
             text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
         else:
             async with self._gate:
-                with self._inside():
+                with self.inside():
                     text = await call_tool(function, call, self._counter)
         result = tool(call.id, text)
         # Here, not where events are yielded: a slow reader of events must not delay recording.
@@ -280,21 +285,41 @@ class Run:
 
     async def _keep(self, message: Message) -> Message:
         """Record a message; finish recording even if the run is cancelled meanwhile."""
-        if (record := self._record) is None:
-            return message
 
-        async def write() -> Any:
+        async def write() -> Message:
             async with self._lock:
-                return await off_loop(record, (message,))
+                return await self.record(message)
 
-        recorded = await to_the_end(write())
-        return recorded if isinstance(recorded, Message) else message
+        return await to_the_end(write())
 
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""
         messages = enumerate(self._messages)
         stays = (n for n, each in messages if each.item is None or each.item[1] >= position)
         del self._messages[: next(stays, len(self._messages))]
+
+
+class FunctionRun(Run):
+    """A run whose windows are made, and whose messages are kept, by functions."""
+
+    def __init__(
+        self, model: Model, compose: Compose, *, record: Recorder | None = None, **options: Any
+    ) -> None:
+        super().__init__(model, **options)
+        self._compose = compose
+        self._record = record
+
+    async def compose(self, messages: tuple[Message, ...]) -> Window:
+        """Call the function, which may be sync or async."""
+        window = await off_loop(self._compose, messages)
+        if not isinstance(window, Window):
+            raise InvalidType(f"compose must return a Window, not {shown(window)}")
+        return window
+
+    async def record(self, message: Message) -> Message:
+        """Call the function; a Message that it returns replaces the message."""
+        recorded = None if self._record is None else await off_loop(self._record, (message,))
+        return recorded if isinstance(recorded, Message) else message
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin import telemetry
 from muntin.agent.answers import answered, asking_for
-from muntin.agent.loop import MAX_STEPS, Run, last_reply
+from muntin.agent.loop import MAX_STEPS, FunctionRun, last_reply
 from muntin.agent.tools import ToolLike
 from muntin.calls import takes_arguments_of
 from muntin.composer import Composer
@@ -82,7 +82,7 @@ class _Generation:
 
         async def attempt(repair: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
             recorded.extend(repair[1:])  # the model's answer is recorded already
-            run = Run(
+            run = FunctionRun(
                 model,
                 resolution.compose,
                 counter=composer.counter,

@@ -184,7 +184,7 @@ class Conversation:
                     projection=ctx.projections,
                 )
                 await run.begin(lambda: None)
-                async with aclosing(run.events(declare, streaming=streaming)) as events:
+                async with aclosing(run.ask(declare, streaming=streaming)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
                             await self._call("on_turn_end", ctx)

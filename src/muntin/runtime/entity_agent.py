@@ -22,7 +22,6 @@ from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.source_slots import declare_sources
 from muntin.runtime.sources import Loaded, Sources, load_sources
 from muntin.settings import check_settings
-from muntin.timeline.entries import ContextEntry
 from muntin.timeline.items import Item
 from muntin.timeline.markers import InputRest
 from muntin.timeline.past import without
@@ -32,13 +31,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class _Begun:
+    """What is read when a run begins: this turn's items, where live entries stand among them, and
+    the past as far as it fits, if no sources stand in its place."""
+
+    items: Sequence[Item]
+    live: Collection[int]
+    past: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
 class _Shown:
-    """What all windows of a run show besides the run: the past or the sources with the entries, the
-    message that woke the entity with its marker, and what the turn did before."""
+    """What all windows of a run show besides the run: the past or the sources, the message that
+    woke the entity with its marker, and what the turn did before."""
 
     past: Sequence[Message]
     loaded: Sequence[Loaded]
-    entries: Sequence[ContextEntry]
     woken: Sequence[Message]
     rest: InputRest
     before: Sequence[Message]
@@ -69,12 +77,8 @@ class Agent:
         self._composer = app.composer(self._model, budget=budget, rules=rules, what="use_agent")
         self._recovers = rules.over(app.rules).recovers
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
-        self._ran = False
-
-    @property
-    def has_run(self) -> bool:
-        """Say whether it was run in this wake, to its end or not."""
-        return self._ran
+        # Whether it was run in this wake, to its end or not.
+        self.has_run = False
 
     async def run(self) -> Reply:
         """Ask the model, run its tools, and return its answer; every step is recorded."""
@@ -93,23 +97,18 @@ class Agent:
         """Run, unless the agent has run already; the answer completes the turn."""
         if ctx is not self._ctx:
             raise InvalidInput("a handler returns the agent of its own ctx, or none")
-        if not self._ran:
+        if not self.has_run:
             self._turn.replies.append(await last_reply(self._events(streaming=False, ends=True)))
 
     async def _events(self, *, streaming: bool, ends: bool = False) -> AsyncGenerator[Event, None]:
+        """Load the sources; record that the run begins, and read what it shows; then run it."""
         turn, ctx, sources = self._turn, self._ctx, self._ctx.sources
-        self._ran = True
+        self.has_run = True
         turn.check()
         composer, tools = self._offering()
         # Runs that an earlier attempt began go on; they show their own messages.
         resuming = turn.resuming
         loaded = [] if sources is None else await self._load_sources(sources)
-        entries: list[ContextEntry] = []
-
-        def refresh() -> None:
-            if sources is not None:
-                entries[:] = ctx.session.list_context()
-
         run = RecordedRun(
             turn,
             # With sources only these are shown: `ctx.relevant` may be one of them.
@@ -120,25 +119,31 @@ class Agent:
             max_steps=self._max_steps,
             ends=ends,
             projection=ctx.projections,
-            refresh=refresh,
+            reads_entries=sources is not None,
         )
+        begun = await run.begin(partial(self._read, composer))
+        shown = self._show(begun, loaded, resuming)
+        async for event in run.ask(partial(self._declare, run, shown), streaming=streaming):
+            yield event
 
-        def read() -> tuple[Sequence[Message], list[Item], Collection[int]]:
-            """Read the past as far as it fits, or the entries; and this turn's items."""
-            refresh()
-            items = ctx.session.store.read(
-                ctx.session.id, view="history", first_turn=turn.number, last_turn=turn.number
-            )
-            if sources is not None:
-                return (), items, ()
-            room = composer.budget.remaining_input_tokens
-            past = ctx.timeline_messages().newest(room, items)
-            return past, items, ctx.session.live(items)
+    def _read(self, composer: Composer) -> _Begun:
+        """Read this turn's items and, without sources, the past; runs in a thread."""
+        ctx, number = self._ctx, self._turn.number
+        items = ctx.session.store.read(
+            ctx.session.id, view="history", first_turn=number, last_turn=number
+        )
+        if ctx.sources is not None:
+            return _Begun(items, (), ())
+        room = composer.budget.remaining_input_tokens
+        past = ctx.timeline_messages().newest(room, items)
+        return _Begun(items, ctx.session.live(items), past)
 
-        past, items, live = await run.begin(read)
-        id, positions = ctx.session.id, {item.position for item in items}
+    def _show(self, begun: _Begun, loaded: Sequence[Loaded], resuming: Collection[int]) -> _Shown:
+        """Return what all windows show, with the message that woke the entity in it once."""
+        ctx, sources, id = self._ctx, self._ctx.sources, self._ctx.session.id
+        positions = {item.position for item in begun.items}
         woken = {item.position for item in ctx.events}
-        given = TurnInput(
+        input = TurnInput(
             tuple(ctx.session.project(ctx.events)),
             {(id, position) for position in woken},
             {(id, position) for position in positions - woken},
@@ -146,23 +151,21 @@ class Agent:
         )
         rest = InputRest(())
         if sources is not None:
-            given, lists = given.taken_out_of([source.messages for source in loaded])
+            input, lists = input.taken_out_of([source.messages for source in loaded])
             loaded = [
                 replace(source, messages=tuple(cast("Sequence[Message]", messages)))
                 for source, messages in zip(loaded, lists, strict=True)
             ]
             if self._recovers:
-                rest = keep_input(turn, given.messages, sources, self._composer.counter) or rest
+                counter = self._composer.counter
+                rest = keep_input(self._turn, input.messages, sources, counter) or rest
         before = [
             message
-            for message in ctx.session.project(items, live=live)
+            for message in ctx.session.project(begun.items, live=begun.live)
             if message.at not in woken and message.at not in resuming
         ]
-        shown = _Shown(
-            without(past, positions), loaded, entries, list(given.messages), rest, before
-        )
-        async for event in run.events(partial(self._declare, shown), streaming=streaming):
-            yield event
+        past = without(begun.past, positions)
+        return _Shown(past, loaded, list(input.messages), rest, before)
 
     async def _load_sources(self, sources: Sources) -> list[Loaded]:
         ctx = self._ctx
@@ -182,7 +185,9 @@ class Agent:
         own = ctx.tools if ctx.sources is not None else (ctx.load_result,)
         return offering(self._composer, tools, own)
 
-    def _declare(self, shown: _Shown, composer: Composer, run: Sequence[Message]) -> Slots:
+    def _declare(
+        self, run: RecordedRun, shown: _Shown, composer: Composer, messages: Sequence[Message]
+    ) -> Slots:
         """Declare the whole timeline, of which the newest part stays, or the sources within their
         budget; then the message that woke the entity, and what the turn has done."""
         sources, trimming = self._ctx.sources, composer.history_trimming
@@ -192,19 +197,19 @@ class Agent:
         if sources is None:
             slots.add("timeline", shown.past, priority=HISTORY, trimming=trimming)
             slots.add("input", shown.woken)
-            return composer.add_run(slots, (*shown.before, *run))
+            return composer.add_run(slots, (*shown.before, *messages))
         self._check_budget(composer, sources, shown.woken)
         pool = Pool("source_budget", sources.budget)
         declare_sources(
             slots,
             shown.loaded,
-            shown.entries,
+            run.entries,
             pool=pool,
             trimming=sources.trimming or trimming,
             recovers=self._recovers,
         )
         slots.add("input", shown.woken, tier="volatile", pool=pool, marker=shown.rest)
-        return composer.add_run(slots, (*shown.before, *run), tier="volatile")
+        return composer.add_run(slots, (*shown.before, *messages), tier="volatile")
 
     def _check_budget(self, composer: Composer, sources: Sources, woken: Sequence[Message]) -> None:
         """Refuse a source_budget that does not fit the model, or that is smaller than the part of

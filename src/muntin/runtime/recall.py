@@ -57,20 +57,13 @@ class Recalling:
 
     async def compose(self, slots: Slots, composer: Composer) -> Window:
         """Return the window of slots, with the excerpts of this turn."""
+        if self._decided and self._recalled is None:
+            return slots.render()
         room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
         most = self._settings.most(room)
-        inputs = [slot.messages for slot in slots.declared if slot.is_input]
-        query = "\n".join(as_message(each).text for messages in inputs for each in messages)
-        if not most or not query.strip():
-            return slots.render()
-        if self._decided:
-            if self._recalled is None:
-                return slots.render()
+        if self._recalled is not None:
             return composer.with_recalled(slots, self._recalled, most).render()
         self._decided = True
-        return await self._choose(slots, composer, query, most)
-
-    async def _choose(self, slots: Slots, composer: Composer, query: str, most: int) -> Window:
         whole: Window | None = None
         first = began = _begins(composer.previous)
         if began <= _START:  # it is not known where the past begins
@@ -80,6 +73,10 @@ class Recalling:
             first = self._first_shown(whole)
             if first <= _START or self._turn.number == 1:
                 return whole
+        inputs = [slot.messages for slot in slots.declared if slot.is_input]
+        query = "\n".join(as_message(each).text for messages in inputs for each in messages)
+        if not most or not query.strip():
+            return whole or slots.render()
         try:
             scope = await run_in_store(self._session, partial(self._scope, first))
             if scope is None:

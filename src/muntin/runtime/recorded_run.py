@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import isawaitable
@@ -21,6 +21,7 @@ from muntin.providers.model import Event, Model
 from muntin.runtime.recall import Recalling
 from muntin.runtime.store_thread import provider_busy
 from muntin.runtime.turn import ActiveTurn
+from muntin.timeline.entries import ContextEntry
 from muntin.timeline.items import VISIBLE, Draft, Visibility, draft_of, error_draft
 from muntin.timeline.project import Projection, project
 
@@ -32,14 +33,14 @@ DeclareStep: TypeAlias = Callable[
 ]
 
 
-class RecordedRun:
-    """An agent at work in a turn: `begin` records that it begins, `events` runs it.
+class RecordedRun(Run):
+    """An agent at work in a turn: `begin` records that it begins, `ask` runs it.
 
     A run that an earlier attempt at the turn began goes on where it stopped. `line` names a
     sequence of windows: each window is compared with the one before it in its line. With `ends`,
     the answer that calls no tool completes the turn. `projection` is how items are shown,
-    `completed` says that the history has completed turns only: summaries follow both. `refresh` is
-    called in the visits to the store that write what the next window may show.
+    `completed` says that the history has completed turns only: summaries follow both. With
+    `reads_entries`, `entries` are the live context entries when the run or a result was written.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class RecordedRun:
         ends: bool = False,
         projection: Projection | None = None,
         completed: bool = False,
-        refresh: Callable[[], object] = lambda: None,
+        reads_entries: bool = False,
     ) -> None:
         turn.check()
         self._turn = turn
@@ -67,27 +68,24 @@ class RecordedRun:
         self._ends = ends
         self._projection = projection
         self._completed = completed
-        self._refresh = refresh
         self._recalling: Recalling | None = None
         if composer.recall is not None:
             self._recalling = Recalling(turn, composer.recall, projection, completed)
+        self._reads_entries = reads_entries
+        self.entries: Sequence[ContextEntry] = ()
         self._label = dict(label or {})
         # The position of the item of the run, 0 until the run has begun.
         self._position = 0
         # The newest window until its answer comes, and its step.
         self._sent: Window | None = None
         self._step = 0
-        self._agent = Run(
+        super().__init__(
             model,
-            self._window,
             tools=tools,
-            record=self._record,
-            failed=self._record_error,
             resume=self._resumed(),
             max_steps=max_steps,
             settings=settings,
             counter=composer.counter,
-            inside=turn.inside,
             conversation=turn.session.id,
         )
 
@@ -102,6 +100,10 @@ class RecordedRun:
                 return project([item, *children], session=session) if children else []
         return []
 
+    def inside(self) -> AbstractContextManager[None]:
+        """Run users' functions in the block: waiting there for this turn to end is refused."""
+        return self._turn.inside()
+
     async def begin(self, read: Callable[[], T]) -> T:
         """Record that the run begins, behind the staged drafts; return what `read` reads in the
         same visit to the store. The frontier that the first window follows is read there too."""
@@ -113,6 +115,7 @@ class RecordedRun:
 
         def then() -> T:
             turn.receipts.load(self._line)
+            self._read_entries()
             return read()
 
         result, items = await turn.flush(then, *drafts)
@@ -120,22 +123,27 @@ class RecordedRun:
             self._position = items[0].position
         return result
 
-    def events(self, declare: DeclareStep, *, streaming: bool) -> AsyncGenerator[Event, None]:
+    def _read_entries(self) -> None:
+        if self._reads_entries:
+            self.entries = self._turn.session.list_context()
+
+    def ask(self, declare: DeclareStep, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run the agent, whose steps `declare` declares, and yield the events."""
         self._declare = declare
-        return self._agent.events(streaming=streaming)
+        return self.events(streaming=streaming)
 
-    async def _window(self, messages: tuple[Message, ...]) -> Window:
+    async def compose(self, messages: tuple[Message, ...]) -> Window:
         """Compose the next step, for the messages of the run so far."""
         turn, line = self._turn, self._line
         turn.check()
-        await turn.flush_staged(self._refresh)
+        await turn.flush_staged(self._read_entries)
         composer = self._composer.after(turn.receipts.load(line))
         if composer.summary is not None:
             state = await turn.read(partial(turn.receipts.summaries, line, again=True))
             composer = composer.with_summary(state)
-        declared = self._declare(composer, messages)
-        window = await declared if isawaitable(declared) else declared
+        window = self._declare(composer, messages)
+        if isawaitable(window):
+            window = await window
         if isinstance(window, Slots):
             composer.report_summary_failure(window)
             recalling = self._recalling
@@ -144,32 +152,34 @@ class RecordedRun:
         self._step = turn.receipts.keep(window, line)
         for start in window.lazy_frontier.starts:
             if start.at == self._position and start.item is not None:
-                self._agent.forget(start.item)
+                self.forget(start.item)
         return window
 
-    async def _record(self, messages: tuple[Message, ...]) -> Message:
-        """Record an answer, or results; return the newest message as the next turn reads it."""
-        turn, counter, answer = self._turn, self._composer.counter, messages[-1]
-        is_answer = answer.role == "assistant"
-        items = await turn.record(
-            *(_with_cost(message, self._agent.newest_usage) for message in messages),
+    async def record(self, message: Message) -> Message:
+        """Record an answer, or a result; return it as the next turn reads it."""
+        turn, counter = self._turn, self._composer.counter
+        is_answer, usage = message.role == "assistant", self._usages[-1]
+        has_cost = is_answer and usage != Usage()
+        (item,) = await turn.record(
+            draft_of(message, meta={"usage": asdict(usage)}) if has_cost else message,
             counter=counter,
             run=self._position,
             visibility=self._visibility,
             step=self._step,
-            ends="completed" if self._ends and is_answer and not answer.tool_calls else None,
-            then=self._refresh if answer.role == "tool" else None,
+            ends="completed" if self._ends and is_answer and not message.tool_calls else None,
+            then=self._read_entries if message.role == "tool" else None,
         )
         if self._composer.summary is not None and is_answer and self._sent is not None:
             sent, self._sent = self._sent, None
             turn.app.summaries.consider(
-                turn, self._line, sent, self._composer, answer, self._projection, self._completed
+                turn, self._line, sent, self._composer, message, self._projection, self._completed
             )
-        item, key = items[-1], counter.key(answer)
+        key = counter.key(message)
         known = None if key is None or key not in item.tokens else (key, item.tokens[key])
-        return at_position(answer, self._position, known, (turn.session.id, item.position))
+        return at_position(message, self._position, known, (turn.session.id, item.position))
 
-    async def _record_error(self, error: Exception) -> None:
+    async def record_failure(self, error: Exception) -> None:
+        """Record the error, unless the wake is handed back for it."""
         draft = error_draft(error)
         with suppress(MuntinError):  # the first error counts
             if provider_busy(error) is None:
@@ -179,10 +189,3 @@ class RecordedRun:
             else:  # the wake is handed back and runs again
                 self._turn.stage(replace(draft, run=self._position, visibility=self._visibility))
             self._turn.recorded = error
-
-
-def _with_cost(message: Message, usage: Usage) -> Message | Draft:
-    """Return an answer with its cost; any other message unchanged."""
-    if message.role != "assistant" or usage == Usage():
-        return message
-    return draft_of(message, meta={"usage": asdict(usage)})

@@ -173,7 +173,7 @@ class Call:
             completed=True,
         )
         await run.begin(lambda: None)
-        return run.events(self._next_step, streaming=streaming)
+        return run.ask(self._next_step, streaming=streaming)
 
     async def first_window(self) -> Window:
         """Compose the window of the first step."""
