@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,7 +132,9 @@ def test_a_response_is_read_from_the_object_and_from_its_dict(provider, form):
         given_response = MODELS[provider].model_validate(given_response)
     reply = MODULES[provider].decode(given_response)
     written = 0 if provider == "google" else 30
-    assert reply == Reply(Message("assistant", "Hello"), usage=Usage(100, 20, 60, written))
+    named = (Text("Hello", extra={"own_id": "msg_1"}),)
+    message = Message("assistant", named if provider == "responses" else "Hello")
+    assert reply == Reply(message, usage=Usage(100, 20, 60, written))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -177,7 +180,8 @@ CALLING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_call_is_read(provider):
     reply = MODULES[provider].decode(MODELS[provider].model_validate(CALLING[provider]))
-    assert reply.message == Message("assistant", None, tool_calls=(CALL,))
+    extra = {"own_id": "fc", "status": "completed"} if provider == "responses" else None
+    assert reply.message == Message("assistant", None, tool_calls=(replace(CALL, extra=extra),))
     assert reply.finish_reason == "tool_calls"
 
 
@@ -257,8 +261,7 @@ def sent_back(provider: str, message: Message) -> Any:
         return request["messages"][1]["content"]
     if provider == "google":
         return request["contents"][1]["parts"]
-    items = request["input"][1 : len(request["input"]) - len(results)]
-    return [item if "type" in item else output_message(item["content"]) for item in items]
+    return request["input"][1 : len(request["input"]) - len(results)]
 
 
 FORMS: dict[str, Any] = {
@@ -288,12 +291,12 @@ def answers(draw: Any, provider: str) -> Message:
         kept = {}
         if provider == "google" and number == 0:
             kept = {"thought_signature": SIGNATURE}
-        if provider == "responses" and thinks:
-            kept = {"item_id": f"fc_{number}"}
+        if provider == "responses":
+            kept = {"item_id" if thinks else "own_id": f"fc_{number}"}
         calls.append(ToolCall(f"call_{number}", "f", draw(bodies), extra=kept or None))
     if not count or draw(st.booleans()):
-        item = {"item_id": "msg_1"} if provider == "responses" and thinks else None
-        parts.append(Text(draw(said_texts), extra=item))
+        item = {"item_id" if thinks else "own_id": "msg_1"}
+        parts.append(Text(draw(said_texts), extra=item if provider == "responses" else None))
     extra = {"reasoning_content": "hm"} if provider == "chat" and draw(st.booleans()) else None
     plain = len(parts) == 1 and isinstance(parts[0], Text)
     content = parts[0].text if plain and not parts[0].extra else tuple(parts) or None

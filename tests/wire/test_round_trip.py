@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muntin import Message, Slots, Window, fit
-from muntin.wire import anthropic, google, responses
+from muntin.wire import anthropic, chat, google, responses
 
 TEXT = {"type": "text", "text": "Let me look."}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
@@ -48,6 +51,168 @@ def test_an_answer_of_anthropic_goes_back_block_for_block(blocks):
     assert window.report.not_carried == ()
 
 
+said_text = st.text("ab \u00e9", min_size=1, max_size=9).map(lambda text: f"{text}.")
+given_arguments = st.dictionaries(st.sampled_from("xyz"), st.integers(), max_size=2)
+
+
+@st.composite
+def outputs(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Items of an answer of Responses, in any order."""
+    items: list[dict[str, Any]] = []
+    kinds = st.sampled_from(["reasoning", "message", "call", "custom", "native", "tomorrow"])
+    for number, kind in enumerate(draw(st.lists(kinds, min_size=1, max_size=6))):
+        key = f"{kind}_{number}"
+        status = draw(st.sampled_from([{}, {"status": "completed"}]))
+        if kind == "reasoning":
+            thought: dict[str, Any] = {"type": kind, "id": key, **status}
+            thought["summary"] = [{"type": "summary_text", "text": draw(said_text)}]
+            items.append({**thought, **draw(st.sampled_from([{}, {"encrypted_content": "enc"}]))})
+        elif kind == "message":
+            parts: list[dict[str, Any]] = [
+                {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+                for text in draw(st.lists(said_text, min_size=1, max_size=2))
+            ]
+            if draw(st.booleans()):
+                parts.append({"type": "refusal", "refusal": "I will not."})
+            whole: dict[str, Any] = {
+                "type": kind,
+                "id": key,
+                "role": "assistant",
+                "status": "completed",
+            }
+            if draw(st.booleans()):
+                whole["phase"] = "commentary"
+            items.append({**whole, "content": parts})
+        elif kind == "call":
+            call = {"type": "function_call", "id": key, "call_id": key, "name": "look"}
+            items.append({**call, "arguments": json.dumps(draw(given_arguments)), **status})
+        elif kind == "custom":
+            call = {"type": "custom_tool_call", "id": key, "call_id": key, "name": "patch"}
+            items.append({**call, "input": draw(said_text)})
+        elif kind == "native":
+            items.append({"type": "mcp_call", "id": key, "name": "n", "output": "1", **status})
+        else:
+            items.append({"type": "of_tomorrow", "id": key, "value": number})
+    return items
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Blocks of an answer of Anthropic, in any order."""
+    found: list[dict[str, Any]] = []
+    kinds = st.sampled_from(["text", "thinking", "redacted", "call", "server", "mcp", "tomorrow"])
+    for number, kind in enumerate(draw(st.lists(kinds, min_size=1, max_size=6))):
+        key = f"{kind}_{number}"
+        if kind == "text":
+            found.append({"type": "text", "text": draw(said_text)})
+        elif kind == "thinking":
+            found.append({"type": kind, "thinking": draw(said_text), "signature": key})
+        elif kind == "redacted":
+            found.append({"type": "redacted_thinking", "data": key})
+        elif kind == "call":
+            arguments = draw(given_arguments)
+            found.append({"type": "tool_use", "id": key, "name": "look", "input": arguments})
+        elif kind == "server":
+            found += [{**SEARCH, "id": key}, {**FOUND, "tool_use_id": key}]
+        elif kind == "mcp":
+            found += [{**MCP_CALL, "id": key}, {**MCP_RESULT, "tool_use_id": key}]
+        else:
+            found.append({"type": "of_tomorrow", "value": number})
+    return found
+
+
+@st.composite
+def google_parts(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Parts of an answer of Gemini, in any order; its first call is signed."""
+    found: list[dict[str, Any]] = []
+    kinds = st.sampled_from(["text", "thought", "call", "code", "tomorrow"])
+    for number, kind in enumerate(draw(st.lists(kinds, min_size=1, max_size=6))):
+        signed = draw(st.sampled_from([{}, {"thought_signature": b"signed"}]))
+        if kind == "text":
+            found.append({"text": draw(said_text), **signed})
+        elif kind == "thought":
+            found.append({"text": draw(said_text), "thought": True, **signed})
+        elif kind == "call":
+            call = {"id": f"call_{number}", "name": "look", "args": draw(given_arguments)}
+            found.append({"function_call": call, "thought_signature": b"signed"})
+        elif kind == "code":
+            found.append({"executable_code": {"language": "PYTHON", "code": "1"}})
+        else:
+            found.append({"of_tomorrow": {"value": number}})
+    return found
+
+
+@st.composite
+def chat_messages(draw: st.DrawFn) -> dict[str, Any]:
+    """An answer of Chat Completions."""
+    text = draw(st.none() | said_text)
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    calls = [
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": "look", "arguments": json.dumps(arguments)},
+        }
+        for number, arguments in enumerate(draw(st.lists(given_arguments, max_size=3)))
+    ]
+    if calls or text is None:
+        message["tool_calls"] = calls or [
+            {"id": "call_0", "type": "custom", "custom": {"name": "patch", "input": "x"}}
+        ]
+    beside: list[dict[str, Any]] = [{}, {"audio": {"id": "a1"}}, {"reasoning_content": "hm"}]
+    return {**message, **draw(st.sampled_from(beside))}
+
+
+def sent_again(answer: Message) -> Window:
+    """Return the window of the next request, after the answer was stored and its calls answered."""
+    stored = Message.from_dict(json.loads(json.dumps(answer.to_dict())))
+    results = [Message("tool", "seen", tool_call_id=call.id) for call in answer.tool_calls]
+    return window_of(Message("user", "q"), stored, *results, Message("user", "go on"))
+
+
+@given(outputs())
+def test_any_answer_of_responses_goes_back_item_for_item(output):
+    window = sent_again(responses.decode({"output": output}).message)
+    items = window.openai(api="responses")["input"]
+    assert items[1 : len(output) + 1] == output
+    assert window.report.not_carried == ()
+
+
+@given(blocks())
+def test_any_answer_of_anthropic_goes_back_block_for_block(content):
+    window = sent_again(anthropic.decode({"content": content, "stop_reason": "x"}).message)
+    assert window.anthropic()["messages"][1]["content"] == content
+    assert window.report.not_carried == ()
+
+
+@given(google_parts())
+def test_any_answer_of_google_goes_back_part_for_part(parts):
+    candidate = {"content": {"role": "model", "parts": parts}, "finish_reason": "STOP"}
+    window = sent_again(google.decode({"candidates": [candidate]}).message)
+    assert window.google()["contents"][1]["parts"] == parts
+    assert window.report.not_carried == ()
+
+
+@given(chat_messages())
+def test_any_answer_of_chat_completions_goes_back_as_it_came(message):
+    whole = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    window = sent_again(chat.decode(whole).message)
+    assert window.openai()["messages"][1] == message
+    assert window.report.not_carried == ()
+
+
+def test_ids_that_need_their_reasoning_leave_with_it():
+    """The API refuses an item with an id whose reasoning is not sent."""
+    output = [
+        {"type": "reasoning", "id": "rs", "summary": []},
+        {"type": "function_call", "id": "fc", "call_id": "a", "name": "f", "arguments": "{}"},
+    ]
+    answer = responses.decode({"output": output}).message
+    bare = Message("assistant", None, tool_calls=answer.tool_calls)
+    (call,) = sent_again(bare).openai(api="responses")["input"][1:2]
+    assert call == {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+
+
 def test_a_text_behind_a_call_goes_back_behind_it():
     parts = [{"function_call": {"id": "a", "name": "f", "args": {}}}, {"text": "So."}]
     whole: dict[str, Any] = {"candidates": [{"content": {"role": "model", "parts": parts}}]}
@@ -60,11 +225,11 @@ def test_a_text_behind_a_call_goes_back_behind_it():
     ]
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
     said = {"type": "output_text", "text": "So.", "annotations": []}
-    output = [call, {"type": "message", "id": "m", "role": "assistant", "content": [said]}]
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    output = [call, {**message, "content": [said]}]
     answer = responses.decode({"output": output}).message
     window = window_of(Message("user", "q"), answer, Message("tool", "1", tool_call_id="a"))
-    items = window.openai(api="responses")["input"]
-    assert items[1:3] == [call, {"role": "assistant", "content": "So."}]
+    assert window.openai(api="responses")["input"][1:3] == output
 
 
 def test_blocks_that_another_vendor_does_not_know_are_named():

@@ -128,8 +128,9 @@ STREAMS: dict[str, Any] = {
 
 
 def calls(provider: str) -> tuple[ToolCall, ...]:
-    first = {"google": {"thought_signature": SIGNATURE}, "responses": {"item_id": "fc_a"}}
-    second = {"responses": {"item_id": "fc_b"}}
+    done = {"status": "completed"}
+    first = {"google": {"thought_signature": SIGNATURE}, "responses": {"item_id": "fc_a", **done}}
+    second = {"responses": {"item_id": "fc_b", **done}}
     return (
         ToolCall("a", "f", '{"x":1}', extra=first.get(provider)),
         ToolCall("b", "g", "{}", extra=second.get(provider)),

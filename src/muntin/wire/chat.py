@@ -331,7 +331,8 @@ def _message(data: Mapping[str, Any]) -> Message:
     refusal = known.pop("refusal", None)
     if refusal:  # a text of the model, so it belongs to the content
         said = {"type": "refusal", "refusal": refusal}
-        content = [{"type": "text", "text": content}, said] if content else [said]
+        text = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [*(text or ()), said] if content else [said]
     audio = known.get("audio")
     if content is None and isinstance(audio, Mapping) and isinstance(audio.get("transcript"), str):
         content = audio["transcript"]

@@ -24,7 +24,7 @@ Files: TypeAlias = Mapping[str, File]
 
 # Fields that encoders keep for themselves in `extra`: where a part stood, an id of the vendor's.
 # They mean nothing to other vendors, so leaving them out is no loss.
-_BOOKKEEPING = frozenset({"as_made", "before", "item_id", "status", "made_id", "as_json"})
+_BOOKKEEPING = frozenset({"as_made", "before", "item_id", "own_id", "status", "made_id", "as_json"})
 
 
 class Ledger:
@@ -167,12 +167,16 @@ def made_by(part: Reasoning) -> str | None:
 
 
 def known_extra(
-    extra: Mapping[str, Any] | None, known: Iterable[str], index: int, ledger: Ledger
+    extra: Mapping[str, Any] | None,
+    known: Sequence[str],
+    index: int,
+    ledger: Ledger,
+    elsewhere: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a copy of the fields that an API knows; list the other fields."""
+    """Return a copy of the fields that an API knows; list the others, except any `elsewhere`."""
     if not extra:
         return {}
-    ledger.miss_fields(index, extra, known)
+    ledger.miss_fields(index, extra, (*known, *elsewhere))
     return {key: deepcopy(extra[key]) for key in known if extra.get(key) is not None}
 
 

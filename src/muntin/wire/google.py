@@ -147,7 +147,14 @@ def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
 
 
-def _model(parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str, Any]) -> Message:
+def _model(
+    parts: Sequence[dict[str, Any]],
+    ids: Ids | None,
+    known: Mapping[str, Any],
+    *,
+    answer: bool = False,
+) -> Message:
+    """Read the parts of a model; an `answer` may have parts of unknown types."""
     found: list[Part] = []
     calls: list[ToolCall] = []
     behind: list[int] = []
@@ -157,13 +164,13 @@ def _model(parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str,
         if "function_call" not in each:
             if calls:
                 behind.append(len(found))
-            found.append(_part(each))
+            found.append(_part(each, answer=answer))
             continue
         calls.append(_call(each, ids))
         for index in behind:  # the part stood between two calls
             found[index] = put_before(found[index], calls[-1].id)
         behind = []
-    if behind:
+    if behind or any(isinstance(part, Other) and part.data["type"] not in PARTS for part in found):
         found = [put_before(part, END) if n in behind else part for n, part in enumerate(found)]
         known = {**known, "extra": {**(known.get("extra") or {}), "as_made": "google"}}
     return Message("assistant", joined(found), tool_calls=tuple(calls), **known)
@@ -192,7 +199,7 @@ def _user(
     return messages
 
 
-def _part(part: dict[str, Any]) -> Part:
+def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
     rest = dict(part)
     if isinstance(rest.get("text"), str):
         text, thought = rest.pop("text"), rest.pop("thought", None)
@@ -200,7 +207,8 @@ def _part(part: dict[str, Any]) -> Part:
             return Text(text, extra=_beside(rest) or None)
         signature = rest.pop(SIGNATURE, None)
         return Reasoning(text, signature=signature, extra={"thought": True, **_beside(rest)})
-    for kind in PARTS:
+    unknown = [key for key in rest if key not in ("thought", SIGNATURE, *FIELDS)]
+    for kind in (*PARTS, *unknown) if answer and len(unknown) == 1 else PARTS:
         if kind in rest:
             value = as_json(rest.pop(kind))
             rest.pop("thought", None)
@@ -342,6 +350,8 @@ class _Encoder(Encoder):
         super().__init__("google", files, names, _IDS, "Google has no names")
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
+        # Answers of Google's that go back part for part, by the index of their message.
+        self.as_made: set[int] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
@@ -419,6 +429,8 @@ class _Encoder(Encoder):
                 return {"text": part.data["refusal"]} if part.data["refusal"] else None
             if kind in PARTS and isinstance(part.data.get(kind), Mapping):
                 return self._native(index, part)
+            if index in self.as_made:
+                return {kind: deepcopy(part.data[kind])} if kind in part.data else None
             self.ledger.miss(index, f"part of type {kind!r}", "the API has none")
         elif role == "system":
             self.ledger.miss(index, part.label, "the system instruction holds text only")
@@ -460,6 +472,8 @@ class _Encoder(Encoder):
             parts = [{"text": message.content}] if message.content else []
         else:
             places = places_of(message, answers, "google")
+            if END in places:
+                self.as_made.add(index)
             for each in self._contents(index, message):
                 part = self._part(index, each, "model")
                 if part is not None:
@@ -616,17 +630,68 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
         found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
         raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
-    whole = Assembler()
     try:
-        for candidate in _field(response, "candidates") or ():
+        candidates = _field(response, "candidates") or ()
+        for candidate in candidates:
             if _field(candidate, "content") is None and _field(candidate, "finish_reason") is None:
                 raise InvalidInput(
                     f"a candidate has neither content nor finish_reason: {shown(candidate)}"
                 )
-        whole.feed(response)
-        return whole.reply(window, complete=True)
+        content = _field(candidates[0], "content") if candidates else None
+        named = _CallIds(_field(response, "response_id"))
+        parts = [named(_spelled(part)) for part in _field(content, "parts") or ()]
+        finish = _finish(response, candidates) or "STOP"
+        return _reply(parts, finish, _field(response, "usage_metadata"), names_of(window), window)
     except (MuntinError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise InvalidInput(f"expected {RESPONSE}; it cannot be read: {shown(error)}") from error
+
+
+def _reply(
+    parts: Sequence[dict[str, Any]],
+    finish: str,
+    usage: Any,
+    names: ToolNames,
+    window: Window | None,
+) -> Reply:
+    parts = [part for part in parts if part.get("text") != "" or SIGNATURE in part]
+    message = names.read(_model(parts, None, {}, answer=True))
+    reason = _FINISH.get(finish, finish.lower())
+    return Reply(
+        message,
+        usage=Usage(
+            _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
+            _tokens(usage, "candidates_token_count", "thoughts_token_count"),
+            _tokens(usage, "cached_content_token_count"),
+        ),
+        finish_reason="tool_calls" if reason == "stop" and message.tool_calls else reason,
+        window=window,
+    )
+
+
+def _finish(chunk: Any, candidates: Sequence[Any]) -> str | None:
+    """Return why an answer ended, None if it has not."""
+    if candidates:
+        finish = _field(candidates[0], "finish_reason")
+        return None if finish is None else str(getattr(finish, "value", finish))
+    blocked = _field(_field(chunk, "prompt_feedback"), "block_reason") is not None
+    return "SAFETY" if blocked else None
+
+
+class _CallIds:
+    """Gives an id to each call of an answer that has none, as the calls of older models."""
+
+    def __init__(self, response_id: Any) -> None:
+        self._response_id = response_id
+        self._count = 0
+
+    def __call__(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Return a part; a call with its id, which the id of the response makes unique."""
+        if "function_call" not in part:
+            return part
+        call = as_plain(part["function_call"])
+        made = f"{self._response_id or 'call'}_{self._count}"
+        self._count += 1
+        return {**part, "function_call": {**call, "id": call.get("id") or made}}
 
 
 def _field(value: Any, name: str) -> Any:
@@ -647,13 +712,11 @@ class Assembler:
 
     def __init__(self, window: Window | None = None) -> None:
         self._names = names_of(window)
-        self._parts: list[Part] = []
-        self._calls: list[ToolCall] = []
+        self._parts: list[dict[str, Any]] = []
         # Pieces of the text that is still growing, and whether it is a thought.
         self._pieces: list[str] = []
         self._thought = False
-        # How many parts stand behind the last call; another call may follow.
-        self._behind = 0
+        self._ids: _CallIds | None = None
         self._finish: str | None = None
         self._usage: Any = None
 
@@ -666,108 +729,51 @@ class Assembler:
         """Take the next chunk of the stream; return its new events."""
         events: list[Event] = []
         self._usage = _field(chunk, "usage_metadata") or self._usage
-        candidates = _field(chunk, "candidates")
-        if not candidates:
-            if _field(_field(chunk, "prompt_feedback"), "block_reason") is not None:
-                self._finish = "SAFETY"
-            return events
-        content = _field(candidates[0], "content")
+        candidates = _field(chunk, "candidates") or ()
+        content = _field(candidates[0], "content") if candidates else None
+        if self._ids is None:
+            self._ids = _CallIds(_field(chunk, "response_id"))
         for part in _field(content, "parts") or () if content is not None else ():
-            self._part(part, _field(chunk, "response_id"), events)
-        finish = _field(candidates[0], "finish_reason")
-        if finish is not None:
-            self._finish = str(getattr(finish, "value", finish))
+            events += self._part(self._ids(_spelled(part)))
+        self._finish = _finish(chunk, candidates) or self._finish
         return events
 
-    def _part(self, part: Any, response_id: Any, events: list[Event]) -> None:
-        signature = _field(part, SIGNATURE)
-        signed = {SIGNATURE: as_json(signature)} if signature else {}
-        text, call = _field(part, "text"), _field(part, "function_call")
-        if call is not None:
+    def _part(self, part: dict[str, Any]) -> list[Event]:
+        text, thought = part.get("text"), bool(part.get("thought"))
+        if not isinstance(text, str) or SIGNATURE in part:
             self._close()
-            self._call(call, signed, response_id)
-            events.append(ToolCalled(self._names.called(self._calls[-1])))
-        elif text is not None:
-            thought = bool(_field(part, "thought"))
-            if text:
-                events.append(ReasoningDelta(text) if thought else TextDelta(text))
-            if signed:
+            self._parts.append(part)
+        elif text:
+            if thought != self._thought:
                 self._close()
-                self._put(_text_part(text, thought, signed))
-            elif text:
-                if thought != self._thought:
-                    self._close()
-                self._thought = thought
-                self._pieces.append(text)
-        else:
-            self._close()
-            for kind in PARTS:
-                value = _field(part, kind)
-                if value is not None:
-                    self._put(Other({"type": kind, kind: as_json(value), **signed}))
-
-    def _call(self, call: Any, signed: Mapping[str, Any], response_id: Any) -> None:
-        number = len(self._calls)
-        # Older models give no ids; the response's id makes this id unique.
-        made = f"{response_id}_{number}" if response_id else f"call_{number}"
-        name, args = _field(call, "name"), _field(call, "args")
-        arguments = compact_json(as_json(args or {}))
-        made_call = ToolCall(_field(call, "id") or made, name, arguments, extra=signed or None)
-        for index in range(len(self._parts) - self._behind, len(self._parts)):
-            self._parts[index] = put_before(self._parts[index], made_call.id)
-        self._behind = 0
-        self._calls.append(made_call)
+            self._thought = thought
+            self._pieces.append(text)
+        if "function_call" in part:
+            return [ToolCalled(self._names.called(_call(part, None)))]
+        return [ReasoningDelta(text) if thought else TextDelta(text)] if text else []
 
     def _close(self) -> None:
         """Join the pieces of the growing text."""
         if self._pieces:
-            self._put(_text_part("".join(self._pieces), self._thought, {}))
+            thought = {"thought": True} if self._thought else {}
+            self._parts.append({"text": "".join(self._pieces), **thought})
             self._pieces = []
 
-    def _put(self, part: Part) -> None:
-        self._parts.append(part)
-        self._behind += bool(self._calls)
-
-    def reply(self, window: Window | None = None, *, complete: bool = False) -> Reply:
+    def reply(self, window: Window | None = None) -> Reply:
         """Return the whole answer.
 
-        Raises `InvalidInput` if the stream has not ended, unless it is known to be `complete`.
+        Raises `InvalidInput` if the stream has not ended.
         """
-        if self._finish is None and not complete:
+        if self._finish is None:
             raise InvalidInput("the stream of generate_content broke off: no finish_reason came")
         self._close()
-        finish = _FINISH.get(self._finish or "STOP", str(self._finish).lower())
-        if finish == "stop" and self._calls:
-            finish = "tool_calls"
-        usage = self._usage
         names = self._names if window is None else names_of(window)
-        parts, extra = self._parts, None
-        if self._behind:
-            last = len(parts) - self._behind
-            parts = [*parts[:last], *(put_before(part, END) for part in parts[last:])]
-            extra = {"as_made": "google"}
-        said = Message("assistant", joined(parts), tool_calls=tuple(self._calls), extra=extra)
-        return Reply(
-            names.read(said),
-            usage=Usage(
-                _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
-                _tokens(usage, "candidates_token_count", "thoughts_token_count"),
-                _tokens(usage, "cached_content_token_count"),
-            ),
-            finish_reason=finish,
-            window=window,
-        )
+        return _reply(self._parts, self._finish, self._usage, names, window)
 
 
 def _tokens(usage: Any, *names: str) -> int:
     found = [_field(usage, name) for name in names] if usage is not None else []
     return sum(each for each in found if isinstance(each, int))
-
-
-def _text_part(text: str, thought: bool, signed: Mapping[str, Any]) -> Part:
-    if thought:
-        return Reasoning(text, signature=signed.get(SIGNATURE), extra={"thought": True})
-    return Text(text, extra=signed or None)
 
 
 # requests read

@@ -200,65 +200,74 @@ def result_type(call: ToolCall) -> str:
 
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
-    # Ids of items are needed only beside the reasoning with which they must be sent.
-    named = any(item.get("type") == "reasoning" for item in items)
     parts: list[Part] = []
     calls: list[ToolCall] = []
-    placed: list[int] = []
+    behind: list[int] = []
+    reasoned = False
     for item in items:
         kind = item.get("type")
         start = len(parts)
         if kind in CALLS:
-            calls.append(call(item, named))
-            for index in placed:  # the part stood between two calls
+            calls.append(call(item, reasoned))
+            for index in behind:  # the part stood between two calls
                 parts[index] = put_before(parts[index], calls[-1].id)
-            placed = []
+            behind = []
             continue
         if kind == "message":
-            parts += [_text_part_of(as_plain(part), item, named) for part in item["content"]]
+            parts += [_said_part(as_plain(part), item, reasoned) for part in item["content"]]
         elif kind == "reasoning":
+            reasoned = True
             parts.append(_reasoning(item))
         else:
             parts.append(Other(item))
         if calls:
-            placed += range(start, len(parts))
+            behind += range(start, len(parts))
     extra: dict[str, Any] = {"error": error} if error else {}
-    if placed:
-        parts = [put_before(part, END) if n in placed else part for n, part in enumerate(parts)]
+    kinds = [item.get("type") for item in items]
+    if behind or not OUTPUTS.issuperset(kinds) or kinds[-1:] == ["reasoning"]:
+        parts = [put_before(part, END) if n in behind else part for n, part in enumerate(parts)]
         extra["as_made"] = "openai"
     return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra or None)
 
 
-def call(item: Mapping[str, Any], named: bool) -> ToolCall:
-    """Read a call; with `named` the id of its item is kept."""
-    custom = item["type"] == "custom_tool_call"
-    extra = {"type": "custom"} if custom else {}
-    if named and item.get("id"):
-        extra["item_id"] = item["id"]
-    if item.get("namespace"):
-        extra["namespace"] = item["namespace"]
-    body = item[CALLS[item["type"]]]
-    return ToolCall(item["call_id"], item["name"], body, extra=extra or None)
+def call(item: Mapping[str, Any], reasoned: bool) -> ToolCall:
+    """Read a call; `reasoned` says whether reasoning stands before it in its answer."""
+    key = CALLS[item["type"]]
+    known = ("type", "id", "call_id", "name", key)
+    rest = {k: v for k, v in item.items() if k not in known and v is not None}
+    custom = {"type": "custom"} if key == "input" else {}
+    extra = {**custom, **_id_of(item, reasoned), **rest}
+    return ToolCall(item["call_id"], item["name"], item[key], extra=extra or None)
 
 
-def _text_part_of(part: Mapping[str, Any], item: Mapping[str, Any], named: bool) -> Part:
-    if part.get("type") != "output_text":
-        return Other(part)
-    extra: dict[str, Any] = {"item_id": item.get("id")} if named else {}
-    extra["phase"] = item.get("phase")
-    extra["annotations"] = part.get("annotations")
-    if named and item.get("status") != "completed":
+def _said_part(part: Mapping[str, Any], item: Mapping[str, Any], reasoned: bool) -> Part:
+    """Read a part of a message item: a text or a refusal, with what is known of its item."""
+    extra = {**_id_of(item, reasoned), "phase": item.get("phase")}
+    if extra.keys() > {"phase"} and item.get("status") != "completed":
         extra["status"] = item.get("status")
     extra = {key: value for key, value in extra.items() if value}
+    if part.get("type") != "output_text":
+        return Other({**part, **extra})
+    beside = {key: value for key, value in part.items() if key not in ("type", "text")}
+    extra |= {key: value for key, value in beside.items() if value or key == "logprobs"}
     return Text(part["text"], extra=extra or None)
 
 
+def _id_of(item: Mapping[str, Any], reasoned: bool) -> dict[str, str]:
+    """Return an item's id: under `item_id` if the API takes it only beside the reasoning before it.
+
+    https://developers.openai.com/api/docs/guides/reasoning
+    """
+    return {"item_id" if reasoned else "own_id": item["id"]} if item.get("id") else {}
+
+
 def _reasoning(item: Mapping[str, Any]) -> Reasoning:
-    summary, content = list(item.get("summary") or ()), list(item.get("content") or ())
-    text = "\n\n".join(each["text"] for each in content or summary)
-    extra = {"id": item["id"], "summary": summary}
-    if content:
-        extra["content"] = content
+    known = ("type", "encrypted_content", "content", "summary")
+    extra = {k: v for k, v in item.items() if k not in known and v is not None}
+    extra["summary"] = list(item.get("summary") or ())
+    if item.get("content"):
+        extra["content"] = list(item["content"])
+    text = "\n\n".join(each["text"] for each in extra.get("content") or extra["summary"])
     return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
 
 
@@ -302,6 +311,8 @@ class _Encoder(Encoder):
         super().__init__("openai", files, names, _IDS, "Responses has no names")
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
+        # Answers of OpenAI's that go back item for item, by the index of their message.
+        self.as_made: set[int] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
         items, order = self.items, self.order
@@ -362,11 +373,11 @@ class _Encoder(Encoder):
         follower = False
         for index, item in zip(reversed(self.order), reversed(self.items), strict=True):
             kind = item.get("type", "message")
-            if kind == "reasoning" and not follower:
+            if kind == "reasoning" and not follower and index not in self.as_made:
                 self.ledger.miss(index, "reasoning", "nothing of the model's follows it")
                 continue
             if kind != "reasoning":
-                follower = item.get("role", "assistant") == "assistant" and "output" not in item
+                follower = kind in OUTPUTS and item.get("role", "assistant") == "assistant"
             items.append(item)
             order.append(index)
         self.items, self.order = items[::-1], order[::-1]
@@ -415,12 +426,12 @@ class _Encoder(Encoder):
         self.miss_name(index, message)
         self.ledger.miss_fields(index, message.extra or {})
         held = list(contents(message, index, self.files, self.ledger))
-        # An item may have its id only together with the reasoning that led to it, or the API
-        # refuses the request: https://developers.openai.com/api/docs/guides/reasoning
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
         between: dict[str, list[Content]] = {}
         opening: list[Content] = []
         places = places_of(message, answers, "openai")
+        if END in places:
+            self.as_made.add(index)
         for part in held:
             before = stands_before(part, places)
             (opening if before is None else between.setdefault(before, [])).append(part)
@@ -440,45 +451,51 @@ class _Encoder(Encoder):
         """Add the assistant's texts and reasoning; texts of one item become one item."""
         open_item: dict[str, Any] | None = None
         for part in parts:
+            kind = part.data["type"] if isinstance(part, Other) else None
             if isinstance(part, Text):
-                if part.text:
+                if part.text or _sent_id(part.extra, named):
                     open_item = self._text(index, part, named, open_item)
+                continue
+            if isinstance(part, Other) and kind == "refusal":
+                if _sent_id(part.data, named):
+                    open_item = self._text(index, part, named, open_item)
+                elif part.data.get("refusal"):
+                    self._text(index, Text(str(part.data["refusal"])), False, None)
+                    open_item = None
                 continue
             open_item = None
             if isinstance(part, Reasoning):
                 self._reasoning(index, part)
             elif isinstance(part, Media):
                 self.ledger.miss(index, part.label, "assistant messages hold text only")
-            elif part.data["type"] == "refusal":
-                if part.data.get("refusal"):
-                    self._text(index, Text(str(part.data["refusal"])), False, None)
-            elif part.data["type"] in ITEMS:
+            elif kind in ITEMS or index in self.as_made:
                 item = deepcopy(dict(part.data))
                 item.pop("before", None)
                 self._add(index, item)
             else:
-                self.ledger.miss(index, f"part of type {part.data['type']!r}", "the API has none")
+                self.ledger.miss(index, f"part of type {kind!r}", "the API has none")
 
     def _text(
-        self, index: int, part: Text, named: bool, open_item: dict[str, Any] | None
+        self, index: int, part: Text | Other, named: bool, open_item: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """Add a text to its item, or as a new item; return that item."""
-        extra = part.extra or {}
-        self.ledger.miss_fields(index, extra, ("phase", "annotations"))
-        item_id = extra.get("item_id") if named else None
+        """Add a text or a refusal to its item, or as a new item; return that item."""
+        extra: Mapping[str, Any] = part.data if isinstance(part, Other) else part.extra or {}
         phase = {"phase": extra["phase"]} if extra.get("phase") else {}
+        item_id = _sent_id(extra, named)
         if item_id is None:
+            text = part.text if isinstance(part, Text) else ""
+            self.ledger.miss_fields(index, extra, ("phase", "annotations", "logprobs"))
             if open_item and "id" not in open_item and open_item.get("phase") == extra.get("phase"):
-                open_item["content"] += part.text
+                open_item["content"] += text
                 return open_item
-            item = {"role": "assistant", "content": part.text, **phase}
+            item = {"role": "assistant", "content": text, **phase}
             self._add(index, item)
             return item
-        said = {
-            "type": "output_text",
-            "text": part.text,
-            "annotations": deepcopy(extra.get("annotations") or []),
-        }
+        if isinstance(part, Text):
+            known = known_extra(extra, ("annotations", "logprobs"), index, self.ledger, ("phase",))
+            said = {"type": "output_text", "text": part.text, "annotations": [], **known}
+        else:
+            said = {"type": "refusal", "refusal": extra.get("refusal")}
         if open_item and open_item.get("id") == item_id:
             open_item["content"].append(said)
             return open_item
@@ -488,13 +505,12 @@ class _Encoder(Encoder):
         return self.items[-1]
 
     def _reasoning(self, index: int, part: Reasoning) -> None:
-        extra = part.extra or {}
+        extra = dict(part.extra or {})
         if made_by(part) != "openai" or not isinstance(extra.get("id"), str):
             self.ledger.miss(index, "reasoning", "it is not of the Responses API")
             return
-        item = {"type": "reasoning", "id": extra["id"], "summary": deepcopy(extra["summary"])}
-        if extra.get("content"):
-            item["content"] = deepcopy(extra["content"])
+        extra.pop("before", None)
+        item = {"type": "reasoning", "id": extra.pop("id"), **deepcopy(extra)}
         if part.signature is not None:
             item["encrypted_content"] = part.signature
         self._add(index, item)
@@ -502,10 +518,12 @@ class _Encoder(Encoder):
     def _call(self, index: int, call: ToolCall, call_id: str, named: bool) -> dict[str, Any]:
         name = self.called(index, call)
         extra = call.extra or {}
-        self.ledger.miss_fields(index, extra, ("type", "namespace"))
-        rest = {"namespace": extra["namespace"]} if extra.get("namespace") else {}
-        if named and extra.get("item_id"):
-            rest["id"] = extra["item_id"]
+        # Another vendor's call may have a `caller` too.
+        ours = ("namespace", *(_CALL_FIELDS if _sent_id(extra, True) else ()))
+        rest = known_extra(extra, ours, index, self.ledger, ("type",))
+        item_id = _sent_id(extra, named)
+        if item_id is not None:
+            rest |= {"id": item_id, **({"status": extra["status"]} if extra.get("status") else {})}
         if extra.get("type") == "custom":
             kind, key = "custom_tool_call", "input"
         else:
@@ -561,6 +579,17 @@ class _Encoder(Encoder):
             item[key][-1].setdefault(MARK, mark(point))
 
 
+# Fields of a call that the API takes back.
+_CALL_FIELDS = ("caller", "async")
+
+
+def _sent_id(extra: Mapping[str, Any] | None, named: bool) -> str | None:
+    """Return the id of an item; `named` says whether the reasoning of its answer is sent."""
+    if not extra:
+        return None
+    return extra.get("own_id") or (extra.get("item_id") if named else None)
+
+
 # Items that need no id.
 _SAID = ("message", "function_call", "custom_tool_call")
 
@@ -572,8 +601,8 @@ def _is_named(item: Mapping[str, Any]) -> bool:
 def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
     """Return a text or call of the model without its id; a message has another form then."""
     if item["type"] != "message":
-        return {key: value for key, value in item.items() if key != "id"}
-    text = "".join([part["text"] for part in item["content"]])
+        return {key: value for key, value in item.items() if key not in ("id", "status")}
+    text = "".join([str(part.get("text") or part.get("refusal")) for part in item["content"]])
     phase = {"phase": item["phase"]} if "phase" in item else {}
     return {"role": "assistant", "content": text, **phase}
 
